@@ -1,4 +1,4 @@
-//! What the cluster answered: to reads, dry-runs, writes and deletes. Facts only; what they mean is decided by the planners.
+//! The cluster's answers to reads, dry-runs, writes and deletions. This module holds facts only; planners decide their meaning.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ pub use crate::refusal::{Cause, CauseKind, Failure, Reason};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Live {
-    /// It does not exist: the API server knows its kind, and answered that there is no such object.
+    /// The object does not exist: the API server knows the kind, and answered that there is no such object.
     Absent,
-    /// No version of its kind is served, by discovery that was whole and fresh: what defined it is gone, and it with that.
+    /// The cluster serves no version of the object's kind, by a complete and fresh discovery: the definition is gone, and its objects with it.
     Unserved,
-    /// It exists.
+    /// The object exists.
     Present(Object),
-    /// It could not be read, so nothing is known of it.
+    /// The object could not be read, so nothing is known of it.
     Failed(Failure),
 }
 
 impl Live {
-    /// The object, if it exists.
+    /// Returns the object, if it exists.
     #[must_use]
     pub fn object(&self) -> Option<&serde_json::Value> {
         match self {
@@ -34,20 +34,20 @@ impl Live {
         }
     }
 
-    /// Whether it is known that there is none.
+    /// Checks whether the object is known not to exist.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Absent | Self::Unserved)
     }
 }
 
-/// The answer to a write or a dry-run of one: the object as it is (or would be) after it.
+/// The answer to a write or its dry-run: the object as it is (or would be) afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WriteAnswer {
-    /// It was done.
+    /// The write was done.
     Done(Object),
-    /// It was refused or failed.
+    /// The write was refused or failed.
     Failed(Failure),
 }
 
@@ -57,20 +57,19 @@ pub enum WriteAnswer {
 pub enum DeleteAnswer {
     /// Accepted; the object may linger for its finalizers.
     Accepted,
-    /// It did not exist (any more).
+    /// The object did not exist, or does not exist any more.
     Absent,
-    /// It was not deleted: it is not the object, or not the version of it, that was looked at.
+    /// The object was not deleted: it is not the observed object, or not its observed version.
     Changed {
-        /// The version that was looked at.
+        /// The version of the observed object.
         resource_version: Option<String>,
-        /// How often that happened in this attempt.
+        /// The number of such answers in this attempt.
         times: u32,
-        /// Whether the object was read since: what is known of it now is not from before the change. When it is the same as
-        /// before, something else was in the way of the deletion.
+        /// Whether the object was read since, so that its known state is newer than the change. If the version is unchanged, the deletion failed for another reason.
         #[serde(default)]
         looked_again: bool,
     },
-    /// It was refused or failed.
+    /// The deletion was refused or failed.
     Failed(Failure),
 }
 
@@ -149,16 +148,16 @@ pub struct ClaimOwner {
     pub uid: String,
 }
 
-/// What an answer tells of an object besides: as what it is now to be looked at, until a watch tells something newer.
+/// The state of an object that an answer implies. It counts until a watch reports a newer state.
 pub type Told = Option<(ObjectId, Live)>;
 
 /// Whether the cluster serves a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum KindAnswer {
-    /// It does.
+    /// The cluster serves the kind.
     Served(tenure_tenancy::reach::Scope),
-    /// It does not, by discovery that was whole and fresh.
+    /// The cluster doesn't serve the kind, by a complete and fresh discovery.
     Unknown,
     /// Discovery could not tell.
     Failed(Failure),

@@ -1,5 +1,5 @@
-//! What is known of the objects that a Surface or a Tenant keeps, between watches that are behind and answers that are ahead of them, and
-//! whether there is news. Refuses to let an answer pass for what a watch told: only a watch tells of what comes later.
+//! The known state of the objects that a Surface or a Tenant keeps. Watches are behind, and answers to requests are ahead of them; this module joins both, and finds
+//! out whether there is news. An answer never counts as a watch's report: only a watch reports later changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,21 +13,20 @@ use crate::ending::add_duration;
 use crate::object::Object;
 use crate::plan::Next;
 
-/// How soon another attempt begins where a watch may be behind: after a conflict, and after a write of what no watch tells of.
+/// The time until another attempt if a watch may be behind: after a conflict, and after a write of an object that no watch reports.
 const FOR_WATCHES: Duration = Duration::from_secs(1);
 
-/// What watches told when the last plan was made, and what an attempt read or wrote and no watch has told of yet.
+/// The objects that watches reported when the last plan was made, and the objects that an attempt read or wrote and no watch has reported yet.
 #[derive(Debug, Default)]
 pub struct Answered {
     seen: Option<BTreeMap<ObjectId, Live>>,
     answers: BTreeMap<ObjectId, Live>,
-    /// Objects that were written and that no watch has told of since. The watch is behind, or somebody has deleted the object already.
+    /// Written objects that no watch has reported since. The watch is behind, or another client has deleted the object already.
     untold: BTreeSet<ObjectId>,
 }
 
 impl Answered {
-    /// What is known, for the next plan: what watches tell, and where they tell nothing, what was answered. What they tell later is news,
-    /// however soon after this it comes.
+    /// Returns the known objects for the next plan: those that watches report, or else the answers. Every later report of a watch is news, however soon it comes.
     pub fn observe(&mut self, mut watched: BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, Live> {
         self.seen = Some(watched.clone());
         self.untold.retain(|id| !watched.contains_key(id));
@@ -37,19 +36,19 @@ impl Answered {
         watched
     }
 
-    /// Whether watches tell something else than what the last plan was made of. While the watch of a written object is behind, every event counts as
-    /// news: an object that was created and deleted between two comparisons leaves the watched objects unchanged.
+    /// Checks whether watches report another state than the one of the last plan. While the watch of a written object is behind, every event counts as news: an object
+    /// that was created and deleted between two comparisons leaves the watched objects unchanged.
     #[must_use]
     pub fn has_news(&self, watched: &BTreeMap<ObjectId, Live>) -> bool {
         !self.untold.is_empty() || self.seen.as_ref() != Some(watched)
     }
 
-    /// Ends an attempt, or begins another one. Another one begins if a watch told of a later version of an object than this attempt wrote or read. It
-    /// begins, too, after a conflict: the object had a later version than the write was planned for.
+    /// Ends an attempt, or begins another one. Another one begins if a watch reported a later version of an object than this attempt wrote or read. It also begins
+    /// after a conflict: the object had a later version than the write was planned for.
     ///
-    /// An attempt writes an object once. So an edit that comes after the write, and before the last plan, needs another attempt. The watch may have told
-    /// of the later version before the last plan, too, and tells of it no more. The same is true of an object that was deleted after the write: so
-    /// another attempt reads, a moment later, what this one wrote and no watch tells of.
+    /// An attempt writes an object once. So an edit after the write, and before the last plan, needs another attempt. The watch may have reported the later version
+    /// before the last plan, and doesn't report it again. An object that was deleted after the write is a similar case. So another attempt reads, a moment later, the
+    /// objects that this one wrote and no watch reports.
     #[must_use]
     pub fn check_end(&mut self, next: Next, attempt: &Attempt, now: Timestamp) -> Next {
         let Next::Done(at) = next else { return next };
@@ -84,7 +83,7 @@ impl Answered {
         );
         if let Answer::Deleted(id, DeleteAnswer::Accepted | DeleteAnswer::Absent) = &answer {
             self.untold.remove(id);
-            // What was read or written before says nothing of the object now.
+            // An earlier read or write says nothing about the object now.
             self.answers.remove(id);
         }
         let Some((id, live)) = attempt.take(answer) else { return };
@@ -96,18 +95,18 @@ impl Answered {
         self.answers.insert(id, live);
     }
 
-    /// Another attempt begins, to which the answers of the last one say nothing.
+    /// Starts another attempt, for which the answers of the last one don't count.
     pub fn clear(&mut self) {
         self.answers.clear();
     }
 
-    /// Nothing is known any more.
+    /// Forgets everything.
     pub fn forget(&mut self) {
         *self = Self::default();
     }
 }
 
-/// The resourceVersion as a number, by which two versions of one object are compared.
+/// Reads the resourceVersion as a number, so that two versions of one object can be compared.
 fn read_version(object: &Object) -> Option<u64> {
     object.view().find_text("/metadata/resourceVersion")?.parse().ok()
 }
@@ -156,7 +155,7 @@ mod tests {
         assert_eq!(answered.observe(child(false)), child(false));
     }
 
-    /// A Tenant once left an edit as it was that came between two rounds of the attempt that had written the object.
+    /// A Tenant once ignored an edit between two rounds of the attempt that had written the object.
     #[test]
     fn an_edit_after_a_write_overtakes_the_attempt() {
         let (id, _) = child(true).pop_first().unwrap();
@@ -177,7 +176,7 @@ mod tests {
         assert_eq!(answered.check_end(done(), &attempt, now), done());
     }
 
-    /// A tenant once deleted a NetworkPolicy between the answer to a write of it and the next plan, and it was never made again.
+    /// A tenant once deleted a NetworkPolicy between the answer to a write of it and the next plan, and Tenure never re-created it.
     #[test]
     fn what_is_deleted_after_a_write_is_read_again() {
         let now = Timestamp::UNIX_EPOCH;
@@ -196,7 +195,7 @@ mod tests {
             let (mut answered, mut attempt) = (Answered::default(), begin());
             answered.observe(child(true));
             answered.take(&mut attempt, written.clone());
-            // The watch has told of the write, and of the deletion.
+            // The watch has reported the write, and the deletion.
             assert_eq!(answered.observe(BTreeMap::new()), child(true));
             assert_eq!(answered.check_end(Next::Done(None), &attempt, now), soon, "{written:?}");
             // The next attempt knows nothing of it, and reads.
@@ -215,7 +214,7 @@ mod tests {
                 answered.has_news(&BTreeMap::new()),
                 "it may have come and gone: {written:?}"
             );
-            // The watch tells of it.
+            // The watch reports the object.
             answered.observe(child(true));
             assert!(!answered.has_news(&child(true)), "{written:?}");
         }
@@ -228,7 +227,7 @@ mod tests {
         let Live::Present(object) = live else { unreachable!() };
         let begin = || Attempt::begin(now, &ObjectMeta::default());
         let write = || Answer::Applied(id.clone(), WriteAnswer::Done(object.clone()));
-        // It is deleted in the same attempt, or found to be gone.
+        // The object is deleted in the same attempt, or found to be gone.
         for gone in [
             Answer::Deleted(id.clone(), DeleteAnswer::Accepted),
             Answer::Deleted(id.clone(), DeleteAnswer::Absent),

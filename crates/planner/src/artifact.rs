@@ -1,15 +1,14 @@
-//! What the artifact store holds for a source, whatever its kind.
+//! The content of the artifact store for a source of any kind.
 //!
-//! There are two other shapes of an artifact, each for a reader of its own: `tenure_api::artifact::Artifact` is what a status tells people
-//! and other tools in Flux's words, and is never read back, since a status can be forged; the record beside the archive on the disk is
-//! [`StoredArtifact`] as it stands.
+//! An artifact has two other forms, each for its own reader. `tenure_api::artifact::Artifact` is the form in a status, in Flux's words, for people and other tools.
+//! Tenure never reads it back, since a status can be forged. The record beside the archive on the disk is [`StoredArtifact`] as it stands.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Which content an artifact has: all that matters to whoever renders from it.
+/// The identity of an artifact's content: everything that a rendering depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactFacts {
@@ -17,52 +16,52 @@ pub struct ArtifactFacts {
     pub revision: String,
     /// Digest of the archive, `sha256:<hex>`.
     pub digest: String,
-    /// The revision of what it was made of, as the artifact says of itself.
+    /// The revision of the artifact's origin, as the artifact states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin_revision: Option<String>,
 }
 
-/// What is in the artifact store.
+/// An artifact in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredArtifact {
-    /// Which content it is.
+    /// The identity of the content.
     #[serde(flatten)]
     pub facts: ArtifactFacts,
     /// Size of the archive in bytes.
     pub size: u64,
     /// Path within the store, for people: it is never used to read.
     pub path: String,
-    /// When it was stored.
+    /// The time of storage.
     pub stored_at: Option<Timestamp>,
     /// `spec.ignore` that it was made with.
     pub ignore: Option<String>,
-    /// Digest of what, besides the revision, decided its content: another request makes another artifact of the same revision.
+    /// Digest of all inputs of the content besides the revision: another request makes another artifact of the same revision.
     #[serde(default)]
     pub fingerprint: String,
-    /// Whose signatures of it were verified, in words; nothing when none had to be.
+    /// The verified signers of the artifact, in words; unset if no signature was required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<String>,
-    /// What of other sources was put into it, in the order of the fields that name them.
+    /// The artifacts of other sources that were put into this one, in the order of the fields that name them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub included: Vec<IncludedArtifact>,
-    /// What the upstream says of it, as far as it may stand in a status.
+    /// The upstream's metadata, as far as a status may show it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What another source's artifact was when it was put into one.
+/// The artifact of another source at the moment when it was put into this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncludedArtifact {
-    /// Which content it is.
+    /// The identity of the content.
     #[serde(flatten)]
     pub facts: ArtifactFacts,
     /// Size of the archive in bytes.
     pub size: u64,
     /// Path within the store, for people.
     pub path: String,
-    /// When it was stored.
+    /// The time of storage.
     pub stored_at: Option<Timestamp>,
 }
 

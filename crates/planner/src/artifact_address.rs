@@ -1,6 +1,5 @@
-//! Where others find an artifact: the address that a status tells, in Flux's layout, and the way back from the path of a request to the object
-//! that it is for. Owns both forms, and which artifacts are served; it refuses every path but the one that it writes itself, so that none is
-//! ever made into a name of a file.
+//! The address of an artifact for other clients: the URL in a status, in Flux's layout, and the way back from a request's path to the object. The module writes and
+//! reads both forms, and decides which artifacts are served. Every path that it doesn't write itself is refused, so no path ever becomes the name of a file.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,11 +11,11 @@ use crate::artifact::StoredArtifact;
 
 /// The longest name of anything in Kubernetes.
 const LONGEST_NAME: usize = 253;
-/// What the name of an archive ends with.
+/// The file extension of an archive.
 const ENDING: &str = ".tar.gz";
 /// The group of all kinds of sources.
 const GROUP: &str = "source.toolkit.fluxcd.io";
-/// The kinds, and what rights are given on. In a path a kind stands in lower case.
+/// The kinds and the resources for their rights. In a path, a kind is in lower case.
 const KINDS: [(&str, &str); 4] = [
     ("GitRepository", "gitrepositories"),
     ("OCIRepository", "ocirepositories"),
@@ -24,23 +23,23 @@ const KINDS: [(&str, &str); 4] = [
     ("ExternalArtifact", "externalartifacts"),
 ];
 
-/// Which artifact of which object is meant.
+/// The artifact of an object, as an address names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtifactAddress {
     /// The kind of the object.
     pub kind: &'static str,
-    /// What rights on the object are given on.
+    /// The resource for the check of rights on the object.
     pub resource: &'static str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
     /// Digest of the archive, `sha256:<hex>`.
     pub digest: String,
 }
 
 impl ArtifactAddress {
-    /// The address of an artifact that an object has; nothing for what no address leads to.
+    /// Returns the address of an object's artifact; nothing for an object that has no address.
     #[must_use]
     pub fn of(kind: &str, (namespace, name): (&str, &str), digest: &str) -> Option<Self> {
         let (kind, resource) = KINDS.into_iter().find(|(known, _)| *known == kind)?;
@@ -69,14 +68,14 @@ impl ArtifactAddress {
         Self::of(known, (namespace, name), &format!("sha256:{hex}"))
     }
 
-    /// The group of the object's kind.
+    /// Returns the group of the object's kind.
     #[must_use]
     pub fn group(&self) -> &'static str {
         GROUP
     }
 }
 
-/// As it stands in a request.
+/// Prints the address as it appears in a request.
 impl fmt::Display for ArtifactAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex = self.digest.trim_start_matches("sha256:");
@@ -85,7 +84,7 @@ impl fmt::Display for ArtifactAddress {
     }
 }
 
-/// The names of namespaces and objects, as they become folders.
+/// Checks the names of namespaces and objects, which become folders.
 fn is_name(name: &str) -> bool {
     let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
     let edge = |letter: Option<u8>| letter.is_some_and(|letter| letter.is_ascii_alphanumeric());
@@ -99,12 +98,12 @@ fn is_digest(hex: &str) -> bool {
             .all(|digit| digit.is_ascii_digit() || (b'a'..=b'f').contains(&digit))
 }
 
-/// Where all artifacts are, as others are told.
+/// The base URL of all artifacts for other clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ArtifactBase(String);
 
-/// Why something is no such address.
+/// The reason for which a text is no such address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no address of artifacts: http:// or https://, a host, and a path if need be, are wanted, such as http://127.0.0.1:9090"
@@ -112,7 +111,7 @@ pub struct ArtifactBase(String);
 pub struct ArtifactBaseError(String);
 
 impl ArtifactBase {
-    /// The address of one artifact.
+    /// Writes the address of one artifact.
     #[must_use]
     pub fn write_url(&self, of: &ArtifactAddress) -> String {
         format!("{}{of}", self.0)
@@ -127,7 +126,7 @@ impl FromStr for ArtifactBase {
         let whole = text.trim_end_matches('/');
         let rest = whole.strip_prefix("https://").or_else(|| whole.strip_prefix("http://"));
         let host = rest.and_then(|rest| rest.split('/').next()).ok_or_else(refuse)?;
-        // What stands in a status is read by others: no credentials, and nothing that would end it early.
+        // Other clients read a status: the address must have no credentials, and no character that ends it early.
         let is_plain = whole
             .bytes()
             .all(|letter| letter.is_ascii_graphic() && !b"@?#\\%\"<>".contains(&letter));
@@ -158,9 +157,9 @@ impl fmt::Display for ArtifactBase {
     }
 }
 
-/// Whether an artifact may be served out of what is stored for its object, which is not being deleted: the one that was stored last, and, for as
-/// long as the object still tells of it, the one before. So nobody who has just read a status finds nothing. A status that is forged can name no
-/// more than what was stored for its own object.
+/// Checks whether an artifact may be served from the store of its object, which is not being deleted. The last stored artifact may be served. The previous one may be
+/// served while the object's status still names it, so that a client with a fresh copy of the status still finds it. A forged status can name only artifacts that were
+/// stored for its own object.
 #[must_use]
 pub fn is_served(
     address: &ArtifactAddress,
@@ -272,11 +271,11 @@ mod tests {
         let other = format!("sha256:{}", "0b".repeat(32));
         let this = address.digest.as_str();
         assert!(is_served(&address, false, Some(&told(this)), Some(&stored(this))));
-        // It is stored, and its status is not written yet; another one is, and its status is not.
+        // The artifact is stored, and its status is not written yet; another one follows.
         assert!(is_served(&address, false, Some(&told(&other)), Some(&stored(this))));
         assert!(is_served(&address, false, None, Some(&stored(this))));
         assert!(is_served(&address, false, Some(&told(this)), Some(&stored(&other))));
-        // Of what was before nobody is told any more; and the object goes.
+        // The previous artifact is not named any more, and the object is gone.
         assert!(!is_served(&address, false, Some(&told(&other)), Some(&stored(&other))));
         assert!(!is_served(&address, false, None, None));
         assert!(!is_served(&address, true, Some(&told(this)), Some(&stored(this))));

@@ -3,17 +3,17 @@
 use sha2::{Digest, Sha256};
 use tenure_api::metadata::OWNER_BINDING_PREFIX;
 
-/// The name of the RoleBinding that binds an owner to a ClusterRole.
+/// Returns the name of the RoleBinding that binds an owner to a ClusterRole.
 pub(crate) fn name_owner_binding(kind: &str, name: &str, role: &str) -> String {
     name_managed_binding(&[kind, name, role])
 }
 
-/// `capsule:managed:HASH`, of what distinguishes the binding.
+/// Returns `capsule:managed:HASH`, a hash of the parts that identify the binding.
 pub(crate) fn name_managed_binding(parts: &[&str]) -> String {
     format!("{OWNER_BINDING_PREFIX}{}", hash_parts(parts))
 }
 
-/// 16 hexadecimal digits of the SHA-256 of the parts.
+/// Returns 16 hexadecimal digits of the SHA-256 of the parts.
 pub(crate) fn hash_parts(parts: &[&str]) -> String {
     let digest = Sha256::digest(parts.join("\u{0}").as_bytes());
     hex::encode(digest).chars().take(16).collect()

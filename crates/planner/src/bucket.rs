@@ -1,7 +1,7 @@
-//! What a Bucket is among the sources: its fields, which of them are implemented, and what is fetched for it.
+//! Buckets as sources: their fields, the implemented ones of these, and the request of a fetch.
 //!
-//! Owns what an endpoint, a bucket, a region and a prefix may be called. Refuses what would need a cloud provider's identity, a service
-//! that gives temporary credentials, or another protocol than S3's.
+//! The module checks the form of an endpoint, a bucket, a region and a prefix. A field that needs a cloud provider's identity, a service for temporary credentials, or
+//! a protocol other than S3 is refused.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::source::{
     name_secrets,
 };
 
-/// Bytes of a prefix, and of an endpoint: what S3 and DNS allow.
+/// The most bytes of a prefix, and of an endpoint, as S3 and DNS allow them.
 const LONGEST_PREFIX: usize = 1024;
 const LONGEST_ENDPOINT: usize = 260;
 /// Bytes of a region's name.
@@ -25,12 +25,12 @@ const LONGEST_REGION: usize = 64;
 
 /// A plan for a Bucket.
 pub type Plan = source::Plan<Bucket>;
-/// What is known of one when a plan is made.
+/// The known facts when a plan is made.
 pub type Snapshot = source::Snapshot<Bucket>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
 
-/// What to fetch: the one form of it, from the plan to the connection.
+/// The request of a fetch: its one form, from the plan to the connection.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
@@ -38,23 +38,23 @@ pub struct FetchRequest {
     pub endpoint: String,
     /// Name of the bucket.
     pub bucket: String,
-    /// Its region; what the store says, else `us-east-1`, when nothing is said.
+    /// The region of the bucket. If unset, it is the store's answer, or else `us-east-1`.
     pub region: Option<String>,
-    /// What the keys of the objects begin with.
+    /// The prefix of the objects' keys.
     pub prefix: String,
     /// Whether the store is spoken to over plain HTTP.
     pub insecure: bool,
     /// Secret with the credentials, in the source's namespace, read as the plan's identity; and so is the next.
     pub secret: Option<String>,
-    /// Secret with what TLS believes and shows.
+    /// Secret with the trusted certificates and the client's own one.
     pub certificates: Option<String>,
     /// Secret with the address of a proxy, and credentials for it.
     pub proxy: Option<String>,
     /// Patterns of objects to leave out.
     pub ignore: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already and was made with the same `ignore`: nothing is fetched when everything else is the same, too.
+    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
@@ -87,7 +87,7 @@ impl Source for Bucket {
     fn list_unimplemented(&self) -> Vec<&'static str> {
         let spec = &self.spec;
         let mut fields = match spec.provider.as_deref() {
-            // With keys of its own, S3 is a store as any other.
+            // An S3 store with keys of its own is like any other store.
             None | Some("generic") => Vec::new(),
             Some("aws") if spec.secret_ref.is_some() => Vec::new(),
             Some("aws") => vec!["spec.provider: aws without spec.secretRef"],
@@ -163,7 +163,7 @@ impl Source for Bucket {
     }
 }
 
-/// Flux's form: a host and perhaps a port, nothing else. What is written there is not repeated, since it may hold a password.
+/// Checks Flux's form of an endpoint: a host, perhaps a port, nothing else. The error doesn't repeat the value, since it may hold a password.
 fn check_endpoint(endpoint: &str) -> Result<(), Refusal> {
     let refuse = |problem: &str| Err(Refusal::invalid_url(format!("spec.endpoint {problem}")));
     if endpoint.contains("://") {
@@ -176,7 +176,7 @@ fn check_endpoint(endpoint: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What S3, and Flux's client of it, accept: so a name can't lead to another path.
+/// Checks the form that S3 and Flux's client accept: so a name can't lead to another path.
 fn check_bucket(name: &str) -> Result<(), Refusal> {
     let part = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,28 +1,28 @@
-//! When the certificate of the admission webhook is made again, and its authority, and from when on which of them is shown. Owns every time
-//! span of that; refuses to read a clock, and to know what a certificate looks like.
+//! The renewal of the admission webhook's certificate and of its authority, and the time from which each is used. The module decides every time span. It reads no
+//! clock, and doesn't know the form of a certificate.
 //!
-//! An authority signs certificates, and the API server trusts the authorities that stand in the webhook configurations. So a new authority is
-//! trusted first, and signs later, once everybody has had time to hear of it; and an old one is trusted until nobody can show its certificate
-//! any more. A certificate begins two days before it is made: a clock that is wrong by a day, here or at the API server, changes nothing.
+//! An authority signs certificates, and the API server trusts the authorities in the webhook configurations. So a new authority is trusted first. It signs later, after
+//! all API servers had time to learn of it. An old authority is trusted until no process can show its certificate any more. A certificate is valid from two days before
+//! its creation. So a clock that is wrong by a day, here or at the API server, changes nothing.
 
 use jiff::{SignedDuration, Timestamp};
 
 const MINUTE: i64 = 60;
 const DAY: i64 = 24 * 60 * MINUTE;
-/// How long an authority holds, and how much of that is left when the next one comes.
+/// The validity of an authority, and the remaining validity at the time of its successor.
 const AUTHORITY: i64 = 730 * DAY;
 const AUTHORITY_LEFT: i64 = 200 * DAY;
-/// How long a certificate holds, and how much of that is left when the next one comes.
+/// The validity of a certificate, and the remaining validity at the time of its successor.
 const SERVING: i64 = 90 * DAY;
 const SERVING_LEFT: i64 = 30 * DAY;
-/// By how much each begins before it is made.
+/// The time before its creation from which each is valid.
 const BACKDATED: i64 = 2 * DAY;
-/// How long everybody has to hear of what is new: the API server of an authority, another process of a certificate.
+/// The time for others to learn of a new object: for the API server of an authority, for another process of a certificate.
 const OVERLAP: i64 = 10 * MINUTE;
-/// How often it is looked, at the latest.
+/// The longest time between two looks.
 const LOOK: i64 = MINUTE;
 
-/// From when to when a certificate holds.
+/// The time for which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     /// Not before that.
@@ -32,13 +32,13 @@ pub struct Validity {
 }
 
 impl Validity {
-    /// That of an authority that is made now.
+    /// Returns the validity of an authority that is made now.
     #[must_use]
     pub fn of_authority(now: Timestamp) -> Self {
         Self::lasting(now, AUTHORITY)
     }
 
-    /// That of a certificate that is made now.
+    /// Returns the validity of a certificate that is made now.
     #[must_use]
     pub fn of_serving(now: Timestamp) -> Self {
         Self::lasting(now, SERVING)
@@ -55,7 +55,7 @@ impl Validity {
         self.from <= now && now <= self.until
     }
 
-    /// When it was made.
+    /// Returns the time of creation.
     fn made(self) -> Timestamp {
         later(self.from, BACKDATED)
     }
@@ -74,15 +74,15 @@ fn later(moment: Timestamp, seconds: i64) -> Timestamp {
 /// The certificate that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serving {
-    /// Which of the authorities has signed it; none, if that is kept no more.
+    /// The index of the authority that has signed the certificate; unset if that authority is not kept any more.
     pub authority: Option<usize>,
-    /// When it holds.
+    /// The validity of the certificate.
     pub validity: Validity,
     /// Whether it is for the names that the webhook is called by.
     pub is_for_names: bool,
 }
 
-/// What was observed.
+/// The observed facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// The authorities that are kept, the oldest first; the key of the last one alone is kept.
@@ -93,34 +93,34 @@ pub struct Snapshot {
     pub is_published: bool,
 }
 
-/// What is made.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing.
+    /// No step.
     Rest,
-    /// Another authority, which is trusted besides; and a certificate of it at once if that is said.
+    /// Make another authority, which is trusted besides the others; also make its certificate at once, if the field says so.
     MakeAuthority {
-        /// Whether there is no other certificate that could be shown.
+        /// Whether no other usable certificate exists.
         and_certificate: bool,
     },
     /// A certificate of the newest authority.
     MakeCertificate,
-    /// These of the oldest authorities aren't trusted any more.
+    /// Remove this many of the oldest authorities from the trusted ones.
     Forget(usize),
 }
 
-/// What is done next.
+/// The next step, the problem, and the next time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is made.
+    /// The next step.
     pub step: Step,
-    /// What is wrong with what is kept, for people.
+    /// The problem with the stored certificates, for people.
     pub problem: Option<String>,
-    /// When to look again.
+    /// The time of the next look.
     pub again: Timestamp,
 }
 
-/// What to do next.
+/// Plans the next step.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let problem = describe_problem(snapshot, now);
@@ -142,7 +142,7 @@ fn choose(snapshot: &Snapshot, now: Timestamp) -> Step {
         };
     };
     let Some(serving) = usable else {
-        // Nothing could be shown, so nothing is waited for.
+        // No certificate could be shown, so there is no reason to wait.
         return Step::MakeCertificate;
     };
     if !newest.has_left(now, AUTHORITY_LEFT) {

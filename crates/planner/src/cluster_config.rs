@@ -1,7 +1,7 @@
-//! A ConfigMap that says where another cluster is, and by which token of this one somebody proves there who asks: Flux's provider `generic`.
+//! A ConfigMap that describes another cluster: its address, and the token of this cluster that proves an identity there (Flux's provider `generic`).
 //!
-//! The other cluster trusts the tokens that this one makes; so no credential stands in it, and it is a ConfigMap. It refuses the providers of
-//! clouds by name, and takes nothing for granted: what can't be read is an error, never a default.
+//! The other cluster trusts tokens of this one. So the object holds no credential, and is a ConfigMap. The providers of clouds are refused by name. An unreadable value
+//! is an error, and never replaced by a default.
 
 use serde_json::Value;
 
@@ -9,28 +9,28 @@ use crate::kubeconfig::{LONGEST, read_address, read_yaml};
 use crate::object::Object;
 use crate::target::TargetAddress;
 
-/// The one provider that there is.
+/// The one supported provider.
 const GENERIC: &str = "generic";
 /// Flux's other providers.
 const OF_CLOUDS: [&str; 3] = ["aws", "azure", "gcp"];
 
-/// What the ConfigMap says.
+/// The content of the ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
-    /// Where the API server is.
+    /// The address of the API server.
     pub address: TargetAddress,
-    /// The authorities that are believed, in PEM; the system's when there are none.
+    /// The trusted authorities, in PEM; the system's if unset.
     pub authority: Option<Vec<u8>>,
-    /// Whom the token is for.
+    /// The audiences of the token.
     pub audiences: Vec<String>,
-    /// The ServiceAccount of the same namespace whose token it is, if it says so.
+    /// The ServiceAccount of the same namespace whose token is used, if the ConfigMap names one.
     pub service_account_name: Option<String>,
 }
 
-/// Reads what a ConfigMap says of another cluster.
+/// Reads a ConfigMap about another cluster.
 ///
 /// # Errors
-/// What is missing, refused or can't be read, by the names of its keys.
+/// The missing, refused or unreadable keys, by name.
 pub fn read_cluster_config(config_map: &Object) -> Result<ClusterConfig, String> {
     let data = config_map.view().find_map("/data");
     let find = |key: &str| {
@@ -51,7 +51,7 @@ pub fn read_cluster_config(config_map: &Object) -> Result<ClusterConfig, String>
         Some(_) => return Err(format!("provider must be {GENERIC}")),
     }
     let address = find("address")?.unwrap_or_default();
-    // As Flux: a scheme may be left out.
+    // As in Flux, the scheme is optional.
     let address = if address.is_empty() || address.contains("://") {
         read_address(address, "address")?
     } else {
@@ -72,7 +72,7 @@ pub fn read_cluster_config(config_map: &Object) -> Result<ClusterConfig, String>
     })
 }
 
-/// The audiences, a list in YAML; none if there is nothing.
+/// Reads the audiences, a list in YAML; empty text gives none.
 fn read_audiences(text: &str) -> Result<Vec<String>, String> {
     let value = read_yaml(text.as_bytes()).map_err(|message| format!("audiences: {message}"))?;
     let wrong = || "audiences must be a list of texts in YAML, as in \"- https://cluster.example\"".to_owned();

@@ -1,9 +1,8 @@
-//! What is said about an object that holds what nobody may read: a Secret, or what was rendered from one.
+//! Messages about confidential objects: a Secret, or an object that was rendered from one.
 //!
-//! The API server quotes values when it refuses them, and so do webhooks and policies. So nothing that they say about such an object is
-//! repeated. The refusal is built again from what can't hold a value: its code and reason, the types of its causes, the fields that they name
-//! as far as the object itself has them, and what is wrong with the object as it can be seen from here. No text is searched for values:
-//! that fails on short ones, and tells by what it leaves out.
+//! The API server, webhooks and policies quote values when they refuse them. So none of their words about such an object is repeated. The message is built again from
+//! parts that can't hold a value: the code and reason, the types of the causes, the fields in question as far as the object itself has them, and the faults that its
+//! own form shows. No text is searched for values: such a search fails on short values, and its omissions reveal something.
 
 use std::fmt::Write as _;
 
@@ -14,13 +13,13 @@ use tenure_tenancy::Identity;
 use crate::answer::{Cause, CauseKind, Failure, Reason};
 use crate::immutable;
 
-/// What takes the place of the API server's words.
+/// The text that replaces the API server's words.
 const NOT_REPEATED: &str = "what the API server says of it is not repeated, since that can quote what the object holds";
 
 /// The most problems that are named.
 const NAMED: usize = 10;
 
-/// Whether an object of this id is a Secret.
+/// Checks whether an object of this id is a Secret.
 #[must_use]
 pub fn is_secret(id: &ObjectId) -> bool {
     id.kind == "Secret" && id.group.is_empty()
@@ -33,15 +32,15 @@ fn is_config_map(id: &ObjectId) -> bool {
 /// A refused request about a confidential object.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Which object.
+    /// The id of the object.
     pub id: &'a ObjectId,
-    /// Who asked.
+    /// The identity of the request.
     pub identity: &'a Identity,
-    /// What was sent, if it was the object itself.
+    /// The sent content, if it was the object itself.
     pub object: Option<&'a Value>,
 }
 
-/// The failure without anything that could quote the object.
+/// Rebuilds a failure without any part that could quote the object.
 #[must_use]
 pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
     if is_ours(&failure.reason) {
@@ -65,7 +64,7 @@ pub fn rebuild_failure(failure: Failure, request: Request<'_>) -> Failure {
     }
 }
 
-/// Whether the message was made here, before or instead of an answer.
+/// Checks whether the message was made here, before or instead of an answer.
 fn is_ours(reason: &Reason) -> bool {
     matches!(
         reason,
@@ -139,7 +138,7 @@ fn message(failure: &Failure, causes: &[Cause], request: Request<'_>) -> String 
     text
 }
 
-/// The authorizer's words, made here: those of the answer are compared with them and not repeated, so that a webhook's can't be among them.
+/// Writes the authorizer's words again. The words of the answer are only compared with them, so that a webhook's words can't be among them.
 fn missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
     let id = request.id;
     let account = request.identity.service_account()?;
@@ -158,7 +157,7 @@ fn missing_right(failure: &Failure, request: Request<'_>) -> Option<String> {
     })
 }
 
-/// The part of a path that the object itself has, or that every Secret has: names of fields and keys, never what stands in them.
+/// Returns the part of a path that the object itself has, or that every Secret has: names of fields and keys, never their values.
 fn known_path(object: &Value, field: &str) -> String {
     const FIELDS: [&str; 10] = [
         "metadata",
@@ -214,7 +213,7 @@ fn known_path(object: &Value, field: &str) -> String {
     path
 }
 
-/// What is wrong with a Secret or a ConfigMap, as can be seen from its own shape.
+/// Finds the faults of a Secret or a ConfigMap that its own form shows.
 fn faults(secret: &Value, is_secret: bool) -> Vec<String> {
     let mut faults = Vec::new();
     let mut expect = |path: String, value: &Value, wanted: &str| {
@@ -284,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    /// What must be in no text.
+    /// A value that may appear in no text.
     const VALUE: &str = "hunter2";
 
     fn account() -> Identity {

@@ -1,5 +1,5 @@
-//! What is said of an object whose reconciler panicked: that nothing is known of it, and when it is looked at again.
-//! Refuses to repeat what the panic said: it may quote what it was about.
+//! The report about an object whose reconciler panicked: its state is unknown, and the time of the next try. The report doesn't repeat the panic's message, which may
+//! quote the object.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use tenure_api::{ObjectMeta, reason};
 use crate::ending;
 use crate::plan::{Event, EventKind, EventPlace, Status};
 
-/// The status with what is to be said, and an event; `times` is how often in a row it happened.
+/// Writes the status and an event; `times` is the number of panics in a row.
 #[must_use]
 pub fn tell_crash<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, times: u32) -> (T, Event) {
     let mut status = status.cloned().unwrap_or_default();
-    // Without number or time in it: a condition that changes each time is written each time.
+    // The message has no number and no time: a condition that changes each time is written each time.
     let again = if times > 1 { "again and again" } else { "once" };
     let message = format!(
         "the controller failed while it worked on this object ({again}) and starts over, after longer and longer pauses; its log says \

@@ -1,14 +1,14 @@
-//! Objects that wait for each other in a circle: how one is found, whatever the objects are, and how it is told.
+//! Cycles of objects that wait for each other: the search, for objects of any kind, and the message.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How many names are followed until nothing is said of circles.
+/// The most names that a search follows before it gives up.
 pub(crate) const MOST_FOLLOWED: usize = 2_000;
-/// How many names of a circle are told.
+/// The most names of a cycle in a message.
 const MOST_TOLD: usize = 16;
 
-/// The shortest way from an object, over what it names, back to itself; `names` says what an object names, if there is one of that name.
-/// A way longer than what is followed is not found.
+/// Finds the shortest path from an object, over the objects that it names, back to itself; `names` returns the names of an object, if it exists. A path beyond the
+/// search's bound is not found.
 pub(crate) fn find_cycle(
     start: &str,
     own: Vec<String>,
@@ -39,7 +39,7 @@ pub(crate) fn find_cycle(
     None
 }
 
-/// The way to the last before the start, closed.
+/// Returns the path to the last object before the start, closed.
 fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<String> {
     let mut way = vec![start.to_owned()];
     let mut at = last;
@@ -55,7 +55,7 @@ fn trace(start: &str, last: &str, came_from: &BTreeMap<String, String>) -> Vec<S
     way
 }
 
-/// A circle in a message: `a -> b -> a`.
+/// Describes a cycle for a message: `a -> b -> a`.
 pub(crate) fn describe_cycle(cycle: &[String]) -> String {
     let mut names: Vec<&str> = cycle.iter().take(MOST_TOLD).map(String::as_str).collect();
     if cycle.len() > MOST_TOLD {

@@ -1,7 +1,7 @@
-//! The objects that a Surface or a Tenant keeps: what is to be read, written and deleted so that they are there and no others.
-//! They are written by the controller itself, owned by the object that wants them, and collected with it.
+//! The dependents of a Surface or a Tenant: the objects to read, write and delete so that exactly the wanted ones exist. The controller itself writes them, the object
+//! that wants them owns them, and they are collected with it.
 //!
-//! Refuses to touch what merely bears the right name or label: its owner is told by an ownerReference with the owner's uid.
+//! An object that merely has the right name or label stays untouched: an ownerReference with the owner's uid names the owner.
 
 mod lingering;
 #[cfg(test)]
@@ -28,53 +28,53 @@ pub(crate) use lingering::{FinalizerRule, describe, neutralize, release};
 /// The first and the longest pause after a refused write of one object.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// What the shell carries from plan to plan for an object with dependents: losing it costs a request for each refused one.
+/// The state that the shell carries from plan to plan for an object with dependents. Its loss costs a request for each refused dependent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
-    /// The dependents whose last write or deletion failed. It is not tried again before its time, whatever wakes their owner.
+    /// The dependents whose last write or deletion failed. The next try waits for its time, even if their owner is reconciled before.
     pub refused: BTreeMap<ObjectId, Refused>,
-    /// What came of writing a dependent, as a digest of what was wanted and of what the server made of it: while both are so, it is as wanted,
-    /// whatever the server added.
+    /// The result of writing a dependent: a digest of the wanted object and of the server's result. While both are unchanged the object is as wanted, even with the
+    /// server's additions.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub settled: BTreeMap<ObjectId, String>,
-    /// The namespaces that a Tenant has made or taken and not recorded yet: uids by names. Losing it costs an administrator's word where nobody
-    /// judges what namespaces say.
+    /// Namespaces that a Tenant has made or taken and not recorded yet: uids by names. If no admission checks namespaces, a loss of this map costs an administrator's
+    /// decision.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub made: BTreeMap<String, String>,
-    /// The shares of a Tenant's quotas that were written and are not seen to be there yet.
+    /// The written shares of a Tenant's quotas that are not visible yet.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub given: BTreeMap<ObjectId, Given>,
-    /// Whether what a Tenant's namespaces use is changing: shares of its quotas wait for that.
+    /// Whether the use of a Tenant's namespaces is changing: shares of its quotas wait until it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unrest: Option<Unrest>,
-    /// Since when a recorded namespace doesn't name its Tenant, by its uid.
+    /// The time since which a recorded namespace doesn't name its Tenant, by its uid.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub unnamed: BTreeMap<String, Timestamp>,
 }
 
-/// What was written into a ResourceQuota and is not seen to be there yet.
+/// A write to a ResourceQuota that is not visible yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Given {
     /// `spec.hard` of the last write.
     pub hard: BTreeMap<String, String>,
-    /// The most of each that was written since something was seen: with writes of which no answer came, that may have been enforced meanwhile.
+    /// The highest value of each resource that was written since the object was last seen. Writes without an answer count, since the API server may have enforced them.
     pub most: BTreeMap<String, String>,
-    /// The revision of the object as the last write was answered; none while no answer came.
+    /// The revision in the answer to the last write; unset while no answer came.
     #[serde(default)]
     pub revision: Option<u64>,
 }
 
-/// What a Tenant's namespaces were last seen to use, and since when.
+/// The last observed use of a Tenant's namespaces, and since when.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unrest {
-    /// Digest of what they use.
+    /// Digest of the use.
     pub used: String,
-    /// When it was first seen so.
+    /// The time at which this use was seen first.
     pub since: Timestamp,
-    /// When it began to change, or when shares were last written although it did.
+    /// The time at which the use began to change, or at which shares were last written despite the change.
     pub began: Timestamp,
 }
 
@@ -82,15 +82,15 @@ pub struct Unrest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refused {
-    /// Generation of the owner, what it was asked for, and what was to be written: once one of them changes, it is tried at once.
+    /// Generation of the owner, its requested reconciliation, and the content to write. Once one of them changes, the write is tried at once.
     pub asked: String,
-    /// The attempt in which it failed.
+    /// The attempt that failed.
     pub attempt: Timestamp,
-    /// How.
+    /// The failure.
     pub failure: Failure,
-    /// When it is tried again.
+    /// The time of the next try.
     pub until: Timestamp,
-    /// How many times in a row.
+    /// The number of failures in a row.
     pub times: u32,
 }
 
@@ -98,12 +98,12 @@ pub struct Refused {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it began.
+    /// The start of the attempt.
     pub started: Timestamp,
-    /// Generation of the object when it began.
+    /// Generation of the object at the start.
     #[serde(default)]
     pub generation: Option<i64>,
-    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` at the start.
     #[serde(default)]
     pub requested_at: Option<String>,
     /// Answers to applies.
@@ -121,7 +121,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// A new attempt for the object with this metadata.
+    /// Starts a new attempt for the object with this metadata.
     #[must_use]
     pub fn begin(now: Timestamp, metadata: &ObjectMeta) -> Self {
         Self {
@@ -135,14 +135,14 @@ impl Attempt {
         }
     }
 
-    /// Whether a removal of finalizers or ownerReferences met a conflict: another client wrote to the object at the same time.
+    /// Checks whether a removal of finalizers or ownerReferences met a conflict: another client wrote to the object at the same time.
     #[must_use]
     pub fn has_conflict(&self) -> bool {
         let mut answers = self.disowned.values().chain(self.released.values());
         answers.any(|answer| matches!(answer, WriteAnswer::Failed(failure) if failure.reason == Reason::Conflict))
     }
 
-    /// Whether this attempt wrote to an object.
+    /// Checks whether this attempt wrote to an object.
     #[must_use]
     pub fn has_written(&self, id: &ObjectId) -> bool {
         let mut answers = [&self.applied, &self.disowned, &self.released].into_iter();
@@ -172,7 +172,7 @@ impl Attempt {
             Answer::Released(id, answer) => {
                 self.released.insert(id.clone(), answer.clone());
                 let WriteAnswer::Done(object) = answer else { return None };
-                // The last finalizer of an object that is being deleted takes the object along.
+                // An object that is being deleted disappears with its last finalizer.
                 let view = object.view();
                 let has_finalizers = view.list_texts("/metadata/finalizers").next().is_some();
                 let is_gone = object.0.is_null() || (view.is_being_deleted() && !has_finalizers);
@@ -182,7 +182,7 @@ impl Attempt {
                 DeleteAnswer::put(&mut self.deleted, id, answer);
                 None
             }
-            // Nothing of this is asked for.
+            // A plan with dependents sends no such request.
             Answer::Kind(..)
             | Answer::DryRun(..)
             | Answer::Tried(..)
@@ -193,7 +193,7 @@ impl Attempt {
     }
 }
 
-/// An object that is to be.
+/// An object that should exist.
 pub(crate) struct Wanted {
     pub(crate) id: ObjectId,
     pub(crate) version: &'static str,
@@ -208,7 +208,7 @@ impl Wanted {
         }
     }
 
-    /// The step that writes it; `origin` names the kind that wants it.
+    /// Returns the step that writes the object; `origin` names the kind that wants it.
     pub(crate) fn apply(&self, origin: &str) -> Request {
         Request::Apply(Apply {
             id: self.id.clone(),
@@ -224,17 +224,17 @@ impl Wanted {
     }
 }
 
-/// What is to be done with a live object of a wanted one's name.
+/// The verdict about a live object with the name of a wanted one.
 pub(crate) enum Verdict {
-    /// Nothing: it is as wanted.
+    /// The object is as wanted.
     AsWanted,
-    /// It is to be written.
+    /// The object must be written.
     Differs,
-    /// It can't be made as wanted; why, and what to do about it.
+    /// The object can't be made as wanted: the reason, and the way out.
     Foreign(&'static str),
 }
 
-/// What is known of an owner's dependents.
+/// The known facts about an owner's dependents.
 pub(crate) struct Dependents<'a> {
     /// Kind of the owner, `Surface`.
     pub(crate) owner: &'static str,
@@ -242,15 +242,14 @@ pub(crate) struct Dependents<'a> {
     pub(crate) attempt: &'a Attempt,
     pub(crate) memory: &'a mut Memory,
     pub(crate) now: Timestamp,
-    /// Which finalizers of others stay.
+    /// The rule for finalizers of others that stay.
     pub(crate) finalizers: FinalizerRule<'a>,
-    /// The wanted objects that are being deleted and stay, with what is said of them.
+    /// The wanted objects that are being deleted and stay, each with its message.
     pub(crate) lingering: BTreeMap<ObjectId, String>,
 }
 
 impl Dependents<'_> {
-    /// The step that writes an object, unless that was done in this attempt; a failure of it, or that it has to wait for having
-    /// failed, is a problem.
+    /// Returns the step that writes an object, unless this attempt did it already. A failure of the write, or a wait after an earlier failure, is a problem.
     pub(crate) fn write(&mut self, wanted: &Wanted, problems: &mut Vec<String>) -> Option<Request> {
         let id = &wanted.id;
         let asked = self.asked(&digest::digest_value(&wanted.object));
@@ -274,14 +273,14 @@ impl Dependents<'_> {
         }
     }
 
-    /// What a request about an object is made for.
+    /// Writes the input of a request about an object.
     fn asked(&self, what: &str) -> String {
         let generation = self.attempt.generation.unwrap_or_default();
         let requested_at = self.attempt.requested_at.as_deref().unwrap_or_default();
         format!("{generation} {requested_at} {what}")
     }
 
-    /// The failure after which it is still waited.
+    /// Returns the failure whose pause is not over.
     fn waits(&self, id: &ObjectId, asked: &str) -> Option<&Failure> {
         let refused = self.memory.refused.get(id)?;
         (refused.asked == asked && self.now < refused.until).then_some(&refused.failure)
@@ -306,7 +305,7 @@ impl Dependents<'_> {
         self.memory.refused.insert(id.clone(), refused);
     }
 
-    /// The reads that are needed first, or else the writes; what failed before is a problem.
+    /// Returns the reads that are needed first, or else the writes. Earlier failures are problems.
     pub(crate) fn writes<'w>(
         &mut self,
         wanted: impl Iterator<Item = &'w Wanted>,
@@ -335,8 +334,8 @@ impl Dependents<'_> {
                     }
                     let release = self.release(wanted.watched(), &live.0, problems);
                     let is_taken_over = !self.finalizers.is_checked(&live.0);
-                    // Admission lets a tenant set a finalizer until the object has the label. So the label comes with proof that no finalizer came
-                    // meanwhile: the version without them.
+                    // Admission lets a tenant set a finalizer until the object has the label. So the label is written together with a proof that no finalizer was added
+                    // meanwhile: the version without finalizers.
                     let has_to_wait = is_taken_over && self.finalizers.is_guarded && release.is_some();
                     releases.extend(release);
                     match verdict {
@@ -364,7 +363,7 @@ impl Dependents<'_> {
             }
         }
         if reads.is_empty() {
-            // Finalizers first: what goes without them is made again by the apply.
+            // Finalizers are removed first: an object that disappears without them is re-created by the apply.
             releases.extend(applies);
             Writes::Apply(releases)
         } else {
@@ -372,7 +371,7 @@ impl Dependents<'_> {
         }
     }
 
-    /// The deletions of what is there, is the owner's and is no longer wanted, in the order of their ids.
+    /// Returns the deletions of existing objects that the owner owns and no longer wants, in the order of their ids.
     pub(crate) fn deletions(
         &mut self,
         is_wanted: impl Fn(&ObjectId) -> bool,
@@ -405,7 +404,7 @@ impl Dependents<'_> {
                         version: "v1".to_owned(),
                     },
                     uid: ObjectView::of(live).find_text("/metadata/uid").map(str::to_owned),
-                    // Whose it is says an ownerReference with a uid, which doesn't change hands; its status changes often.
+                    // An ownerReference with a uid names the owner, and stays with it. The status of the object changes often, so its version is no precondition.
                     resource_version: None,
                     propagation: Propagation::Background,
                     why: why.to_owned(),
@@ -417,19 +416,19 @@ impl Dependents<'_> {
 }
 
 impl Memory {
-    /// Forgets what is over: once it is due and the longest pause has passed, nothing of it counts any more.
+    /// Forgets old failures: after the next try was due and twice the longest pause has passed, they don't count any more.
     pub(crate) fn forget_old(&mut self, now: Timestamp) {
         self.refused
             .retain(|_, refused| now < add_duration(refused.until, PAUSES.1.saturating_mul(2)));
     }
 
-    /// When the next of what failed is due.
+    /// Returns the earliest time of a next try.
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.refused.values().map(|refused| refused.until).min()
     }
 }
 
-/// The step for one version of an object. On another version, the API server answers with a conflict.
+/// Binds a step to one version of an object. On another version, the API server answers with a conflict.
 fn bind_to_version(mut step: Request, version: Option<&str>) -> Request {
     if let (Request::Apply(apply), Some(version)) = (&mut step, version)
         && let Some(metadata) = apply.object.0.get_mut("metadata").and_then(Value::as_object_mut)
@@ -439,15 +438,15 @@ fn bind_to_version(mut step: Request, version: Option<&str>) -> Request {
     step
 }
 
-/// What is to be done about what is wanted.
+/// The next requests for the wanted objects.
 pub(crate) enum Writes {
-    /// It isn't known yet what is there.
+    /// The live objects aren't known yet: these reads come first.
     ReadFirst(Vec<Request>),
-    /// These are to be written; possibly none.
+    /// These objects are to be written; possibly none.
     Apply(Vec<Request>),
 }
 
-/// Whether the controllers wrote fields of an object, as its `managedFields` say. The policy on what is written asks the same.
+/// Checks whether the controllers wrote fields of an object, as its `managedFields` say. The policy on written fields asks the same.
 #[must_use]
 pub fn is_written_by_tenure(object: &Value) -> bool {
     let view = ObjectView::of(object);
@@ -455,7 +454,7 @@ pub fn is_written_by_tenure(object: &Value) -> bool {
     entries.any(|entry| entry.read_text("/manager") == TENURE_CONTROLLER)
 }
 
-/// Whether an ownerReference names this owner, with its uid.
+/// Checks whether an ownerReference names this owner, with its uid.
 pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> bool {
     let mut references = ObjectView::of(object).list_views("/metadata/ownerReferences");
     references.any(|reference| {
@@ -465,7 +464,7 @@ pub(crate) fn is_owned_by(object: &Value, kind: &str, owner: &ObjectMeta) -> boo
     })
 }
 
-/// A failed request to a dependent, for a message.
+/// Describes a failed request to a dependent, for a message.
 pub(crate) fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
     format!(
         "{} {verb} failed ({}): {}",
@@ -475,8 +474,8 @@ pub(crate) fn failed(id: &ObjectId, verb: &str, failure: &Failure) -> String {
     )
 }
 
-/// Whether a live child is as it is wanted: what is wanted is there, and nothing that this manager owned is there besides. What
-/// others added (an administrator's `suspend`) is theirs.
+/// Checks whether a live child is as wanted: it has all wanted fields, and this manager owns no others. Fields that others added (an administrator's `suspend`) belong
+/// to them.
 pub(crate) fn is_as_desired(live: &Value, desired: &Value) -> bool {
     let empty = Map::new();
     let (live, desired) = (ObjectView::of(live), ObjectView::of(desired));

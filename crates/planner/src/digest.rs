@@ -1,35 +1,35 @@
-//! Digests of objects, and the part of a live object that counts when it is compared: what Flux compares too, labels, annotations
-//! and everything outside metadata and status.
+//! Digests of objects, and the part of a live object that counts in a comparison. Flux compares the same part: labels, annotations and everything outside metadata and
+//! status.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// The digest of a value: `sha256:<hex>` over its JSON with sorted keys.
+/// Returns the digest of a value: `sha256:<hex>` over its JSON with sorted keys.
 #[must_use]
 pub fn digest_value(value: &Value) -> String {
     digest_bytes(value.to_string().as_bytes())
 }
 
-/// The digest of bytes: `sha256:<hex>`.
+/// Returns the digest of bytes: `sha256:<hex>`.
 #[must_use]
 pub fn digest_bytes(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
 }
 
-/// What counts of an object when it is compared with another state of itself. Borrowed, as objects may be large.
+/// The part of an object that counts in a comparison with another state of it. The data is borrowed, as objects may be large.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparable<'a>(BTreeMap<&'a str, Part<'a>>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part<'a> {
     Whole(&'a Value),
-    /// Labels and annotations, those that are there.
+    /// The existing labels and annotations.
     Metadata(BTreeMap<&'a str, &'a Value>),
 }
 
-/// What counts of an object; of what is no object, all.
+/// Selects the part of an object that counts; a value that is no object counts as a whole.
 #[must_use]
 pub fn select_comparable(object: &Value) -> Comparable<'_> {
     let Some(fields) = object.as_object() else {
@@ -55,12 +55,12 @@ fn labels_and_annotations(metadata: &Value) -> BTreeMap<&str, &Value> {
 }
 
 impl Comparable<'_> {
-    /// Its digest: `sha256:<hex>`, the same of two that are equal.
+    /// Returns the digest, `sha256:<hex>`, which is equal for equal parts.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for (key, part) in &self.0 {
-            // JSON texts say themselves where they end.
+            // JSON texts have an end of their own, so no separator is needed.
             hash.update(Value::from(*key).to_string());
             match part {
                 Part::Whole(value) => hash.update(value.to_string()),
@@ -75,7 +75,7 @@ impl Comparable<'_> {
         format!("sha256:{}", hex::encode(hash.finalize()))
     }
 
-    /// The same as a value of its own, to look for differences in.
+    /// Returns the part as a value, for a search for differences.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let fields = self.0.iter().map(|(key, part)| ((*key).to_owned(), part.to_value()));

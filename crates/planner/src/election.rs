@@ -1,9 +1,8 @@
-//! Who of several processes reconciles: the decisions of a leader election by a Lease (`coordination.k8s.io/v1`).
+//! The leader election by a Lease (`coordination.k8s.io/v1`) that decides which of several processes reconciles.
 //!
-//! Owns when a Lease may be taken, and when a leader must stop. The rule is client-go's: what other processes write as times is never
-//! compared with a clock of ours. A Lease has ended when it was seen unchanged for as long as it says that it holds, by the time that went
-//! by here. It refuses to be a fence: between a leader that stands still and its successor, two may write for a moment, which server-side
-//! apply and resourceVersions have to withstand.
+//! The rules say when a process may take a Lease, and when a leader must stop. They are client-go's: times that other processes write are never compared with the own
+//! clock. A Lease has ended after it was seen unchanged for the duration that it states, measured on the own clock. The election is no fence. If a leader stands still,
+//! it and its successor may both write for a moment, and server-side apply and resourceVersions have to withstand this.
 
 use std::time::Duration;
 
@@ -11,36 +10,36 @@ use jiff::{Timestamp, TimestampRound, Unit};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 
-/// How long a Lease of ours holds without being renewed.
+/// The duration of Tenure's own Lease without a renewal.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// How long a leader tries to renew before it stops, so that it has stopped when the next one begins.
+/// The time for which a leader tries to renew before it stops, so that it has stopped when the next one begins.
 pub const RENEWAL: Duration = Duration::from_secs(10);
-/// Between two looks at a Lease, and between two renewals.
+/// The time between two looks at a Lease, and between two renewals.
 pub const RETRY: Duration = Duration::from_secs(2);
 
-/// Between two looks of a leader at the Leases of other controllers for the same kinds.
+/// The time between two looks of a leader at the Leases of other controllers for the same kinds.
 pub const LOOK_AT_OTHERS: Duration = Duration::from_secs(6);
 
-/// How long a Lease holds that doesn't say it.
+/// The duration of a Lease that doesn't state one.
 const UNSTATED: Duration = Duration::from_secs(60);
 
-/// What a Lease says.
+/// The content of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeaseRecord {
-    /// Who has it; empty when it was given back.
+    /// The holder of the Lease; empty after the Lease was given back.
     pub holder: String,
-    /// How long it holds without being renewed.
+    /// The duration of the Lease without a renewal.
     pub holds: Duration,
-    /// When it was renewed, as its holder wrote it: only whether it changes counts.
+    /// The time of the renewal, as its holder wrote it: only a change of it counts.
     pub renewed: String,
-    /// How often it changed hands.
+    /// The number of changes of the holder.
     pub transitions: i64,
-    /// Its resourceVersion, with which it is taken or renewed.
+    /// The resourceVersion of the Lease, with which it is taken or renewed.
     pub version: String,
 }
 
 impl LeaseRecord {
-    /// Reads a Lease; what it leaves out is taken as it is for client-go.
+    /// Reads a Lease; missing fields have client-go's defaults.
     #[must_use]
     pub fn read(lease: &Value) -> Self {
         let view = ObjectView::of(lease);
@@ -65,7 +64,7 @@ pub struct WatchedLease {
 }
 
 impl WatchedLease {
-    /// Takes what was read; nothing when there is no such Lease.
+    /// Takes a read Lease; nothing if the Lease doesn't exist.
     pub fn take(&mut self, record: Option<LeaseRecord>, now: Duration) {
         let same = |new: &LeaseRecord, old: &LeaseRecord| new.holder == old.holder && new.renewed == old.renewed;
         let unchanged = match (&record, &self.record) {
@@ -79,7 +78,7 @@ impl WatchedLease {
         self.record = record;
     }
 
-    /// Who holds it, as far as can be told: one that nobody has renewed for as long as it says that it holds is held by nobody.
+    /// Returns the known holder. A Lease that was not renewed for its own duration has no holder.
     #[must_use]
     pub fn find_holder(&self, now: Duration) -> Option<&str> {
         let record = self.record.as_ref().filter(|record| !record.holder.is_empty())?;
@@ -87,28 +86,28 @@ impl WatchedLease {
     }
 }
 
-/// What a candidate does next.
+/// The next action of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// There is no Lease: make one.
+    /// No Lease exists: create one.
     Create,
     /// Write it as one's own, if it still has this resourceVersion.
     Take {
         /// The resourceVersion.
         version: String,
-        /// How often it has changed hands then.
+        /// The number of changes of the holder after this one.
         transitions: i64,
         /// Whether it was one's own before.
         renewal: bool,
     },
-    /// Somebody has it.
+    /// Another process has the Lease.
     Wait {
-        /// Who.
+        /// The holder.
         holder: String,
     },
 }
 
-/// What a candidate of that name does about a Lease.
+/// Decides the next action of the candidate with this name.
 #[must_use]
 pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> Move {
     let Some(record) = &lease.record else {
@@ -118,7 +117,7 @@ pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> Move {
         Some(holder) if holder != name => Move::Wait {
             holder: holder.to_owned(),
         },
-        // Also one's own that has ended: nobody else has taken it, or it would be another's.
+        // This includes the candidate's own ended Lease: no other process has taken it, or it would have another holder.
         _ => Move::Take {
             version: record.version.clone(),
             transitions: record.transitions + i64::from(record.holder != name),
@@ -127,13 +126,13 @@ pub fn decide(lease: &WatchedLease, name: &str, now: Duration) -> Move {
     }
 }
 
-/// Whether a leader that renewed its Lease at `renewed` for the last time must have stopped.
+/// Checks whether a leader that renewed its Lease at `renewed` for the last time must have stopped.
 #[must_use]
 pub fn must_stop(renewed: Duration, now: Duration) -> bool {
     now.saturating_sub(renewed) >= RENEWAL
 }
 
-/// What a Lease of one's own says.
+/// Writes the spec of the candidate's own Lease.
 #[must_use]
 pub fn write_spec(name: &str, transitions: i64, now: Timestamp, renewal: bool) -> Value {
     // A Lease has microseconds.
@@ -182,12 +181,12 @@ mod tests {
         let mut lease = WatchedLease::default();
         assert_eq!(decide(&lease, "a", at(0)), Move::Create);
         let wait = Move::Wait { holder: "b".to_owned() };
-        // However old it says that it is: it is looked at for as long as it holds.
+        // The time that the Lease states doesn't count: it is watched for its whole duration.
         lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(100));
         assert_eq!(decide(&lease, "a", at(100)), wait);
         lease.take(Some(record("b", "2001-01-01T00:00:00.000000Z")), at(114));
         assert_eq!(decide(&lease, "a", at(114)), wait);
-        // Renewed, by whatever clock: the time begins again.
+        // The Lease was renewed, by whatever clock: the duration begins again.
         lease.take(Some(record("b", "1999-01-01T00:00:00.000000Z")), at(114));
         assert_eq!(decide(&lease, "a", at(128)), wait);
         assert_eq!(decide(&lease, "a", at(129)), take(4, false));

@@ -1,5 +1,5 @@
-//! What the ends of all plans have in common: conditions of one time and one generation, a status that is written only when it
-//! differs, an event only when it says something new. Refuses to choose reasons and messages: each reconciler has its own.
+//! The common end of all plans: conditions with one time and one generation, a status that is written only if it differs, and an event only if it has news. Each
+//! reconciler chooses its own reasons and messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tenure_api::{ObjectMeta, Time};
 
 use crate::plan::{Event, EventKind, EventPlace, Status};
 
-/// A condition that is to be set: its type, its status, a reason and a message.
+/// A condition to set: its type, its status, a reason and a message.
 pub(crate) type Entry<'a> = (&'a str, ConditionStatus, &'a str, &'a str);
 
 /// Sets a condition of the object with this metadata.
@@ -27,17 +27,17 @@ pub(crate) fn set_condition(conditions: &mut Vec<Condition>, metadata: &ObjectMe
     condition::set(conditions, condition);
 }
 
-/// The status to write, if it differs from what is there.
+/// Returns the status to write, if it differs from the present one.
 pub(crate) fn find_change<T: Status>(old: Option<&T>, new: &T) -> Option<T> {
     (old != Some(new)).then(|| new.clone())
 }
 
-/// Whether a condition says just this already.
+/// Checks whether a condition already has this reason and message.
 pub(crate) fn is_said_before(conditions: &[Condition], type_: &str, reason: &str, message: &str) -> bool {
     condition::find(conditions, type_).is_some_and(|old| old.reason == reason && old.message == message)
 }
 
-/// An event without annotations, unless Ready says the same already.
+/// Makes an event without annotations, unless Ready has the message already.
 pub(crate) fn make_news(conditions: &[Condition], kind: EventKind, reason: &str, message: &str) -> Option<Event> {
     (!is_said_before(conditions, condition::READY, reason, message)).then(|| Event {
         kind,
@@ -48,14 +48,14 @@ pub(crate) fn make_news(conditions: &[Condition], kind: EventKind, reason: &str,
     })
 }
 
-/// Notes which request was handled, if this attempt was asked for.
+/// Notes the handled request, if this attempt was requested.
 pub(crate) fn note_handled(last: &mut Option<String>, requested: Option<&String>) {
     if let Some(requested) = requested {
         *last = Some(requested.clone());
     }
 }
 
-/// The value of the annotation `reconcile.fluxcd.io/requestedAt`.
+/// Reads the value of the annotation `reconcile.fluxcd.io/requestedAt`.
 #[must_use]
 pub fn read_requested_at(metadata: &ObjectMeta) -> Option<String> {
     metadata
@@ -65,7 +65,7 @@ pub fn read_requested_at(metadata: &ObjectMeta) -> Option<String> {
         .cloned()
 }
 
-/// `Kind/namespace/name`.
+/// Returns `Kind/namespace/name`.
 pub(crate) fn name_subject(kind: &str, metadata: &ObjectMeta) -> String {
     format!(
         "{kind}/{}/{}",
@@ -74,12 +74,12 @@ pub(crate) fn name_subject(kind: &str, metadata: &ObjectMeta) -> String {
     )
 }
 
-/// Names for a message, as many as fit into so many bytes, and how many more there are.
+/// Joins names for a message: as many as fit into this many bytes, and the number of the others.
 pub(crate) fn name_some(names: &[String], bytes: usize) -> String {
     join_some(names, ", ", bytes)
 }
 
-/// The same with something else between them.
+/// Joins names with another separator.
 pub(crate) fn join_some(names: &[String], between: &str, bytes: usize) -> String {
     let mut text = String::new();
     for (index, name) in names.iter().enumerate() {
@@ -96,12 +96,12 @@ pub(crate) fn join_some(names: &[String], between: &str, bytes: usize) -> String
     text
 }
 
-/// A time with whole seconds, as statuses have it.
+/// Returns a time with whole seconds, as statuses have it.
 pub(crate) fn cut_to_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 
-/// A time so much later; the end of time when there is none.
+/// Adds a duration to a time; the result is at most the end of time.
 pub(crate) fn add_duration(time: Timestamp, duration: Duration) -> Timestamp {
     SignedDuration::try_from(duration)
         .ok()

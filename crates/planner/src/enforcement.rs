@@ -1,7 +1,7 @@
-//! What an Enforcement says: whether the policies and the webhook configurations of a cluster are as they have to be.
+//! The Enforcement: whether the policies and the webhook configurations of a cluster are right.
 //!
-//! Owns what each condition comes to, and what Ready comes to from all of them. Who keeps the policies and who keeps the configurations may be
-//! two processes: each says its own part, and reads what the other one has said. Refuses to let a part stand that nobody keeps any more.
+//! The module decides each condition, and Ready from all of them. One process may keep the policies and another one the configurations: each reports its own part, and
+//! reads the other's report. A part that no process keeps any more is not reported as valid.
 
 use jiff::Timestamp;
 use tenure_api::condition::{self, LANES_SEPARATED, POLICIES_IN_FORCE, READY, WEBHOOKS_IN_FORCE};
@@ -13,13 +13,13 @@ use tenure_tenancy::admission::keeping::ByPolicies;
 
 use crate::rights::SharedMinting;
 
-/// How many findings a condition lists. The events of the platform namespace have all of them.
+/// The number of findings in a condition. The events of the platform namespace have all of them.
 const LISTED: usize = 5;
 
-/// What is kept in force.
+/// A part that is kept in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The policies, and what binds them.
+    /// The policies and their bindings.
     Policies,
     /// The webhook configurations.
     Webhooks,
@@ -46,7 +46,7 @@ impl Part {
         }
     }
 
-    /// Whether it is meant to keep a rule, once it is in force.
+    /// Checks whether it is meant to keep a rule, once it is in force.
     fn keeps(self, rule: Rule) -> bool {
         match self {
             Self::Policies => !matches!(rule.kept_by_policies(), ByPolicies::Never | ByPolicies::Always),
@@ -55,7 +55,7 @@ impl Part {
         }
     }
 
-    /// Whether a process of this installation reports it; `None` if the settings don't tell. A process that only serves webhooks has no lanes.
+    /// Checks whether a process of this installation reports it; `None` if the settings don't tell. A process that only serves webhooks has no lanes.
     fn is_kept(self, settings: &Settings) -> Option<bool> {
         match self {
             Self::Policies => Some(settings.has_policies),
@@ -65,19 +65,19 @@ impl Part {
     }
 }
 
-/// How one of them is.
+/// The state of one part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether it is in force.
     pub is_in_force: bool,
     /// A word for programs.
     pub reason: &'static str,
-    /// What is wrong with it, or that nothing is.
+    /// The message: the problem, or that no problem exists.
     pub message: String,
 }
 
 impl Standing {
-    /// It is in force.
+    /// Creates the state of a part that is in force.
     #[must_use]
     pub fn holds(message: impl Into<String>) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Standing {
         }
     }
 
-    /// It isn't, or nobody knows.
+    /// Creates the state of a part that is not in force, or unknown.
     #[must_use]
     pub fn fails(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
@@ -102,7 +102,7 @@ impl Standing {
 #[must_use]
 pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) -> Standing {
     let more = found.len().saturating_sub(LISTED);
-    // What is known comes first.
+    // Lanes with a known answer come first.
     let (known, unknown): (Vec<_>, Vec<_>) = found.partition(|found| found.is_known());
     let reason = match known.is_empty() {
         true => reason::NOT_REPORTED,
@@ -119,7 +119,7 @@ pub fn judge_lanes<'a>(found: impl ExactSizeIterator<Item = &'a SharedMinting>) 
     Standing::fails(reason, listed.join("; "))
 }
 
-/// The status once a part has been looked at; nothing where that changes nothing.
+/// Returns the status after a look at one part; nothing if the status doesn't change.
 #[must_use]
 pub fn note(
     status: &EnforcementStatus,
@@ -183,7 +183,7 @@ pub fn note(
     (noted != *status).then_some(noted)
 }
 
-/// Every rule with its keepers, by the conditions of the parts that are meant.
+/// Lists every rule with its keepers, by the conditions of the parts.
 fn list_rules(conditions: &[Condition]) -> Vec<KeptRule> {
     let describe = |rule: Rule| {
         let mut kept = KeptRule {

@@ -1,8 +1,8 @@
-//! Expressions in CEL that say yes or no, as users write them into a spec: compiled, evaluated, and paid for.
+//! CEL expressions that yield a boolean or a text, as users write them into a spec: compiled, evaluated, and metered.
 //!
-//! Owns what an expression may cost. One has a bound of its own, and all of one object share a purse that is filled again after a while, and
-//! a little when its spec changes: whoever writes an expression that never ends spends their own time, and not much of it. It refuses to know
-//! what is judged: variables come from the caller. What an evaluation says may quote what it looked at; `Refused` tells which words do.
+//! Each expression has a bound of its own. All expressions of one object share a purse. The purse is filled again after a while, and a little when the object's spec
+//! changes. So the author of an endless expression spends only their own time, and not much of it. This module doesn't know the evaluated objects: the caller passes
+//! the variables. The error of an evaluation may quote an object; `Refused` says which messages do.
 
 use std::time::Duration;
 
@@ -13,53 +13,52 @@ use tenure_api::text::visible;
 
 use crate::ending::add_duration;
 
-/// What one expression may spend on one object: cost in the units of Kubernetes' CEL, and bytes that it looks at or makes beyond that.
+/// The most that one expression may spend on one object: cost in the units of Kubernetes' CEL, and bytes that it reads or creates beyond that.
 pub const EXPRESSION: Allowance = Allowance {
     cost: 100_000,
     effort: 4 << 20,
 };
 
-/// What all expressions of one object may spend in [`PURSE_TIME`].
+/// The most that all expressions of one object may spend in [`PURSE_TIME`].
 pub const PURSE: Allowance = Allowance {
     cost: 10_000_000,
     effort: 128 << 20,
 };
 
-/// How long a purse lasts.
+/// The time for which a purse lasts.
 pub const PURSE_TIME: Duration = Duration::from_secs(600);
 
-/// As much text as expressions are to be counted for, in bytes, where work waits for its turn by the text that it is about: what one
-/// round of them may take is more than a moment.
+/// The weight of expressions in bytes of text, where work is queued by the size of its text: one round of them may take more than a moment.
 pub const WORK: usize = 256 << 10;
 
-/// How many letters are told of what is wrong with an expression, and of why it can't be evaluated, which is remembered of each object.
+/// The bounds in letters for the message about a wrong expression, and for the message about a failed evaluation, which is stored for each object.
 const TOLD: (usize, usize) = (600, 200);
 
-/// An expression, compiled, and the field that it stands in.
+/// A compiled expression, and the field that holds it.
 #[derive(Debug)]
 pub(crate) struct Expression {
     field: String,
     program: Program,
 }
 
-/// Why an expression says neither yes nor no.
+/// The reason for which an expression has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// It can't be evaluated on this object. The words may quote it.
+    /// The expression can't be evaluated on this object. The message may quote the object.
     Failed {
         /// The field of the expression.
         field: String,
-        /// What CEL says.
+        /// CEL's message.
         why: String,
     },
-    /// It costs too much. The words quote nothing.
+    /// The expression costs too much. The message quotes nothing.
     TooCostly(String),
     /// The purse is empty. The words quote nothing.
     Spent(String),
 }
 
 impl Refused {
-    /// The whole message. Only for objects that may be quoted.
+    /// Returns the whole message. Use it only for objects that may be quoted.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Failed { field, why } => format!("{field}: {}", tell(why, TOLD.1)),
@@ -67,7 +66,7 @@ impl Refused {
         }
     }
 
-    /// The message about an object that nothing may be told of.
+    /// Returns the message for a confidential object.
     pub(crate) fn message_without_contents(&self) -> String {
         match self {
             Self::Failed { field, .. } => {
@@ -79,8 +78,7 @@ impl Refused {
 }
 
 impl Expression {
-    /// Compiles what stands in a field. Its type must be a truth value; one that is known only when it is evaluated will do where
-    /// nothing is known of its variables.
+    /// Compiles the expression of a field. Its type must be boolean. A type that is known only at evaluation is accepted if nothing is known of the variables.
     ///
     /// # Errors
     /// A message that names the field and the place in it.
@@ -88,10 +86,10 @@ impl Expression {
         Self::compile_as(environment, (field, text), (Type::Bool, "bool"))
     }
 
-    /// As [`Expression::compile`], for an expression that yields a text.
+    /// Compiles an expression that yields a text, as [`Expression::compile`] does.
     ///
     /// # Errors
-    /// As there.
+    /// As in [`Expression::compile`].
     pub(crate) fn compile_text(environment: &Environment, field: String, text: &str) -> Result<Self, String> {
         Self::compile_as(environment, (field, text), (Type::String, "string"))
     }
@@ -115,7 +113,7 @@ impl Expression {
         Ok(Self { field, program })
     }
 
-    /// What it says, paid from a purse.
+    /// Evaluates the expression to a boolean, paid from a purse.
     pub(crate) fn evaluate<'a>(&self, variables: &dyn Variables<'a>, purse: &mut Purse) -> Result<bool, Refused> {
         match self.evaluate_any(variables, purse)? {
             Value::Bool(said) => Ok(said),
@@ -123,7 +121,7 @@ impl Expression {
         }
     }
 
-    /// What text it yields, paid from a purse.
+    /// Evaluates the expression to a text, paid from a purse.
     pub(crate) fn evaluate_text<'a>(
         &self,
         variables: &dyn Variables<'a>,
@@ -152,7 +150,7 @@ impl Expression {
             return Err(purse.refuse(&self.field));
         }
         let evaluation = self.program.evaluate_within(variables, allowed);
-        // What ended it was not spent, and would be spent again.
+        // The step that exceeded the bound was not spent, and would be spent again.
         purse.spend(evaluation.cost.min(allowed.cost), evaluation.effort.min(allowed.effort));
         match evaluation.result {
             Ok(said) => Ok(said),
@@ -169,13 +167,13 @@ impl Expression {
     }
 }
 
-/// What the expressions of one object have spent.
+/// The spending of one object's expressions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Purse {
     /// For which generation.
     pub generation: Option<i64>,
-    /// Since when.
+    /// The start of the purse's time.
     pub since: Option<Timestamp>,
     /// Cost.
     pub cost: u64,
@@ -184,8 +182,8 @@ pub struct Purse {
 }
 
 impl Purse {
-    /// Fills it, if its time is over; for another spec, a tenth of it at least, so that mended expressions are tried and who writes specs
-    /// can't spend at will.
+    /// Fills the purse if its time is over. For a changed spec, fills a tenth of it at least, so that a repaired expression can be tried, and an author of specs can't
+    /// spend without end.
     pub(crate) fn renew(&mut self, generation: Option<i64>, now: Timestamp) {
         if self.until().is_none_or(|until| now >= until) {
             *self = Self {
@@ -201,7 +199,7 @@ impl Purse {
         }
     }
 
-    /// When it is filled again.
+    /// Returns the time at which the purse is filled again.
     pub(crate) fn until(&self) -> Option<Timestamp> {
         self.since.map(|since| add_duration(since, PURSE_TIME))
     }
@@ -224,7 +222,7 @@ impl Purse {
         self.effort = self.effort.saturating_add(effort);
     }
 
-    /// Why nothing more is evaluated.
+    /// Returns the reason for which nothing more is evaluated.
     pub(crate) fn refuse(&self, field: &str) -> Refused {
         let until = self.until().map(|until| format!(" until {until}")).unwrap_or_default();
         Refused::Spent(format!(
@@ -237,7 +235,7 @@ impl Purse {
     }
 }
 
-/// As much of a message as is told.
+/// Truncates a message.
 fn tell(message: &str, most: usize) -> String {
     let shown = visible(message);
     match shown.char_indices().nth(most) {
@@ -261,7 +259,7 @@ mod tests {
         assert_eq!((left(&purse), purse.pay(0)), (0, false));
         purse.renew(Some(2), at(599));
         assert_eq!((left(&purse), purse.pay(0)), (PURSE.cost / 10, true));
-        // What was left is not lost, and not multiplied.
+        // The remainder in the purse is neither lost nor multiplied.
         purse.renew(Some(3), at(599));
         assert_eq!(left(&purse), PURSE.cost / 10);
         purse.renew(Some(3), at(600));

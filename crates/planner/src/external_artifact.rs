@@ -1,8 +1,8 @@
-//! What an ExternalArtifact is among the sources: what it is made of, instead of where it is fetched from.
+//! ExternalArtifacts as sources: the files are composed, or taken from another controller, instead of fetched from an upstream.
 //!
-//! One whose `spec.sourceRef` is an ArtifactGenerator beside it is made here, of what that tells; what is made is known by what the lane
-//! stored, never by its status, which can be forged. One that another controller makes is used only where an administrator has named it, and
-//! the address that it may be at: whoever may write its status says the rest, so that a digest is what counts.
+//! If `spec.sourceRef` names an ArtifactGenerator of the same namespace, the lane composes the artifact from the generator's recipe. The lane's own store says which
+//! artifact exists, and never the status, which can be forged. The artifact of another controller is used only if an administrator has named the controller and the
+//! allowed address. Any writer of its status chooses the rest, so the digest is what counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,11 +24,11 @@ use crate::source::{
     self, FetchStep, Obstacle, Refusal, RequestBasis, Source, SourceStatus, StatusParts, TimingFields,
 };
 
-/// How often it is looked whether what is stored is still there (Flux's).
+/// The interval of the check whether the stored artifact still exists (Flux's).
 static INTERVAL: LazyLock<DurationText> = LazyLock::new(|| DurationText("1h".to_owned()));
-/// How long making one may take, with the wait for room.
+/// The time limit of a composition, including the wait for capacity.
 static TIMEOUT: LazyLock<DurationText> = LazyLock::new(|| DurationText("5m".to_owned()));
-/// Generators may feed each other over namespaces where nobody sees the circle: then each turn takes this long.
+/// The pause between two changes. Generators of several namespaces may feed each other in a cycle that no lane sees; then each turn takes this long.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Bytes of a revision.
@@ -36,12 +36,12 @@ const LONGEST_REVISION: usize = 512;
 
 /// A plan for an ExternalArtifact.
 pub type Plan = source::Plan<ExternalArtifact>;
-/// What is known of one when a plan is made.
+/// The known facts when a plan is made.
 pub type Snapshot = source::Snapshot<ExternalArtifact>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
 
-/// What is known of who makes it.
+/// The known facts about the maker of the artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Beside {
@@ -49,7 +49,7 @@ pub enum Beside {
     Elsewhere(Written),
     /// An ArtifactGenerator that is not there.
     Missing(String),
-    /// An ArtifactGenerator that has not told anything yet.
+    /// The ArtifactGenerator has not passed a recipe yet.
     Untold(String),
     /// An ArtifactGenerator that makes nothing for now.
     Suspended(String),
@@ -57,7 +57,7 @@ pub enum Beside {
     Failing(String, String),
     /// An ArtifactGenerator that makes no artifact of this name.
     NotOf(String),
-    /// An ArtifactGenerator has told what it is made of.
+    /// The ArtifactGenerator has passed the recipe.
     Told(Box<Composition>),
 }
 
@@ -67,37 +67,37 @@ impl Default for Beside {
     }
 }
 
-/// What a status says that another controller has written, or somebody else.
+/// The artifact in a status that another controller, or any other writer, has written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Written {
-    /// No administrator has named it: nobody looks.
+    /// No administrator has named the controller: the status is not read.
     #[default]
     NotAllowed,
-    /// Nothing yet.
+    /// The status has no artifact yet.
     Nothing,
-    /// What can't be used, and why.
+    /// The status can't be used; the text is the reason.
     Unusable(String),
-    /// Where an artifact is, below an address that is allowed, and which.
+    /// The artifact, and its address below an allowed address.
     At {
         /// The address.
         url: String,
-        /// Which artifact.
+        /// The identity of the content.
         facts: ArtifactFacts,
     },
 }
 
-/// What an artifact is made of.
+/// The parts of a composed artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Composition {
-    /// What is copied.
+    /// The recipe.
     pub recipe: Recipe,
-    /// From where, by alias: the sources that the recipe names.
+    /// The sources that the recipe names, by alias.
     pub sources: BTreeMap<String, FoundSource>,
 }
 
-/// The ArtifactGenerator that makes one: its name, in the same namespace.
+/// Finds the ArtifactGenerator that makes one: its name, in the same namespace.
 #[must_use]
 pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
     let named = artifact.spec.source_ref.as_ref()?;
@@ -108,7 +108,7 @@ pub fn find_generator(artifact: &ExternalArtifact) -> Option<&str> {
     (is_ours && is_beside).then_some(named.name.as_str())
 }
 
-/// Looks at who makes one: `exists` says whether an ArtifactGenerator is there, `told` what it told.
+/// Finds the generator of an artifact. `exists`: the ArtifactGenerator exists. `told`: its last published recipes.
 pub fn find_maker<T: std::ops::Deref<Target = Told>>(
     artifact: &ExternalArtifact,
     grants: &[ExternalGrant],
@@ -141,7 +141,7 @@ pub fn find_maker<T: std::ops::Deref<Target = Told>>(
     }))
 }
 
-/// Reads what a status says, if an administrator has named the object.
+/// Reads the artifact in a status, if an administrator has named the object.
 fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Written {
     let metadata = &artifact.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
@@ -188,7 +188,7 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
 }
 
 impl Composition {
-    /// What is stored of its sources, by alias.
+    /// Lists the stored artifacts of the sources, by alias.
     fn list_artifacts(&self) -> BTreeMap<String, IncludedArtifact> {
         let stored =
             |(alias, source): (&String, &FoundSource)| Some((alias.clone(), source.find_artifact().ok()?.clone()));
@@ -196,13 +196,13 @@ impl Composition {
     }
 }
 
-/// What to fetch: something that is made here, or that was made elsewhere.
+/// The request of a fetch: a composition here, or a download of another controller's artifact.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum FetchRequest {
-    /// It is made here.
+    /// Compose the artifact here.
     Compose(ComposeRequest),
-    /// It was made elsewhere.
+    /// Download the artifact of another controller.
     Download(DownloadRequest),
 }
 
@@ -210,24 +210,24 @@ pub enum FetchRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DownloadRequest {
-    /// Where it is.
+    /// The address.
     pub url: String,
-    /// What it is: `sha256:<hex>`.
+    /// The digest: `sha256:<hex>`.
     pub digest: String,
-    /// What it is called.
+    /// The name of the revision.
     pub revision: String,
-    /// What it was made of.
+    /// The origin of the artifact.
     pub origin: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already.
+    /// The artifact in the store.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
 
 impl DownloadRequest {
-    /// Which content it is.
+    /// Returns the identity of the content.
     #[must_use]
     pub fn facts(&self) -> ArtifactFacts {
         ArtifactFacts {
@@ -242,20 +242,20 @@ impl DownloadRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComposeRequest {
-    /// What is copied.
+    /// The recipe.
     pub recipe: Recipe,
-    /// From where, by alias.
+    /// The sources, by alias.
     pub sources: BTreeMap<String, FoundSource>,
-    /// Digest of everything that decides what is made.
+    /// Digest of everything that decides the content.
     pub fingerprint: String,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already.
+    /// The artifact in the store.
     pub known: Option<StoredArtifact>,
 }
 
 impl ComposeRequest {
-    /// What is stored of its sources, by alias.
+    /// Lists the stored artifacts of the sources, by alias.
     pub fn list_artifacts(&self) -> impl Iterator<Item = (&str, &FoundSource, &str, &IncludedArtifact)> {
         self.sources.iter().filter_map(|(alias, source)| match &source.state {
             SourceState::Stored { uid, artifact } => Some((alias.as_str(), source, uid.as_str(), artifact)),
@@ -332,12 +332,12 @@ impl Source for ExternalArtifact {
         }
     }
 
-    /// Who asks, asks the generator.
+    /// Users request a reconciliation of the generator instead.
     fn requested_at(&self) -> Option<String> {
         None
     }
 
-    /// What is made elsewhere is told by who makes it.
+    /// Checks whether Tenure writes the status: the maker of an artifact does.
     fn has_own_status(&self, beside: &Beside) -> bool {
         !matches!(beside, Beside::Elsewhere(_))
     }
@@ -345,8 +345,7 @@ impl Source for ExternalArtifact {
     fn find_suspension(&self, beside: &Beside) -> Option<String> {
         match beside {
             Beside::Suspended(generator) => Some(format!("ArtifactGenerator {generator} is disabled")),
-            // Soon after the controllers have started: what is stored is as good as it was.
-            // What is stored is as good as it was; what is wrong, the generator says.
+            // The stored artifact stays valid. The generator reports its problem, also soon after the controllers have started.
             Beside::Failing(generator, problem) => {
                 Some(format!("ArtifactGenerator {generator} makes nothing: {problem}"))
             }
@@ -382,7 +381,7 @@ impl Source for ExternalArtifact {
                 reason::SOURCE_FETCH_FAILED,
                 format!("ArtifactGenerator {generator}, which makes it, is not there"),
             ),
-            // Nothing is asked for meanwhile.
+            // The source waits without a further check.
             Beside::Untold(_) | Beside::Suspended(_) | Beside::Failing(..) => Ok(()),
             Beside::NotOf(generator) => wait(
                 reason::SOURCE_FETCH_FAILED,
@@ -412,7 +411,7 @@ impl Source for ExternalArtifact {
                 );
                 for (alias, source) in &composition.sources {
                     let stored = matches!(source.state, SourceState::Stored { .. });
-                    // What is missing says its own; what is stored is in the fingerprint.
+                    // A missing source adds its own state; the fingerprint has the stored ones.
                     let state = if stored { None } else { Some(&source.state) };
                     let _ = write!(mark, " {alias} {} {state:?}", source.describe());
                 }
@@ -442,7 +441,7 @@ impl Source for ExternalArtifact {
                 timeout: basis.timeout,
                 known: basis.known,
             }),
-            // Nothing is asked for: `check_beside` has said so.
+            // This request is never sent: `check_beside` has returned an obstacle.
             _ => FetchRequest::Compose(ComposeRequest::default()),
         }
     }

@@ -24,7 +24,7 @@ enum Segment {
     Element(Value),
 }
 
-/// The paths at which two states differ, at most 16.
+/// Finds the paths at which two states differ, at most 16.
 #[must_use]
 pub fn find_differences(one: &Value, other: &Value) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -103,8 +103,8 @@ fn compare(one: &Value, other: &Value, segments: &mut Vec<Segment>, path: &mut S
     }
 }
 
-/// The field manager, other than `ours`, that last set a path of a live object: by managedFields. When none owns the path (it was
-/// removed), the one that wrote last; nothing when there is no other manager at all.
+/// Finds the field manager, other than `ours`, that last set a path of a live object, by managedFields. If no manager owns the path because it was removed, the last
+/// writer is returned. The result is empty if no other manager exists.
 #[must_use]
 pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> Option<String> {
     let mut others: Vec<ObjectView<'_>> = ObjectView::of(live)
@@ -121,7 +121,7 @@ pub fn find_other_manager(live: &Value, difference: &Difference, ours: &str) -> 
     Some(owner.read_text("/manager").to_owned())
 }
 
-/// The manager of the last of these entries of managedFields that names a path.
+/// Finds the manager of the last of these entries of managedFields that names a path.
 #[must_use]
 pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<String> {
     let mut entries = entries.iter().rev().map(ObjectView::of);
@@ -132,7 +132,7 @@ pub fn find_manager_among(entries: &[Value], difference: &Difference) -> Option<
     owner.find_text("/manager").map(str::to_owned)
 }
 
-/// Whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
+/// Checks whether a FieldsV1 tree names the path, something above it as a whole, or something below it.
 fn owns(fields: &Value, segments: &[Segment]) -> bool {
     let Some((segment, rest)) = segments.split_first() else {
         return true;
@@ -148,7 +148,7 @@ fn owns(fields: &Value, segments: &[Segment]) -> bool {
     }
 }
 
-/// The fields of an element of a list, by its keys or its value.
+/// Finds the fields of an element of a list, by its keys or its value.
 fn find_element<'f>(fields: &'f Map<String, Value>, element: &Value) -> Option<&'f Value> {
     fields.iter().find_map(|(key, value)| {
         let matches = match key.split_once(':') {
@@ -163,8 +163,8 @@ fn find_element<'f>(fields: &'f Map<String, Value>, element: &Value) -> Option<&
     })
 }
 
-/// Whether a manager other than `ours` has applied just this place of a live object: the place itself or something below it, not merely
-/// something above it as a whole (Flux's rule).
+/// Checks whether a manager other than `ours` has applied this place of a live object. The place itself or a part below it counts; a parent as a whole doesn't (Flux's
+/// rule).
 #[must_use]
 pub(crate) fn is_applied_by_another(live: &Value, place: &Pointer, ours: &str) -> bool {
     let mut others = ObjectView::of(live)
@@ -186,7 +186,7 @@ pub(crate) fn is_applied_by_another(live: &Value, place: &Pointer, ours: &str) -
                 (Value::Array(_), None) => None,
                 _ => fields.get(&format!("f:{step}")),
             };
-            // What is gone may still be somebody's.
+            // A removed value may still have a manager.
             at = (below, Some(next.unwrap_or(&Value::Null)));
         }
         at.0.is_some()

@@ -1,7 +1,7 @@
-//! Whether an object is as its spec wants it: kstatus' rules, from the object alone.
+//! The health of an object, by kstatus' rules and from the object alone.
 //!
-//! Order, as in Flux: being deleted → generation not observed → conditions Reconciling and Stalled → the kind's own rule → the Ready
-//! condition → without either, an object that exists is current.
+//! Order, as in Flux: being deleted → generation not observed → conditions Reconciling and Stalled → the kind's own rule → the Ready condition → without either, an
+//! object that exists is current.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,18 +17,18 @@ pub enum Health {
     Current,
     /// On the way there.
     InProgress(String),
-    /// It will not get there by itself.
+    /// The object will not become ready by itself.
     Failed(String),
-    /// It is being deleted.
+    /// The object is being deleted.
     Terminating,
-    /// It does not exist.
+    /// The object does not exist.
     NotFound,
-    /// It cannot be told.
+    /// The health is unknown.
     Unknown(String),
 }
 
 impl Health {
-    /// kstatus' word.
+    /// Returns kstatus' word.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -41,7 +41,7 @@ impl Health {
         }
     }
 
-    /// What there is to say.
+    /// Returns the message.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {
@@ -51,7 +51,7 @@ impl Health {
     }
 }
 
-/// The health of what was read.
+/// Returns the health of a read object.
 #[must_use]
 pub fn judge_live(live: &Live) -> Health {
     match live {
@@ -61,7 +61,7 @@ pub fn judge_live(live: &Live) -> Health {
     }
 }
 
-/// The health of an object.
+/// Judges the health of an object.
 #[must_use]
 pub fn judge_object(object: &Value) -> Health {
     let object = ObjectView::of(object);
@@ -302,7 +302,7 @@ fn service(object: ObjectView<'_>) -> Health {
     Health::Current
 }
 
-/// A Job must complete, or be suspended. (A started Job is not enough: Flux's own rule, stricter than kstatus'.)
+/// Judges a Job, which must complete, or be suspended. (A started Job is not enough: Flux's own rule, stricter than kstatus'.)
 fn job(object: ObjectView<'_>) -> Health {
     if object.is_true("/spec/suspend") {
         return Health::Current;

@@ -1,12 +1,12 @@
-//! Whether a change is refused for no other reason than that fields can't be changed: then, and only then, an object made anew would do.
+//! The check whether a change is refused only because fields are immutable: then, and only then, a re-created object would be accepted.
 //!
-//! Kubernetes has no type of cause for this, so what its validators say is known here: the end of a cause's message, after the value that
-//! it quotes, or its beginning where a comparison follows. Refuses to search for words anywhere else: a typo, a quota, a conflict or a
-//! webhook that mentions immutability is no reason to delete anything.
+//! Kubernetes has no type of cause for this, so this module knows the words of its validators. They stand at the end of a cause's message, after the quoted value, or
+//! at its beginning if a comparison follows. No other text is searched: a typo, a quota, a conflict or a webhook that mentions immutability is no reason to delete
+//! anything.
 
 use crate::answer::{Cause, CauseKind, Failure, Reason};
 
-/// How causes end that say that a field can't be changed. `is immutable` is also what authors of CustomResourceDefinitions write.
+/// The ends of causes about immutable fields. Authors of CustomResourceDefinitions also write `is immutable`.
 const ENDS: [&str; 12] = [
     "is immutable",
     "field is immutable when `immutable` is set",
@@ -23,17 +23,17 @@ const ENDS: [&str; 12] = [
     "failed rule: self == oldSelf",
 ];
 
-/// How causes begin that go on with what differs.
+/// The beginnings of causes about immutable fields that continue with the difference.
 const BEGINNINGS: [&str; 3] = [
     "Forbidden: updates to statefulset spec for fields other than ",
     "Forbidden: pod updates may not change fields other than ",
     "Forbidden: spec is immutable after creation except ",
 ];
 
-/// How a cause says it that quotes nothing.
+/// The text of a cause without a quotation.
 pub(crate) const PLAIN: &str = "field is immutable";
 
-/// Whether every cause of a refusal says that a field can't be changed, and there is one.
+/// Checks whether a refusal has causes, and every one is about an immutable field.
 pub(crate) fn is_only_immutability(failure: &Failure) -> bool {
     failure.code == 422
         && failure.reason == Reason::Invalid
@@ -41,7 +41,7 @@ pub(crate) fn is_only_immutability(failure: &Failure) -> bool {
         && failure.causes.iter().all(is_immutability)
 }
 
-/// Whether a cause says that a field can't be changed.
+/// Checks whether a cause is about an immutable field.
 pub(crate) fn is_immutability(cause: &Cause) -> bool {
     if !matches!(cause.kind, CauseKind::Invalid | CauseKind::Forbidden) {
         return false;
@@ -53,7 +53,7 @@ pub(crate) fn is_immutability(cause: &Cause) -> bool {
         .is_some_and(|field| field.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     update
         || BEGINNINGS.iter().any(|beginning| message.starts_with(beginning))
-        // A quoted value ends with its quote or bracket, so that what a value says is never taken for what the validator says.
+        // A quoted value ends with its quote or bracket, so the text of a value is never taken for the validator's words.
         || ENDS.iter().any(|end| message.ends_with(end))
 }
 
@@ -77,7 +77,7 @@ mod tests {
         }
     }
 
-    /// What kube-apiserver 1.36 answers.
+    /// Answers of kube-apiserver 1.36.
     #[test]
     fn what_validators_say_of_fields_that_cannot_change() {
         for (kind, message) in [
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn everything_else_deletes_nothing() {
         for (kind, message) in [
-            // Typos and bad values, also those that bear the words.
+            // Typos and invalid values, also those that contain the words.
             (
                 "FieldValueInvalid",
                 "Invalid value: 70000: must be between 1 and 65535, inclusive",

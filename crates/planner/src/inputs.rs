@@ -1,6 +1,5 @@
-//! What a rendering takes besides files: values that were read in the cluster, as the ServiceAccount that applies. Owns that they stand in
-//! no text: what is printed or serialised says how many there are, and what is kept of them is a digest, which isn't printed either (who
-//! knows it could try out short values).
+//! The inputs of a rendering besides files: values that were read in the cluster, as the ServiceAccount that applies. These values appear in no text. Printed or
+//! serialised inputs show only their number. Only a digest is kept, and the digest isn't printed either, since short values could be guessed with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +16,14 @@ pub(crate) const ALWAYS: &str = "Always";
 /// A variable of `spec.postBuild`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// What takes its place. Bytes, since a Secret can hold any.
+    /// The value that replaces the variable. The type is bytes, since a Secret can hold any.
     pub value: Vec<u8>,
-    /// Whether it is a Secret's: what it was used in is confidential.
+    /// Whether the value is a Secret's: an object with this value is confidential.
     pub is_secret: bool,
 }
 
 impl Variable {
-    /// One with this value, without its line breaks, as Flux takes it.
+    /// Creates a variable with this value, without its line breaks, as Flux takes it.
     #[must_use]
     pub fn new(mut value: Vec<u8>, is_secret: bool) -> Self {
         value.retain(|byte| *byte != b'\n');
@@ -32,8 +31,7 @@ impl Variable {
     }
 }
 
-/// The entries of the Secret that `spec.decryption` names, as far as they are keys: by their names, which say what kind they are of. They are
-/// wiped when nobody has them any more.
+/// The key entries of the Secret that `spec.decryption` names. The name of an entry gives the kind of the key. The keys are wiped when the last reference is dropped.
 #[derive(Default)]
 pub struct DecryptionKeys {
     entries: BTreeMap<String, Zeroizing<Vec<u8>>>,
@@ -46,7 +44,7 @@ impl DecryptionKeys {
         Self { entries }
     }
 
-    /// Each entry's name and content.
+    /// Lists each entry's name and content.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
         self.entries.iter().map(|(name, key)| (name.as_str(), key.as_slice()))
     }
@@ -67,7 +65,7 @@ impl fmt::Debug for DecryptionKeys {
     }
 }
 
-/// What is rendered with. Printed and serialised without any value; two are equal when their digests are.
+/// The inputs of a rendering. They are printed and serialised without any value, and equal if their digests are equal.
 #[derive(Clone, Default)]
 pub struct RenderInputs {
     variables: Option<Arc<BTreeMap<String, Variable>>>,
@@ -75,12 +73,12 @@ pub struct RenderInputs {
     digest: InputsDigest,
 }
 
-/// Which inputs something was rendered with. Never printed.
+/// The digest of the inputs of a rendering. It is never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct InputsDigest(Option<[u8; 32]>);
 
 impl RenderInputs {
-    /// With the variables that a spec itself has; nothing when it has none and doesn't ask for a substitution without any.
+    /// Creates the inputs from the variables of the spec itself. The result is empty if the spec has none and doesn't ask for a substitution without any.
     #[must_use]
     pub fn inline(post_build: &PostBuild) -> Self {
         let inline = post_build.substitute.iter().flatten();
@@ -88,7 +86,7 @@ impl RenderInputs {
         Self::of(post_build, variables.collect())
     }
 
-    /// With these variables, which those that the spec itself has are among.
+    /// Creates the inputs from these variables, which include those of the spec itself.
     pub(crate) fn of(post_build: &PostBuild, variables: BTreeMap<String, Variable>) -> Self {
         if variables.is_empty() && post_build.substitute_strategy.as_deref() != Some(ALWAYS) {
             return Self::default();
@@ -96,7 +94,7 @@ impl RenderInputs {
         Self::with_variables(variables)
     }
 
-    /// With variables to substitute, even if there are none.
+    /// Creates the inputs from variables to substitute, even if there are none.
     #[must_use]
     pub fn with_variables(variables: BTreeMap<String, Variable>) -> Self {
         let mut hash = Sha256::new();
@@ -112,11 +110,11 @@ impl RenderInputs {
         }
     }
 
-    /// The same with keys: what SOPS encrypted is decrypted, even if there are none.
+    /// Adds keys: content that SOPS encrypted is decrypted, even if the keys are empty.
     #[must_use]
     pub fn with_keys(self, keys: DecryptionKeys) -> Self {
         let mut hash = Sha256::new();
-        // Nothing of the variables alone can be taken for this.
+        // This separator can't be produced by variables alone.
         add(&mut hash, b"decryption");
         add(&mut hash, self.digest.0.as_ref().map_or(&[], <[u8; 32]>::as_slice));
         for (name, key) in keys.entries() {
@@ -130,32 +128,32 @@ impl RenderInputs {
         }
     }
 
-    /// The keys to decrypt with; nothing when nothing is to be decrypted.
+    /// Returns the keys to decrypt with; nothing when nothing is to be decrypted.
     #[must_use]
     pub fn keys(&self) -> Option<&DecryptionKeys> {
         self.keys.as_deref()
     }
 
-    /// The variables to substitute; nothing when nothing is to be substituted.
+    /// Returns the variables to substitute; nothing when nothing is to be substituted.
     #[must_use]
     pub fn variables(&self) -> Option<&BTreeMap<String, Variable>> {
         self.variables.as_deref()
     }
 
-    /// Which these are: what was rendered with the same is the same.
+    /// Returns the digest of the inputs: equal inputs give equal results.
     #[must_use]
     pub fn digest(&self) -> &InputsDigest {
         &self.digest
     }
 
-    /// Whether there are any.
+    /// Checks whether there are any.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.variables.is_none() && self.keys.is_none()
     }
 }
 
-/// Adds bytes so that what follows can't be taken for a part of them.
+/// Adds bytes so that the following ones can't be taken for a part of them.
 fn add(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

@@ -1,4 +1,4 @@
-//! What holds for every plan, whatever the snapshot. Run in all tests, over every plan that they make.
+//! The invariants of every plan, for any snapshot. All tests check them on every plan that they make.
 
 use tenure_api::{KustomizationStatus, ObjectId};
 use tenure_tenancy::inventory;
@@ -7,7 +7,7 @@ use crate::answer::{DeleteAnswer, Live, WriteAnswer};
 use crate::kustomization;
 use crate::plan::{Delete, FinalizerChange, Next, Plan, Request, Step};
 
-/// What every plan of any kind must hold to; one line a violation.
+/// Checks the invariants of a plan of any kind, and returns one line for each violation.
 #[must_use]
 pub fn check_plan<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
     let mut violations = Vec::new();
@@ -33,7 +33,7 @@ pub fn check_plan<S: Step, I, T, M>(plan: &Plan<S, I, T, M>) -> Vec<String> {
     violations
 }
 
-/// What a Kustomization's plan must hold to besides; one line a violation.
+/// Checks the further invariants of a Kustomization's plan, and returns one line for each violation.
 #[must_use]
 pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let mut violations = check_plan(plan);
@@ -96,7 +96,7 @@ pub fn check_kustomization_plan(snapshot: &kustomization::Snapshot, plan: &kusto
     violations
 }
 
-/// The rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
+/// Checks that the rights of the acting ServiceAccount are deleted in a plan of their own, after all children of the Kustomization are gone.
 fn deletes_own_rights(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let Some(identity) = plan.identity.as_ref().filter(|_| plan.target.is_none()) else {
         return Vec::new();
@@ -188,7 +188,7 @@ fn deletes_what_is_not_ours(
             id.subject()
         ));
     }
-    // A recreation deletes what is desired too; everything else must be named by the inventory.
+    // A recreation also deletes desired objects; the inventory must name every other deleted object.
     let recreated = snapshot.attempt.dry_runs.contains_key(id);
     if !recreated && !old_inventory(snapshot).contains(&id.to_string()) {
         violations.push(format!("deletes what the inventory does not name: {}", id.subject()));
@@ -220,7 +220,7 @@ fn deletes_what_is_not_ours(
     violations
 }
 
-/// What somebody else owns may be taken by the platform only, or from one's own neighbour.
+/// Checks that only the platform takes an object of another owner, or a Kustomization one from its own neighbour.
 fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> Option<String> {
     let rival = snapshot.rivals.get(snapshot.owners.get(id)?)?;
     let (namespace, _) = owner(snapshot);
@@ -231,7 +231,7 @@ fn takes_from_neighbours(snapshot: &kustomization::Snapshot, id: &ObjectId) -> O
         .then(|| format!("takes what another owns: {}", id.subject()))
 }
 
-/// An entry may leave the inventory only if its object is gone, is not ours, or is given up by the spec.
+/// Checks that an entry leaves the inventory only if its object is gone, isn't the Kustomization's, or is given up by the spec.
 fn loses_inventory(snapshot: &kustomization::Snapshot, plan: &kustomization::Plan) -> Vec<String> {
     let Some(status) = &plan.status else { return Vec::new() };
     let new = inventory_ids(status);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
-/// The interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
+/// Returns the interval, up to 5 % shorter or longer (Flux's `--interval-jitter-percentage`), by a hash of the uid and a time.
 #[must_use]
 pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
     // 95 % to 105 % in 65 536 steps.
@@ -13,7 +13,7 @@ pub fn add_jitter(interval: Duration, uid: &str, at: Timestamp) -> Duration {
     interval.mul_f64(factor.clamp(0.95, 1.05)).max(Duration::from_millis(1))
 }
 
-/// A number from 0 to 1 that follows from a uid and a time: another one for each, and the same each time.
+/// Returns a number from 0 to 1 that follows from a uid and a time: another one for each, and the same each time.
 #[must_use]
 pub(crate) fn choose_fraction(uid: &str, at: Timestamp) -> f64 {
     let hash = Sha256::digest(format!("{uid}/{}", at.as_millisecond()).as_bytes());

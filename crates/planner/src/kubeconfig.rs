@@ -1,8 +1,8 @@
 //! A kubeconfig as a target: the cluster and the user of its current context, and nothing else of it.
 //!
-//! Whoever may write the Secret chooses every word of it, and it is read by a program that others share. So it holds all that it needs
-//! itself, and may only say where to connect and with what: a file, a program, a proxy, another identity or a connection that is not
-//! verified is refused by the name of its field. Nothing that it holds is repeated in an error, not even where it is wrong.
+//! Any writer of the Secret chooses every word of it, and a shared program reads it. So the kubeconfig must contain everything that it needs, and may only say where to
+//! connect and with which credentials. A file, a program, a proxy, another identity or an unverified connection is refused by the name of its field. No error repeats
+//! any content, not even a wrong one.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,11 +15,11 @@ use zeroize::Zeroizing;
 
 use crate::target::{Target, TargetAddress, TargetCredentials};
 
-/// The longest that is read; what the tools of clouds write takes a tenth of it.
+/// The longest kubeconfig; the files of clouds' tools take a tenth of it.
 pub const LONGEST: usize = 256 << 10;
 /// The most nodes that it may grow to, aliases expanded.
 const MOST_NODES: usize = 20_000;
-/// What reading it may take.
+/// The bounds of a read.
 const ALLOWANCE: Allowance = Allowance {
     bytes: 16 << 20,
     steps: 16 << 20,
@@ -67,7 +67,7 @@ const AS: &str =
 /// Reads a kubeconfig.
 ///
 /// # Errors
-/// What is refused or can't be read, by the names of fields; nothing of what they hold.
+/// The refused or unreadable fields, by name, without their content.
 pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Target, String> {
     let config = parse(text)?;
     let config = ObjectView::of(&config);
@@ -118,7 +118,7 @@ fn parse(text: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// Reads YAML that somebody else chose, within bounds; what is wrong is said without quoting it.
+/// Reads YAML of an untrusted author within bounds; errors quote none of it.
 pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
@@ -131,13 +131,13 @@ pub(crate) fn read_yaml(text: &[u8]) -> Result<Option<Value>, String> {
         maximum_nodes: MOST_NODES,
         scanner: Dialect::V2,
     };
-    // What a parser says can quote what it stopped at.
+    // A parser's message can quote the place of the error.
     let node = first_document(text, source).map_err(|error| format!("line {} can't be read as YAML", error.line))?;
     let value = node.map(|node| go_yaml::json::inner_value(&node)).transpose();
     value.map_err(|_| "it can't be read as YAML: a key that is there twice, or is no text".to_owned())
 }
 
-/// What a list has by a name: as kubectl does, the first.
+/// Finds the entry of a list by its name: the first one, as kubectl does.
 fn find_named<'a>(config: ObjectView<'a>, list: &str, key: &str, name: &str) -> Option<&'a Value> {
     let entries = config.find(&format!("/{list}")).and_then(Value::as_array)?;
     let named = entries
@@ -146,7 +146,7 @@ fn find_named<'a>(config: ObjectView<'a>, list: &str, key: &str, name: &str) -> 
     named.get(key).filter(|found| found.is_object())
 }
 
-/// Whether a field says as much as if it weren't there.
+/// Checks whether a field is as good as absent.
 fn is_off(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -167,7 +167,7 @@ fn refuse_set(part: &Value, fields: &[(&str, &str)], of: &str) -> Result<(), Str
     }
 }
 
-/// A text that may be absent; a token is one, too.
+/// Takes an optional text; a token is one, too.
 fn take_text(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<String>>, String> {
     match part.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -179,7 +179,7 @@ fn take_text(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Str
     }
 }
 
-/// What is there in base64, if anything is.
+/// Takes base64 data from a field, if the field is set.
 fn take_data(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let Some(text) = part.get(field).filter(|value| !is_off(value)) else {
         return Ok(None);
@@ -187,7 +187,7 @@ fn take_data(part: &Value, field: &str, of: &str) -> Result<Option<Zeroizing<Vec
     let Some(text) = text.as_str() else {
         return Err(format!("{of}.{field} is not a text"));
     };
-    // Folded lines are what some tools write.
+    // Some tools fold the lines.
     let text: Zeroizing<String> = Zeroizing::new(text.split_ascii_whitespace().collect());
     match STANDARD.decode(text.as_bytes()) {
         Ok(data) => Ok(Some(Zeroizing::new(data))),
@@ -238,7 +238,7 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.len() <= LONGEST_NAME && !host.starts_with('-') && host.chars().all(is_known)
 }
 
-/// The parts of the address of an API server, which stands in this field.
+/// Reads the parts of the address of an API server; `field` names its field.
 pub(crate) fn read_address(server: &str, field: &str) -> Result<TargetAddress, String> {
     if server.is_empty() {
         return Err(format!("{field} is missing"));
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// A kubeconfig with this laid over its cluster and its user.
+    /// Returns a kubeconfig with this laid over its cluster and its user.
     fn config(cluster: Value, user: Value) -> String {
         let mut whole = json!({
             "current-context": "here",
@@ -480,7 +480,7 @@ mod tests {
             assert!(error.contains(expected), "{cluster} {user}: {error}");
             assert!(!error.contains("canary"), "{error}");
         }
-        // What says nothing is nothing, as the tools write it.
+        // Empty values count as unset, as the tools write them.
         let silent = json!({ "exec": null, "tokenFile": "", "as-groups": [], "as-user-extra": {} });
         read(json!({ "insecure-skip-tls-verify": false, "proxy-url": "" }), silent).unwrap();
     }

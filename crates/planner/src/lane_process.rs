@@ -1,9 +1,8 @@
-//! The process of a lane: when it is started, asked whether it is there, ended, and started again; and what is said of it meanwhile.
+//! The process of a lane: when it is started, checked, stopped and restarted, and its reported state meanwhile.
 //!
-//! The shell starts processes and tells what became of them as [`Fact`]s; what to do next is a [`Move`]. A process in a Pod is expected in
-//! place of being started: Kubernetes starts it, and it begins when it has connected and is given its orders. Times are since any moment that
-//! stays the same. It refuses to give a lane up: one that ends again and again is started later and later, and never not at all, since its
-//! objects may be mended at any time.
+//! The shell starts processes and reports the results as [`Fact`]s; the next action is a [`Move`]. A process in a Pod is expected instead of started: Kubernetes starts
+//! it, and it begins after it has connected and has its orders. Times count from any fixed moment. A lane is never given up: a process that ends again and again is
+//! started later and later, but always again, since the lane's objects may be repaired at any time.
 
 pub mod group;
 pub mod memory;
@@ -21,42 +20,42 @@ use crate::ending;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// A process that was up for so long begins with the first pause again.
+/// A process that was up for this long begins with the first pause again.
 const LONG_UP: Duration = Duration::from_secs(600);
-/// How long a Pod may take until its process connects: a node has to be found for it, and its image to be fetched.
+/// The time that a Pod may take until its process connects: a node has to be found for it, and its image to be fetched.
 const CONNECTING: Duration = Duration::from_secs(60);
-/// How long a process may take to end what is under way after it was told to stop.
+/// The time that a process may take for unfinished work after it was told to stop.
 const FAREWELL: Duration = Duration::from_secs(15);
 
-/// How a process ended.
+/// The cause of a process's end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It could not be started.
+    /// The process could not be started.
     NotStarted(String),
-    /// It ended by itself.
+    /// The process ended by itself.
     Exited(i32),
-    /// A signal ended it that nobody here sent.
+    /// A signal from outside Tenure ended the process.
     Signalled(i32),
-    /// It was ended because it did not answer any more.
+    /// The hub ended the process because it did not answer any more.
     Silent(Duration),
-    /// It was ended because it said what no lane says.
+    /// The hub ended the process because it sent a message that no lane sends.
     Misspoke(String),
-    /// It was ended because it held on to a namespace that is no longer its.
+    /// The hub ended the process because it kept a namespace that is no longer the lane's.
     HeldOn,
-    /// It was ended because it kept more than its part of a room for which others waited; what that room is for.
+    /// The hub ended the process because it kept more than its part of a budget for which others waited. The text names the use of the budget.
     HeldRoom(&'static str),
-    /// It was ended because it used more memory than it may.
+    /// The hub ended the process because it used more memory than allowed.
     TooLarge {
-        /// Bytes that it used.
+        /// The used bytes.
         used: u64,
-        /// Bytes that it may use.
+        /// The allowed bytes.
         limit: u64,
     },
-    /// Its Pod did not connect.
+    /// The Pod of the process did not connect.
     Absent(Duration),
-    /// Its connection ended, and nobody said why.
+    /// The connection of the process ended without a known reason.
     HungUp,
-    /// Its Pod was told to end.
+    /// The Pod of the process was told to end.
     Left,
 }
 
@@ -65,7 +64,7 @@ impl fmt::Display for Cause {
         match self {
             Self::NotStarted(problem) => write!(formatter, "it could not be started: {problem}"),
             Self::Exited(code) => write!(formatter, "it ended with exit code {code}"),
-            // What it does when there is no memory left.
+            // A process without memory aborts.
             Self::Signalled(6) => formatter.write_str("it gave up (signal 6), as it does without memory"),
             Self::Signalled(9) => formatter.write_str("it was killed (signal 9)"),
             Self::Signalled(signal) => write!(formatter, "signal {signal} ended it"),
@@ -94,97 +93,97 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the shell tells.
+/// A report of the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// It was seen to that there is a Pod for it, and it is waited for.
+    /// The shell has made sure that the process's Pod exists, and waits for the connection.
     Expected,
-    /// It has connected while nobody waited for it.
+    /// The process has connected while the shell was not waiting for it.
     Arrived,
-    /// It was started; or it has connected and has its orders.
+    /// The process was started, or has connected and has its orders.
     Started,
-    /// Nobody waits for it any more.
+    /// The shell does not wait for the process any more.
     GaveUp,
-    /// It was asked whether it is there.
+    /// The hub has sent a liveness check.
     Asked,
-    /// It answered that.
+    /// The process has answered the liveness check.
     Answered,
-    /// It has seen all that it is told at first, and works.
+    /// The process has received its initial state, and works.
     Works,
-    /// It was told to stop.
+    /// The process was told to stop.
     Stopped,
-    /// It is being killed.
+    /// The process is being killed.
     Killed(Cause),
-    /// It ended, or could not be started.
+    /// The process ended, or could not be started.
     Ended(Cause),
 }
 
-/// What to do.
+/// The next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Start it.
+    /// Start the process.
     Start,
-    /// Ask whether it is there.
+    /// Send a liveness check.
     Ask,
-    /// Tell it to end what is under way, and to stop.
+    /// Tell the process to finish its work and to stop.
     Stop,
-    /// Don't wait for it any more.
+    /// Stop waiting for the process.
     GiveUp,
-    /// End it without asking.
+    /// Kill the process.
     Kill(Cause),
-    /// Nothing, until then, or until there is news.
+    /// Wait until this time, or until there is news.
     Wait(Option<Duration>),
-    /// Forget it: it has ended, and nothing of its is reconciled.
+    /// Forget the process: it has ended, and the lane has nothing to reconcile.
     Retire,
 }
 
-/// Where a process is.
+/// The phase of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// There is none.
+    /// No process exists.
     #[default]
     Resting,
-    /// There is none before then.
+    /// No process may start before this time.
     Pausing { until: Duration },
-    /// Its Pod has yet to connect.
+    /// The Pod of the process has yet to connect.
     Expecting { since: Duration },
-    /// It runs.
+    /// The process runs.
     Running {
         since: Duration,
-        /// When it was last asked, and whether it has answered that.
+        /// The time of the last liveness check, and whether the process has answered it.
         asked: Option<(Duration, bool)>,
         works: bool,
     },
-    /// It was told to stop.
+    /// The process was told to stop.
     Stopping { since: Duration },
-    /// It was killed, for a reason of ours; without one it had been told to stop.
+    /// The process was killed for this cause. Without a cause it had been told to stop.
     Killed(Option<Cause>),
 }
 
-/// What is known of one lane's process.
+/// The known facts about one lane's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessRecord {
     phase: Phase,
-    /// How long an answer may take.
+    /// The time that an answer may take.
     patience: Duration,
     /// Unexpected ends in a row.
     ends: u32,
     last: Option<Cause>,
 }
 
-/// Why a lane is down.
+/// The reason for which a lane is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     /// Unexpected ends in a row.
     pub ends: u32,
-    /// The last one.
+    /// The cause of the last end.
     pub cause: Cause,
-    /// When it is started again; it is being started, when that has passed.
+    /// The time of the next start. If this time has passed, the process is being started.
     pub until: Duration,
 }
 
 impl Trouble {
-    /// In words, for whoever waits for it. `until` is the time of [`Trouble::until`].
+    /// Describes the trouble for readers who wait for the lane. `until` is the time of [`Trouble::until`].
     #[must_use]
     pub fn describe(&self, lane: &str, until: Timestamp) -> String {
         let times = match self.ends {
@@ -201,7 +200,7 @@ impl Trouble {
 }
 
 impl ProcessRecord {
-    /// One that was not started yet, and that is ended when an answer takes longer than this.
+    /// Creates the record of a process that was not started yet. An answer that takes longer than `patience` ends the process.
     #[must_use]
     pub fn new(patience: Duration) -> Self {
         Self {
@@ -212,16 +211,16 @@ impl ProcessRecord {
         }
     }
 
-    /// Takes what became of it.
+    /// Takes a report of the shell.
     pub fn take(&mut self, fact: Fact, now: Duration) {
         match (fact, &mut self.phase) {
             (Fact::Expected, phase) => *phase = Phase::Expecting { since: now },
-            // One that hasn't connected for long and does is kept waiting by nothing.
+            // A process that connects after a long absence has to wait for no pause.
             (Fact::Arrived, phase @ Phase::Pausing { .. }) if matches!(self.last, Some(Cause::Absent(_))) => {
                 *phase = Phase::Resting;
             }
             (Fact::GaveUp, phase @ Phase::Expecting { .. }) => *phase = Phase::Killed(None),
-            // It came while it was being given up.
+            // The process came while the shell was giving it up.
             (Fact::Started, Phase::Killed(_)) => {}
             (Fact::Started, phase) => {
                 *phase = Phase::Running {
@@ -243,7 +242,7 @@ impl ProcessRecord {
             }
             (Fact::Killed(_), phase @ Phase::Stopping { .. }) => *phase = Phase::Killed(None),
             (Fact::Ended(cause), _) => self.end(cause, now),
-            // What comes late says nothing of what is now.
+            // A late report doesn't apply to the current state.
             (
                 Fact::Arrived
                 | Fact::GaveUp
@@ -259,7 +258,7 @@ impl ProcessRecord {
 
     fn end(&mut self, cause: Cause, now: Duration) {
         let (cause, up) = match std::mem::take(&mut self.phase) {
-            // That is what was wanted.
+            // The end was intended.
             Phase::Stopping { .. } | Phase::Killed(None) => return,
             Phase::Killed(Some(ours)) => (ours, Duration::ZERO),
             Phase::Running { since, .. } => (cause, now.saturating_sub(since)),
@@ -272,7 +271,7 @@ impl ProcessRecord {
         };
     }
 
-    /// What to do now; `is_wanted` while something of the lane's is reconciled.
+    /// Decides the next action; `is_wanted` is true while the lane has something to reconcile.
     #[must_use]
     pub fn decide(&self, is_wanted: bool, now: Duration) -> Move {
         match &self.phase {
@@ -321,7 +320,7 @@ impl ProcessRecord {
         }
     }
 
-    /// Why it is down, from an unexpected end until it works again.
+    /// Returns the reason for which the lane is down, from an unexpected end until it works again.
     #[must_use]
     pub fn trouble(&self, now: Duration) -> Option<Trouble> {
         let until = match self.phase {
@@ -341,7 +340,7 @@ impl ProcessRecord {
     }
 }
 
-/// How long nothing is started after so many unexpected ends in a row.
+/// Returns the pause after this many unexpected ends in a row.
 #[must_use]
 pub fn find_pause(ends: u32) -> Duration {
     match ends.checked_sub(1) {

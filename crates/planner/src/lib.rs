@@ -7,13 +7,13 @@
 //!                └──────────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The shell keeps one Snapshot an object. It plans, executes the steps in their order as the Plan's identity, writes the answers
-//! into the Snapshot and plans again, until [`plan::Next`] says otherwise. No decision hides in that loop: which step comes next,
-//! what a failure means, what the status says, and what is not done and why, all stand in the Plan, which is data and can be
-//! printed, tested and shown before anything happens.
+//! The shell keeps one Snapshot for each object. It plans, executes the steps in their order as the Plan's identity, writes the answers
+//! into the Snapshot and plans again, until [`plan::Next`] says otherwise. No decision hides in that loop. The Plan has the next
+//! step, the meaning of a failure, the status, and each omitted action with its reason. The Plan is data and can be printed, tested
+//! and shown before anything happens.
 //!
-//! It refuses: I/O, a clock, randomness, and bare errors for what users wrote (those are statuses). Values of Secrets are in neither
-//! the printed nor the serialised form of anything here.
+//! This crate has no I/O, no clock, no randomness, and no bare errors for users' input (those are statuses). Values of Secrets are in
+//! neither the printed nor the serialised form of any type here.
 
 pub mod access;
 pub mod alert;

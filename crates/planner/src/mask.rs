@@ -1,19 +1,19 @@
-//! What may be shown of an object that holds what nobody may read, as it is and as it would be: which parts change, and nothing of what they are.
+//! The visible part of a confidential object, as it is and as it would be: which parts change, without their values.
 //!
-//! Owns what is hidden of a Secret, and of an object that a Secret's values stand in. Refuses to tell one hidden value from another but by where it stands.
+//! The module decides which parts of a Secret, and of an object with values of a Secret, are hidden. A hidden value differs from another one only by its place.
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// What stands for a value that may not be shown, where it stays, and where it changes.
+/// The texts for a hidden value: unchanged, before and after a change.
 const HIDDEN: &str = "(hidden)";
 const HIDDEN_BEFORE: &str = "(hidden, before)";
 const HIDDEN_AFTER: &str = "(hidden, after)";
 /// kubectl keeps a copy of the whole object here.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Hides in an object as it is and as it would be what may be in no text: the values of a Secret, and of one that a Secret's values stand in
-/// (`is_confidential`) all that it holds. What changes can be told from what doesn't; nothing of either can.
+/// Hides the confidential parts of an object, as it is and as it would be. These are the values of a Secret, and everything in an object with values of a Secret
+/// (`is_confidential`). The result shows which parts change, and nothing of their values.
 pub(crate) fn mask(mut before: Option<&mut Value>, mut after: Option<&mut Value>, is_confidential: bool) {
     let is_secret = [&before, &after].into_iter().flatten().any(|object| {
         let view = ObjectView::of(object);
@@ -56,7 +56,7 @@ fn put_back(object: Option<&mut Value>, field: &str, part: Option<Value>) {
     }
 }
 
-/// Labels and annotations may come out of variables, too, whose values are a Secret's; names are looked up by everybody.
+/// Labels and annotations may also come from variables with a Secret's values. Names of objects are visible to everyone.
 fn mask_metadata(before: Option<&mut Value>, after: Option<&mut Value>, is_confidential: bool) {
     let (mut before, mut after) = (before, after);
     for field in ["labels", "annotations"] {

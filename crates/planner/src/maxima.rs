@@ -1,5 +1,5 @@
-//! How long the lists of a spec may be. Flux's definitions set no maximum, so an object of a megabyte can name thousands of things that
-//! are looked up, watched or laid over the files again and again; more than this many is answered, once, as a mistake.
+//! The maximum lengths of the lists in a spec. Flux's definitions set no maximum, so an object of a megabyte can name thousands of objects that are looked up, watched
+//! or laid over the files again and again. A longer list is a mistake, and is reported once.
 
 use kustomize::ObjectSelector;
 use tenure_api::selector::Selector;
@@ -21,7 +21,7 @@ pub const BUILD_METADATA: usize = 16;
 pub const COMMON_METADATA: usize = 100;
 /// Entries of `spec.postBuild.substituteFrom`.
 pub const SUBSTITUTE_FROM: usize = 100;
-/// Variables of one rendering, those of `spec.postBuild.substitute` and those that are read.
+/// Variables of one rendering: those of `spec.postBuild.substitute` and those that are read in the cluster.
 pub const VARIABLES: usize = 2000;
 /// Bytes of one variable's value.
 pub const VARIABLE_BYTES: usize = 256 << 10;
@@ -33,7 +33,7 @@ pub const HEALTH_CHECK_EXPRESSIONS: usize = 50;
 pub const EXPRESSION: usize = 4 << 10;
 /// Bytes of all expressions of a Kustomization.
 pub const EXPRESSIONS: usize = 32 << 10;
-/// How often the expressions of a Kustomization may call what takes a regular expression: one can take long to compile.
+/// The number of calls with a regular expression in the expressions of a Kustomization: one can take long to compile.
 pub const PATTERN_CALLS: usize = 16;
 /// Entries of `spec.ignore`.
 pub const IGNORE_RULES: usize = 50;
@@ -49,15 +49,15 @@ pub const INCLUDES: usize = 20;
 pub const SPARSE_FOLDERS: usize = 100;
 /// Sources of an ArtifactGenerator, and artifacts that it makes.
 pub const GENERATOR_ENTRIES: usize = 1000;
-/// What is copied into one artifact, and the patterns of what is left out of one copy.
+/// Copies of one artifact, and exclude patterns of one copy.
 pub const COPIES: usize = 500;
-/// Patterns of what is left out of one copy.
+/// Exclude patterns of one copy.
 pub const EXCLUDES: usize = 100;
 /// Bytes of a pattern, and of a path, of an ArtifactGenerator.
 pub const PATTERN: usize = 1 << 10;
-/// Bytes that what an ArtifactGenerator tells takes in memory, about: a pattern multiplies what is written.
+/// The approximate memory in bytes for the recipes of an ArtifactGenerator: a pattern multiplies its text.
 pub const RECIPES: usize = 1 << 20;
-/// The same of all ArtifactGenerators of a tenant, or of a namespace that is nobody's.
+/// Recipes of all ArtifactGenerators of a tenant, or of a namespace without a tenant, in bytes.
 pub const TENANT_RECIPES: usize = 16 << 20;
 /// A Receiver's `spec.resources`.
 pub const RECEIVER_RESOURCES: usize = 100;
@@ -65,7 +65,7 @@ pub const RECEIVER_RESOURCES: usize = 100;
 pub const RECEIVER_WORDS: usize = 100;
 /// Objects that are reconciled since of one request to a Receiver.
 pub const RECEIVER_REQUESTS: usize = 1000;
-/// Objects that are looked at for one request to a Receiver: the same one counts for each entry that names it.
+/// Objects that are checked for one request to a Receiver: an object counts for each entry that names it.
 pub const RECEIVER_CANDIDATES: usize = 5000;
 /// Bytes of the host keys of a Surface's source.
 pub const KNOWN_HOSTS: usize = 16 << 10;
@@ -81,13 +81,13 @@ pub const PATTERNS_TRIED: usize = 200;
 pub const PATTERNS_BYTES: usize = 1 << 20;
 /// Entries of an Alert's `spec.eventMetadata`, and bytes of all of them.
 pub const EVENT_METADATA: usize = 50;
-/// Bytes of what is told beside an event, of whatever an Alert or an object adds.
+/// Bytes of an event's metadata, including those that an Alert or an object adds.
 pub const EVENT_METADATA_BYTES: usize = 16 << 10;
-/// Bytes of an event's message that are told (Flux's is as many letters).
+/// Bytes of an event's reported message (Flux's bound is as many letters).
 pub const EVENT_MESSAGE_BYTES: usize = 39_000;
-/// Alerts of one lane that are looked at for one event, beyond their naming its object.
+/// Alerts of one lane that are checked closely for one event, beyond the check that they name its object.
 pub const ALERTS_LOOKED_AT: usize = 1000;
-/// Alerts of one lane that one event is told by.
+/// Alerts of one lane that may report one event.
 pub const ALERTS_TOLD: usize = 100;
 /// A Surface's `spec.sources`.
 pub const SOURCES: usize = 100;
@@ -97,7 +97,7 @@ pub const PATHS: usize = 200;
 /// Refuses lists of a Kustomization that are too long.
 ///
 /// # Errors
-/// A message that names the field, how long it is, and what it may be.
+/// A message that names the field, its length, and the maximum.
 pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String> {
     let common = spec.common_metadata.as_ref();
     let labels = common.and_then(|common| common.labels.as_ref());
@@ -138,10 +138,10 @@ pub(crate) fn check_kustomization(spec: &KustomizationSpec) -> Result<(), String
     check_ignore(spec)
 }
 
-/// Refuses variables that are too many or too large; `whose` says where they stand.
+/// Refuses variables that are too many or too large; `whose` names their place.
 ///
 /// # Errors
-/// A message that names the variable or the number, and what it may be.
+/// A message that names the variable or the number, and the maximum.
 pub(crate) fn check_variables<'a>(
     whose: &str,
     variables: impl Iterator<Item = (&'a str, usize)>,
@@ -195,14 +195,14 @@ fn check_ignore(spec: &KustomizationSpec) -> Result<(), String> {
     Ok(())
 }
 
-/// How many parts of targets of `spec.ignore` have to be compiled.
+/// Returns the number of parts of targets in `spec.ignore` that have to be compiled.
 pub(crate) fn count_patterns(spec: &KustomizationSpec) -> usize {
     let targets = spec.ignore.iter().filter_map(|rule| rule.target.as_ref());
     let names = targets.flat_map(list_names);
     names.filter(|name| !ObjectSelector::is_plain(name)).count()
 }
 
-/// The parts of a selector that are patterns.
+/// Lists the parts of a selector that are patterns.
 fn list_names(selector: &Selector) -> impl Iterator<Item = &str> {
     let parts = [
         &selector.group,
@@ -233,7 +233,7 @@ pub(crate) fn check_expressions<'a>(
             ));
         }
         length += text.len();
-        // By their words: what is called must be written. `findAll` begins with `find`.
+        // Calls are counted by their words, since a called function must be written. `findAll` begins with `find`.
         calls += ["matches", "find"]
             .map(|word| text.matches(word).count())
             .iter()
@@ -252,7 +252,7 @@ pub(crate) fn check_expressions<'a>(
     Ok(())
 }
 
-/// All expressions of a Kustomization, and the fields that they stand in.
+/// Lists all expressions of a Kustomization, with the fields that hold them.
 pub(crate) fn list_expressions(spec: &KustomizationSpec) -> impl Iterator<Item = (String, &str)> {
     let ready = spec.depends_on.iter().enumerate().filter_map(|(index, dependency)| {
         let text = dependency.ready_expr.as_deref().filter(|text| !text.is_empty())?;
@@ -289,7 +289,7 @@ pub(crate) fn check_receiver(spec: &ReceiverSpec) -> Result<(), String> {
     check_expressions("spec.resourceFilter and spec.resources", filters.into_iter())
 }
 
-/// All expressions of a Receiver, and the fields that they stand in.
+/// Lists all expressions of a Receiver, with the fields that hold them.
 pub(crate) fn list_filters(spec: &ReceiverSpec) -> Vec<(String, &str)> {
     let of_all = spec
         .resource_filter

@@ -1,8 +1,8 @@
-//! The smallest merge patch (RFC 7386) that turns one value into another. Owns no choice of what is to be written.
+//! The smallest merge patch (RFC 7386) that turns one value into another. The caller decides the new value.
 
 use serde_json::{Map, Value};
 
-/// The patch; nothing when the values are equal. Lists are replaced whole.
+/// Finds the patch; nothing if the values are equal. Lists are replaced as a whole.
 #[must_use]
 pub fn find_difference(old: &Value, new: &Value) -> Option<Value> {
     if old == new {

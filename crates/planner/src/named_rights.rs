@@ -1,17 +1,18 @@
-//! What somebody may do with single objects, by their names, as a SelfSubjectRulesReview tells it: a question without a name is answered no then.
+//! The rights of an identity on single objects by name, from a SelfSubjectRulesReview: an access review without a name denies such rights.
 //!
-//! Owns how a review is read. Refuses to call a name a right: a review lists what bindings of one namespace and of the cluster give, so that who acts on
-//! it asks for the name, or hears no.
+//! The review lists the rules of the bindings of one namespace and of the cluster. A listed name is not yet a right: the caller must send an access review for this
+//! name.
 //!
-//! Source: SelfSubjectRulesReview in [authorization.k8s.io/v1](https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-rules-review-v1/).
-//! An authorizer that can't list its rules (a webhook) tells no names.
+//! Source: SelfSubjectRulesReview in
+//! [authorization.k8s.io/v1](https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-rules-review-v1/).
+//! An authorizer that can't list its rules (a webhook) reports no names.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// The names for which a review has this verb on a kind, by its group and plural name.
+/// Lists the names for which a review has this verb on a kind, by its group and plural name.
 #[must_use]
 pub fn list_names(review: &Value, (group, plural): (&str, &str), verb: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! An event as those hear of it whom an Alert tells: Flux's event, with its metadata. Made of the event that a plan holds and of the object's own
-//! labels and annotations, and of nothing else: so nothing is in it that the plan's event may not say.
+//! An event in the form for Alerts: Flux's event, with its metadata. It is made of the plan's event and of the object's own labels and annotations alone, so it has
+//! nothing that the plan's event may not contain.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tenure_api::{ObjectMeta, reason};
 use crate::maxima::{EVENT_MESSAGE_BYTES, EVENT_METADATA_BYTES};
 use crate::plan::{Event, EventKind, EventPlace};
 
-/// The kinds whose events are told, and their API groups. Of others nobody here says anything.
+/// The kinds whose events are reported, and their API groups. Tenure emits no events about other kinds.
 pub const TOLD: [(&str, &str); 6] = [
     ("GitRepository", "source.toolkit.fluxcd.io"),
     ("OCIRepository", "source.toolkit.fluxcd.io"),
@@ -22,20 +22,20 @@ pub const TOLD: [(&str, &str); 6] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io"),
 ];
 
-/// What says beside an event that a commit's status follows from it, behind the object's group (Flux's).
+/// The metadata key that gives an event a commit's status, after the object's group (Flux's).
 pub const COMMIT_STATUS: &str = "commit_status";
 /// The value of [`COMMIT_STATUS`].
 const UPDATE: &str = "update";
-/// What is told to nobody, behind the object's group (Flux's).
+/// Metadata keys that are never reported, after the object's group (Flux's).
 const KEPT_BACK: [&str; 3] = ["checksum", "digest", "token"];
 
-/// Whether an event is told to nobody, as in Flux: that nothing is new; and that a Kustomization waits for its source, which says itself what is
-/// wrong with it.
+/// Checks whether an event is reported to no Alert, as in Flux: either the event has nothing new, or a Kustomization waits for its source, which reports its own
+/// problem.
 fn is_kept_back(kind: &str, why: &str) -> bool {
     why == reason::ARTIFACT_UP_TO_DATE || (kind == "Kustomization" && why == reason::ARTIFACT_FAILED)
 }
 
-/// How bad it is.
+/// The severity of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// Something happened.
@@ -55,7 +55,7 @@ impl Severity {
         }
     }
 
-    /// The word.
+    /// Returns the word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,47 +83,47 @@ pub struct Involved {
 }
 
 impl Involved {
-    /// The API group.
+    /// Returns the API group.
     #[must_use]
     pub fn group(&self) -> &str {
         self.api_version.split('/').next().unwrap_or_default()
     }
 
-    /// `Kind/namespace/name`.
+    /// Returns `Kind/namespace/name`.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{}/{}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// `kind/name.namespace`, as chats show it.
+    /// Returns `kind/name.namespace`, as chats show it.
     pub(crate) fn describe_for_chats(&self) -> String {
         format!("{}/{}.{}", self.kind.to_lowercase(), self.name, self.namespace)
     }
 }
 
-/// An event, to be told.
+/// An event for Alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    /// Of which object.
+    /// The object.
     pub object: Involved,
     /// The object's labels.
     pub labels: BTreeMap<String, String>,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// When.
+    /// The time.
     pub at: Timestamp,
     /// For people.
     pub message: String,
     /// A word in CamelCase.
     pub reason: String,
-    /// What is told beside it: with the prefixes of the object's group and of events.
+    /// The metadata of the event, with the prefixes of the object's group and of events.
     pub metadata: BTreeMap<String, String>,
-    /// Who says so, under the name that Flux's users know.
+    /// The reporting controller, under the name that Flux's users know.
     pub reporter: String,
 }
 
 impl News {
-    /// Makes news of an event about an object; nothing when it is told to nobody: of another kind, or of somebody else.
+    /// Makes news of an event about an object. The result is empty if the event is not reported: its kind is another, or its reporter is.
     #[must_use]
     pub fn of(
         (api_version, kind, reporter): (&str, &str, &str),
@@ -167,18 +167,18 @@ impl News {
         })
     }
 
-    /// What the object's controller says beside it.
+    /// Finds a value in the metadata of the object's controller.
     pub(crate) fn find_own(&self, key: &str) -> Option<&str> {
         let found = self.metadata.get(&format!("{}/{key}", self.object.group()));
         found.map(String::as_str)
     }
 
-    /// Whether it says that a commit's status is what it says (Flux's).
+    /// Checks whether the event gives a commit's status (Flux's).
     pub(crate) fn is_commit_status(&self) -> bool {
         self.find_own(COMMIT_STATUS) == Some(UPDATE)
     }
 
-    /// By what it is known whether it was told lately (Flux's).
+    /// Writes the key by which a recent event is recognised (Flux's).
     pub(crate) fn write_key(&self) -> String {
         let object = &self.object;
         let mut key = format!(
@@ -193,7 +193,7 @@ impl News {
         key
     }
 
-    /// Flux's event, with this metadata.
+    /// Writes Flux's event, with this metadata.
     #[must_use]
     pub fn write(&self, metadata: &BTreeMap<String, String>) -> Value {
         let object = &self.object;
@@ -214,14 +214,14 @@ impl News {
         written
     }
 
-    /// When, in whole seconds.
+    /// Writes the time, in whole seconds.
     pub(crate) fn write_time(&self) -> String {
         let seconds = Timestamp::from_second(self.at.as_second()).unwrap_or(self.at);
         seconds.to_string()
     }
 }
 
-/// What is told beside an event, as far as there is room: what its controller says, and what the object's annotations ask for.
+/// Lists an event's metadata, up to the bound: first the controller's, then those that the object's annotations request.
 fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<String, String> {
     let own_prefix = format!("{group}/");
     let is_own = |key: &str| {
@@ -243,7 +243,7 @@ fn list_metadata(group: &str, metadata: &ObjectMeta, event: &Event) -> BTreeMap<
     told
 }
 
-/// As much of a message as is told.
+/// Truncates a message.
 fn cut(message: &str) -> String {
     if message.len() <= EVENT_MESSAGE_BYTES {
         return message.to_owned();

@@ -13,19 +13,19 @@ use tenure_api::ObjectView;
 pub struct Object(pub Value);
 
 impl Object {
-    /// A look at its fields.
+    /// Returns a view of the object's fields.
     #[must_use]
     pub fn view(&self) -> ObjectView<'_> {
         ObjectView::of(&self.0)
     }
 
-    /// Its revision: revisions are numbers that grow (KEP-5504); one that is not a number counts as the oldest.
+    /// Returns the revision of the object: revisions are numbers that grow (KEP-5504). A version that is not a number counts as the oldest.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.view().read_text("/metadata/resourceVersion").parse().unwrap_or(0)
     }
 
-    /// The object with a Secret's values replaced by their sizes.
+    /// Returns the object with a Secret's values replaced by their sizes.
     #[must_use]
     pub fn redacted(&self) -> Value {
         let mut value = self.0.clone();
@@ -57,7 +57,7 @@ impl Object {
     }
 }
 
-/// An object, or of one that holds what may be in no text only what it is.
+/// Returns an object for a message; of a confidential object, only its identity.
 pub(crate) fn shown(object: &Object, is_confidential: bool) -> Value {
     if !is_confidential {
         return object.redacted();
@@ -83,7 +83,7 @@ impl Serialize for Object {
     }
 }
 
-/// Where a rendered object came from: path within the source, line of its first field (from 1).
+/// The origin of a rendered object: path within the source, line of its first field (from 1).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Origin {
@@ -104,15 +104,15 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An object as rendered, and where it came from. Printed and serialised without what is confidential.
+/// A rendered object, and its origin. It is printed and serialised without confidential content.
 #[derive(Clone, PartialEq, Deserialize)]
 pub struct RenderedObject {
     /// The object.
     pub object: Object,
-    /// Where it came from.
+    /// The origin.
     #[serde(default)]
     pub origin: Origin,
-    /// Whether a value of a Secret may stand in it, whatever its kind.
+    /// Whether the object may contain a value of a Secret, whatever its kind.
     #[serde(default)]
     pub confidential: bool,
 }

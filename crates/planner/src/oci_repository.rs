@@ -1,6 +1,6 @@
-//! What an OCIRepository is among the sources: its fields, which of them are implemented, and what is fetched for it.
+//! OCIRepositories as sources: their fields, the implemented ones of these, and the request of a fetch.
 //!
-//! Refuses what would need a cloud provider's identity, or trust in anything but keys that the namespace's own Secret holds.
+//! A field that needs a cloud provider's identity is refused. So is trust in anything except keys in the namespace's own Secret.
 
 use std::time::Duration;
 
@@ -16,31 +16,31 @@ use crate::source::{
     self, FetchStep, Refusal, RequestBasis, Source, SourceReference, implement_source_parts, implement_source_status,
 };
 
-/// What an artifact's annotation says of where it was made from.
+/// The annotation of an artifact that names the source of its files.
 pub const ORIGIN_SOURCE: &str = "org.opencontainers.image.source";
-/// What an artifact's annotation says of the revision that it was made from.
+/// The annotation of an artifact that names the revision of its files.
 pub const ORIGIN_REVISION: &str = "org.opencontainers.image.revision";
 
 /// A plan for an OCIRepository.
 pub type Plan = source::Plan<OciRepository>;
-/// What is known of one when a plan is made.
+/// The known facts when a plan is made.
 pub type Snapshot = source::Snapshot<OciRepository>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
 
-/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the data of
-/// its Secrets beside it, and keeps what it read to itself, because that holds credentials.
+/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secrets' data. It keeps the result to
+/// itself, because this holds credentials.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
     /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
-    /// Which artifact, Flux's precedence: digest, semver, tag (`latest`).
+    /// The artifact, with Flux's precedence: digest, semver, tag (`latest`).
     pub reference: OciRepositoryRef,
-    /// Media type of the layer that is taken; the first layer when nothing is said.
+    /// Media type of the layer to fetch; the first layer if unset.
     pub media_type: Option<String>,
-    /// What becomes of the layer.
+    /// The operation on the layer.
     pub operation: LayerOperation,
     /// Whether the registry is spoken to over plain HTTP.
     pub insecure: bool,
@@ -48,7 +48,7 @@ pub struct FetchRequest {
     pub secret: Option<String>,
     /// ServiceAccount whose `imagePullSecrets` are credentials too.
     pub service_account: Option<String>,
-    /// Secret with what TLS believes and shows.
+    /// Secret with the trusted certificates and the client's own one.
     pub certificates: Option<String>,
     /// Secret with the address of a proxy, and credentials for it.
     pub proxy: Option<String>,
@@ -56,22 +56,22 @@ pub struct FetchRequest {
     pub keys: Option<String>,
     /// Patterns of files to leave out.
     pub ignore: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already and was made with the same `ignore`: nothing is fetched when everything else is the same, too.
+    /// The stored artifact that was made with the same `ignore`. Nothing is fetched if all other inputs are unchanged, too.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
 
-/// What becomes of a layer.
+/// The operation on a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerOperation {
-    /// Its files are the artifact's.
+    /// The files of the layer are the artifact's files.
     #[default]
     Extract,
-    /// It is the artifact, byte for byte.
+    /// The layer is the artifact, byte for byte.
     Copy,
 }
 

@@ -1,6 +1,5 @@
-//! What a Kustomization lays over the root kustomization of its folder before it is built. Owns which fields of the spec these are and
-//! what they may say; how they are laid over is kustomize's (`kustomize::Overrides`). It refuses components that are not local and
-//! relative, as Flux does: nothing is fetched while rendering.
+//! The overlay of a Kustomization over the root kustomization of its folder, before the build. The module decides which fields of the spec belong to it, and their
+//! valid values; kustomize applies it (`kustomize::Overrides`). Components must be local and relative, as in Flux: a rendering fetches nothing.
 
 use kustomize::PatchTarget;
 use serde::{Deserialize, Serialize};
@@ -8,8 +7,8 @@ use tenure_api::KustomizationSpec;
 use tenure_api::kustomization::CommonMetadata;
 use tenure_api::selector::{Image, Patch, Selector};
 
-/// The fields of a Kustomization that change what its folder builds to. Scalars overwrite, lists are appended, images are merged by
-/// name, common metadata is put on what was built.
+/// The fields of a Kustomization that change the build of its folder. Scalars overwrite, lists are appended, images are merged by name, common metadata is put on the
+/// built objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Overlay {
@@ -30,10 +29,10 @@ pub struct Overlay {
     /// Appended to the components; relative to the folder.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// Leaves out components whose folder doesn't exist.
+    /// Whether components without an existing folder are left out.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ignore_missing_components: bool,
-    /// Which annotations kustomize leaves on what it builds; overwrites, unless empty.
+    /// The annotations that kustomize leaves on built objects; an empty list changes nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub build_metadata: Vec<String>,
     /// Labels and annotations of every object.
@@ -42,7 +41,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// What a spec lays over.
+    /// Reads the overlay of a spec.
     ///
     /// # Errors
     /// A message that names the field: a component that is not a local, relative path, or an image without a name.
@@ -73,7 +72,7 @@ impl Overlay {
     }
 }
 
-/// Whether a path is neither absolute nor, by its beginning, an address as kustomize knows them.
+/// Checks whether a path is neither absolute nor, by its beginning, an address as kustomize knows them.
 fn is_local_and_relative(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
     let remote = ["git::", "gh:", "git@", "github.com:", "github.com/"];
@@ -83,7 +82,7 @@ fn is_local_and_relative(path: &str) -> bool {
         && !remote.iter().any(|start| lower.starts_with(start))
 }
 
-/// What a selector of a spec selects, as kustomize is told.
+/// Converts a selector of a spec into kustomize's form.
 #[must_use]
 pub fn make_patch_target(selector: &Selector) -> PatchTarget {
     let text = |part: &Option<String>| part.clone().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The Plan: what to do next, as whom, what will follow, what the status says, when to look again, and what is not done and why.
+//! The Plan: the next steps, their identity, the expected steps after them, the status, the next time, and each omitted action with its reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,51 +13,47 @@ use tenure_api::{Condition, KustomizationStatus, ObjectId, SurfaceStatus, Tenant
 use crate::object::{Object, Origin, shown};
 use crate::target::Target;
 
-/// A plan. What can be done, and as whom, differs by kind: so no plan for what a repository contains can hold the controller's identity,
-/// and none of a Kustomization fetches.
+/// A plan. The possible steps and identities differ by kind: so no plan for the content of a repository can hold the controller's identity, and no plan of a
+/// Kustomization fetches.
 ///
-/// `S` is a step, `I` who carries the steps out, `T` the kind's status, and `M` what the shell carries from plan to plan for this object
-/// besides what can be observed; it may be lost.
+/// `S` is a step, `I` the identity that carries the steps out, `T` the kind's status, and `M` the state that the shell carries from plan to plan for this object
+/// besides observable facts. This state may be lost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan<S, I, T, M> {
     /// The object that the plan is for, as `Kind/namespace/name`.
     pub subject: String,
-    /// Who executes the steps. Nothing is executed without one; a plan without steps may have none.
+    /// The identity that executes the steps. Without an identity nothing is executed; a plan without steps may have none.
     pub identity: Option<I>,
-    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Request::Apply`] and
-    /// [`Request::Delete`], whose order is meant.
+    /// The next stage, in order. Steps of one kind next to each other may run at the same time, except [`Request::Apply`] and [`Request::Delete`], whose order counts.
     pub steps: Vec<S>,
-    /// When the steps have to be done: what is not begun by then is left without an answer, and what is under way is given up, and
-    /// answered with a failure of which nobody knows whether it had an effect.
+    /// The deadline of the steps. A step that has not begun by then gets no answer. A running step is given up and answered with a failure, and its effect is unknown.
     pub deadline: Option<Timestamp>,
-    /// What is expected to follow, for people; nothing executes it.
+    /// The expected further steps, for people; nothing executes them.
     pub forecast: Vec<Forecast>,
-    /// Change of the object's own finalizer, made by the controller itself **before** the steps. A `Remove` comes in a plan without
-    /// steps.
+    /// A change of the object's own finalizer, which the controller itself makes **before** the steps. A `Remove` comes in a plan without steps.
     pub finalizer: Option<FinalizerChange>,
-    /// The object's new status, whole; nothing when it is as it should be. Written by the controller itself after the steps, unless
-    /// [`Plan::status_first`].
+    /// The object's new status as a whole, or nothing if the status is right already. The controller itself writes it after the steps, unless [`Plan::status_first`] is
+    /// set.
     pub status: Option<T>,
-    /// The status is a condition of the steps: it is stored before them, and none of them is carried out, nor is anything remembered
-    /// of this plan, unless the API server has acknowledged that.
+    /// Whether the status is a condition of the steps. Then it is stored before them. Without an acknowledgement of the API server, no step is executed and nothing of
+    /// this plan is remembered.
     pub status_first: bool,
-    /// Events about the object, to be emitted after the status was written.
+    /// Events about the object, which are emitted after the status was written.
     pub events: Vec<Event>,
-    /// What is not done, and why.
+    /// Actions that are not taken, each with its reason.
     pub withheld: Vec<Withheld>,
-    /// What the shell watches with the plan's identity, so that it plans again when one changes: for drift and health.
+    /// The objects that the shell watches with the plan's identity, for drift and health. A change of one causes a new plan.
     pub watch: Vec<Watched>,
-    /// The cluster that the steps and the watch are about, if it isn't this one. The plan's identity reads what is here, and there the
-    /// target's user acts.
+    /// The cluster of the steps and the watches, if it isn't this one. The plan's identity reads in this cluster, and the target's user acts in the other one.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_target")]
     pub target: Option<Arc<Target>>,
-    /// What is watched here all the same, when the plan is about another cluster.
+    /// The objects to watch in this cluster if the plan is about another one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watch_here: Vec<Watched>,
-    /// What happens after the steps.
+    /// The action after the steps.
     pub next: Next,
-    /// What to hand to the next plan.
+    /// The state for the next plan.
     pub memory: M,
 }
 
@@ -65,12 +61,12 @@ fn write_target<S: serde::Serializer>(target: &Option<Arc<Target>>, serializer: 
     target.as_deref().serialize(serializer)
 }
 
-/// A status, which says by conditions how its object fares.
+/// A status, whose conditions report the state of its object.
 pub trait Status: Clone + Default + PartialEq {
-    /// The conditions.
+    /// Returns the conditions.
     fn conditions(&self) -> &[Condition];
 
-    /// The conditions, to be changed.
+    /// Returns the conditions, to be changed.
     fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 }
 
@@ -124,9 +120,9 @@ impl Status for TenantStatus {
     }
 }
 
-/// A step of a plan: something to do. Everything is decided: the shell chooses nothing.
+/// A step of a plan. The plan has decided everything: the shell chooses nothing.
 pub trait Step: fmt::Display {
-    /// Whether it takes nobody's rights.
+    /// Checks whether the step needs no identity's rights.
     fn is_public(&self) -> bool;
 }
 
@@ -134,14 +130,13 @@ pub trait Step: fmt::Display {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Request {
-    /// Ask discovery whether these kinds are served, and how. Answers: `kinds`.
+    /// Ask discovery whether these kinds are served, and in which form. Answers: `kinds`.
     ResolveKinds(Vec<KindReference>),
-    /// Read an object. Answer: `live`. From a watch's cache when there is one.
+    /// Read an object, from a watch's cache if there is one. Answer: `live`.
     Read(Watched),
     /// Server-side apply, dry-run. Answer: the attempt's `dry_runs`.
     DryRun(Apply),
-    /// Dry-run of the creation of an object that is there already, under another name. Answer: the attempt's `tried`, by the id of the one
-    /// that is there.
+    /// Dry-run of the creation of an existing object, under another name. Answer: the attempt's `tried`, by the id of the existing object.
     Try(Apply),
     /// Server-side apply. Answer: the attempt's `applied`; the object also becomes its `live`.
     Apply(Apply),
@@ -151,7 +146,7 @@ pub enum Request {
     Disown(Disown),
     /// Merge patch that removes finalizers. Answer: the attempt's `released`; the object also becomes its `live`.
     Release(Release),
-    /// List what owns the PersistentVolumeClaims of a namespace. Answer: the attempt's `claims`.
+    /// List the owners of the PersistentVolumeClaims of a namespace. Answer: the attempt's `claims`.
     FindClaims(String),
     /// Dry-run of a delete. Answer: the attempt's `tried_deletes`.
     TryDelete(Delete),
@@ -178,14 +173,14 @@ pub struct KindReference {
 /// An object, and the version to read or watch it with.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize)]
 pub struct Watched {
-    /// Which object.
+    /// The object.
     pub id: ObjectId,
     /// API version without the group.
     pub version: String,
 }
 
 impl Watched {
-    /// `group/version`, or `version` for the core group.
+    /// Returns `group/version`, or `version` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.id.group.is_empty() {
@@ -196,20 +191,20 @@ impl Watched {
     }
 }
 
-/// A server-side apply. Printed and serialised without what is confidential.
+/// A server-side apply. It is printed and serialised without confidential content.
 #[derive(Clone, PartialEq)]
 pub struct Apply {
-    /// Which object.
+    /// The object's id.
     pub id: ObjectId,
-    /// What is applied.
+    /// The applied content.
     pub object: Object,
-    /// Where it came from.
+    /// The place in the repository that the object came from.
     pub origin: Origin,
     /// Field manager.
     pub manager: String,
-    /// Whether conflicts are overruled.
+    /// Whether the apply overrules conflicts.
     pub force: bool,
-    /// Whether the object holds what may be in no text: what is said about it is built again (see [`crate::confidential`]).
+    /// Whether the object has confidential content: then each message about it is built again (see [`crate::confidential`]).
     pub confidential: bool,
 }
 
@@ -237,7 +232,7 @@ impl Serialize for Apply {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TakeOver {
-    /// Which object, and the version to patch it with.
+    /// The object, and the version to patch it with.
     pub target: Watched,
     /// Managers whose fields are taken over.
     pub from: Vec<String>,
@@ -249,7 +244,7 @@ pub struct TakeOver {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Disown {
-    /// Which object, and the version to patch it with.
+    /// The object, and the version to patch it with.
     pub target: Watched,
     /// The merge patch. It carries uid and resourceVersion of the object that was examined.
     pub patch: Value,
@@ -259,9 +254,9 @@ pub struct Disown {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Release {
-    /// Which object, and the version to patch it with.
+    /// The object, and the version to patch it with.
     pub target: Watched,
-    /// The finalizers that it loses.
+    /// The finalizers to remove.
     pub finalizers: Vec<String>,
     /// The merge patch. It carries uid and resourceVersion of the object that was examined.
     pub patch: Value,
@@ -271,31 +266,31 @@ pub struct Release {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Delete {
-    /// Which object, and the version to delete it with.
+    /// The object, and the version to delete it with.
     pub target: Watched,
-    /// Uid of the object that was examined: a precondition, so that a namesake made since is not deleted.
+    /// Uid of the examined object: a precondition, so that a newer object of the same name is not deleted.
     pub uid: Option<String>,
-    /// Its version then: a precondition, so that what has changed since is looked at again.
+    /// Version of the examined object: a precondition, so that a changed object is examined again.
     pub resource_version: Option<String>,
-    /// What becomes of what it owns.
+    /// The propagation to the object's dependents.
     pub propagation: Propagation,
-    /// Why.
+    /// The reason for the deletion.
     pub why: String,
 }
 
-/// What becomes of what a deleted object owns.
+/// The fate of a deleted object's dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Propagation {
-    /// It is deleted afterwards.
+    /// The dependents are deleted afterwards.
     Background,
-    /// It is deleted before.
+    /// The dependents are deleted first.
     Foreground,
-    /// It stays.
+    /// The dependents stay.
     Orphan,
 }
 
 impl Propagation {
-    /// The word in the request.
+    /// Returns the word for the request.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -306,35 +301,34 @@ impl Propagation {
     }
 }
 
-/// A stage of what is done for an object. Each of the apply's is complete, and its objects ready, before the next begins.
+/// A stage of a plan. Each stage of an apply is complete, and its objects are ready, before the next stage begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
-    /// CustomResourceDefinitions, Namespaces and ClusterRoles: others cannot be stored, or not be allowed, without them.
+    /// CustomResourceDefinitions, Namespaces and ClusterRoles: other objects need them to be stored or allowed.
     Definitions,
     /// Kinds that end in `Class`: others refer to them by name.
     Classes,
-    /// Roles: unless it may bind anything, an identity can't even dry-run a RoleBinding before the Role is there. (Flux has this
-    /// stage for ClusterRoles only.)
+    /// Roles: unless an identity may bind anything, it can't even dry-run a RoleBinding before the Role exists. (Flux has this stage for ClusterRoles only.)
     Roles,
-    /// Admission policies and what binds them: what comes later is judged by them. Not waited for: what a policy says of its types is no
-    /// sign that it is asked.
+    /// Admission policies and their bindings, which check the later objects. The stage waits for no health: a policy's report about its types is no sign that the API
+    /// server evaluates it.
     Policies,
-    /// What keeps others within bounds: bindings of roles, NetworkPolicies, quotas. Only where what is refused is left out; otherwise they
-    /// are refused together with what they are for.
+    /// Objects that set bounds for others: bindings of roles, NetworkPolicies, quotas. The stage exists only if refused objects are left out; otherwise these objects
+    /// are refused together with the ones that they protect.
     Protections,
-    /// Kinds that an administrator wants before everything else. Not waited for, as in Flux.
+    /// Kinds that an administrator wants before everything else. The stage waits for no health, as in Flux.
     Custom,
     /// Everything else.
     Rest,
-    /// What is not wanted any more is deleted.
+    /// Deletion of objects that are not wanted any more.
     Prune,
-    /// It is waited until everything is healthy.
+    /// Wait until everything is healthy.
     Health,
 }
 
 impl Stage {
-    /// Its name.
+    /// Returns the name of the stage.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -351,13 +345,13 @@ impl Stage {
     }
 }
 
-/// What is expected to follow.
+/// The expected actions of a later stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Forecast {
-    /// Which stage.
+    /// The stage.
     pub stage: Stage,
-    /// What is expected in it, one line each.
+    /// The expected actions, one line each.
     pub actions: Vec<String>,
 }
 
@@ -367,7 +361,7 @@ pub struct Forecast {
 pub enum FinalizerChange {
     /// Add it.
     Add(String),
-    /// Remove it: the object goes.
+    /// Remove the finalizer: the object disappears.
     Remove(String),
 }
 
@@ -383,26 +377,26 @@ pub struct Event {
     pub message: String,
     /// Annotations, such as Flux's revision.
     pub annotations: std::collections::BTreeMap<String, String>,
-    /// Where it is written.
+    /// The place where the event is written.
     pub place: EventPlace,
 }
 
-/// Where an event is written.
+/// The place of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum EventPlace {
     /// Beside the object that the plan is for, about it.
     #[default]
     Beside,
-    /// In the platform namespace, related to the object: its own namespace may go, and nobody but the platform can act on it.
+    /// In the platform namespace, related to the object: the object's own namespace may be deleted, and only the platform can act on the event.
     Platform,
-    /// About another Kustomization, which may know of this one.
+    /// About another Kustomization, whose readers may see this one.
     Kustomization {
-        /// Its namespace.
+        /// The namespace of that Kustomization.
         namespace: String,
-        /// Its name.
+        /// The name of that Kustomization.
         name: String,
-        /// Its uid.
+        /// The uid of that Kustomization.
         uid: String,
     },
 }
@@ -417,7 +411,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The word in the object.
+    /// Returns the word in the object.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -427,34 +421,34 @@ impl EventKind {
     }
 }
 
-/// Something that is not done, and why.
+/// An action that is not taken, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Withheld {
-    /// What: an object, or a phase.
+    /// The omitted action: an object, or a phase.
     pub what: String,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
-/// What happens after the steps.
+/// The action after the steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Next {
     /// Plan again at once, with the steps' answers, in the same attempt.
     Again,
-    /// Forget the attempt and its answers, and plan again at once: what it was made for has changed.
+    /// Forget the attempt and its answers, and plan again at once: the input of the attempt has changed.
     Restart,
     /// Keep the attempt; plan again when something watched changes, or at this time.
     Wait(Timestamp),
-    /// The attempt is over: forget its answers. Plan again, in a new attempt, at this time if there is one, or when a trigger fires:
-    /// the object's generation or `requestedAt` changes, its source has another revision, a dependency changes, something watched changes.
+    /// The attempt is over: forget its answers. Plan again in a new attempt, at this time if there is one, or when a trigger fires. Triggers are: the object's
+    /// generation or `requestedAt` changes, its source has another revision, a dependency changes, or a watched object changes.
     Done(Option<Timestamp>),
-    /// The object is gone or not ours: forget everything about it.
+    /// The object is gone or not Tenure's: forget everything about it.
     Forget,
 }
 
 impl<S, I, T, M> Plan<S, I, T, M> {
-    /// A plan that does nothing.
+    /// Creates a plan that does nothing.
     pub fn idle(subject: impl Into<String>, memory: M) -> Self {
         Self {
             subject: subject.into(),
@@ -477,7 +471,7 @@ impl<S, I, T, M> Plan<S, I, T, M> {
 }
 
 impl<S: fmt::Display, I: fmt::Display, T: Status, M> fmt::Display for Plan<S, I, T, M> {
-    /// The plan for people: never the contents of an object.
+    /// Prints the plan for people, without the contents of any object.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.identity {
             Some(identity) => writeln!(formatter, "{} as {identity}", self.subject)?,

@@ -1,7 +1,7 @@
 //! Places in a document, as RFC 6901 writes them: `/spec/replicas`, `/metadata/annotations/example.com~1key`, `/spec/list/0`.
 //!
-//! Owns how such a text is read, and how what is there is found, taken out and put in place. A place that a document doesn't have is
-//! nothing to complain of; a text that is no pointer is.
+//! The module parses such a text, and finds, removes and replaces the value at the place. A place that a document doesn't have is no error; a text that is no pointer
+//! is one.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ impl Pointer {
     /// Reads a pointer.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the text.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(if text.is_empty() {
@@ -25,17 +25,17 @@ impl Pointer {
         rest.split('/').map(unescape).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The steps, unescaped.
+    /// Returns the steps, unescaped.
     pub(crate) fn steps(&self) -> &[String] {
         &self.0
     }
 
-    /// What is there.
+    /// Finds the value at the place.
     pub(crate) fn find<'v>(&self, document: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(document, |at, step| find_step(at, step))
     }
 
-    /// Takes out what is there; what comes after it in a list moves up.
+    /// Removes the value at the place; the later items of a list move up.
     pub(crate) fn remove(&self, document: &mut Value) {
         let Some((last, parent)) = self.0.split_last() else {
             return;
@@ -53,7 +53,7 @@ impl Pointer {
         }
     }
 
-    /// Puts something in the place of what is there; nothing, when nothing is there.
+    /// Replaces the value at the place, if there is one.
     pub(crate) fn replace(&self, document: &mut Value, value: Value) {
         if let Some(place) = find_mut(document, &self.0) {
             *place = value;
@@ -78,7 +78,7 @@ fn unescape(step: &str) -> Result<String, &'static str> {
     Ok(read)
 }
 
-/// The index that a step means in a list of a length.
+/// Finds the index that a step means in a list of a length.
 fn find_index(step: &str, length: usize) -> Option<usize> {
     let index = match step.strip_prefix('-') {
         Some(back) => length.checked_sub(back.parse().ok()?)?,
@@ -87,7 +87,7 @@ fn find_index(step: &str, length: usize) -> Option<usize> {
     (index < length).then_some(index)
 }
 
-/// What a step leads to.
+/// Returns the value that a step leads to.
 pub(crate) fn find_step<'v>(at: &'v Value, step: &str) -> Option<&'v Value> {
     match at {
         Value::Object(map) => map.get(step),

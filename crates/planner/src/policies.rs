@@ -1,9 +1,8 @@
-//! What is written so that tenancy's policies hold: the facts on namespaces, and the policies with their bindings.
+//! The objects that put tenancy's policies in force: the facts on namespaces, and the policies with their bindings.
 //!
-//! Facts come first: a policy that finds none in a tenant's namespace refuses what owners write there. So the policies are put in force
-//! by whoever writes the facts, once all are written, and not by who installs. What somebody deleted or changed of them is put back,
-//! and told; what another version made and this one doesn't is taken away. That they are in force is said once a request has met them.
-//! It refuses to touch other policies, and annotations other than facts.
+//! Facts are written first: in a tenant's namespace without facts, a policy refuses the owners' writes. So the writer of the facts, and not the installer, creates the
+//! policies after all facts are written. A policy that was deleted or changed is put back, and an event reports it. A policy of another version that this version
+//! doesn't make is removed. The policies are reported as in force after a request has met them. Other policies, and annotations other than facts, stay untouched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,31 +21,31 @@ use crate::enforcement::Standing;
 use crate::merge_patch::find_difference;
 use crate::plan::{Event, EventKind, EventPlace};
 
-/// What is known when it is decided.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Tenants and namespaces.
     pub facts: Facts,
-    /// What refuses edits by hand, by namespace.
+    /// The Kustomizations that refuse edits by hand, by namespace.
     pub refusing: Refusing,
-    /// Which accounts objects name in namespaces of no tenant.
+    /// The accounts that objects name in namespaces without a tenant.
     pub mintable: Mintable,
-    /// All namespaces, and what stands on them.
+    /// All namespaces with their annotations.
     pub namespaces: Vec<SeenNamespace>,
-    /// The policies and bindings that bear names of ours, as they are stored.
+    /// The stored policies and bindings with names of Tenure's.
     pub live: Vec<Value>,
-    /// What could not be written when it was tried last.
+    /// The objects that could not be written at the last try.
     pub refused: BTreeSet<Target>,
     /// The state of the policies in which a request has met them last.
     pub met: Option<String>,
 }
 
-/// What is to be done, and how policies are.
+/// The next writes, and the state of the policies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// What is to be written now; nothing where all is as it should be.
+    /// The writes to do now; empty if everything is right.
     pub writes: Vec<Write>,
-    /// What is asked, as a dry run, to see whether policies are in force.
+    /// The request, as a dry run, that shows whether policies are in force.
     pub probe: Option<Probe>,
     /// Whether they are.
     pub standing: Standing,
@@ -55,13 +54,13 @@ pub struct Plan {
 /// A question that policies answer by refusing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Probe {
-    /// How the policies are, of which it is asked.
+    /// The state of the policies that the probe is about.
     pub state: String,
     /// The object that would be made.
     pub object: Value,
 }
 
-/// What is written: the kind and the name of an object.
+/// The kind and the name of a written object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Target {
     /// Kind.
@@ -97,7 +96,7 @@ pub struct SeenNamespace {
     pub name: String,
     /// Uid.
     pub uid: String,
-    /// Its annotations; others than facts are passed over.
+    /// The annotations of the namespace; only facts are compared.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -108,38 +107,38 @@ pub enum Write {
     Facts {
         /// Name of the namespace.
         namespace: String,
-        /// What is written.
+        /// The patch.
         patch: Value,
     },
     /// A policy or a binding that isn't there.
     Create {
         /// The object.
         object: Value,
-        /// What is told, where somebody deleted it.
+        /// The event, if a user deleted the object.
         told: Option<Event>,
     },
     /// A policy or a binding that isn't as it should be, as a merge patch that names its uid.
     Repair {
         /// The object as it should be.
         object: Value,
-        /// What is written.
+        /// The patch.
         patch: Value,
-        /// What is told; nothing of what follows from the others.
+        /// The event; none for a repair that follows from the others.
         told: Option<Event>,
     },
     /// A policy or a binding that another version made, if it still has this uid.
     Delete {
-        /// The object, as it is stored.
+        /// The object as stored.
         object: Value,
-        /// Its uid.
+        /// The uid of the object.
         uid: String,
-        /// What is told.
+        /// The event.
         told: Event,
     },
 }
 
 impl Write {
-    /// What it writes.
+    /// Returns the object that the write is for.
     #[must_use]
     pub fn target(&self) -> Target {
         match self {
@@ -150,7 +149,7 @@ impl Write {
         }
     }
 
-    /// What is told, if something is, and the object that it is about.
+    /// Returns the event, if there is one, and the object that it is about.
     #[must_use]
     pub fn tells(&self) -> Option<(&Value, &Event)> {
         match self {
@@ -170,7 +169,7 @@ impl Write {
     }
 }
 
-/// Whether a policy or a binding is one of ours, by its name. The one above the controllers is not theirs to keep.
+/// Checks by the name whether Tenure's controllers keep a policy or a binding. They don't keep the one that bounds them.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     name.starts_with(POLICY_PREFIX) && !is_bound(name)
@@ -210,7 +209,7 @@ fn list_held<'a>(live: &'a [Value], settings: &Settings) -> Vec<&'a Value> {
     live.iter().filter(is_held).collect()
 }
 
-/// What is to be done now.
+/// Plans the next writes.
 #[must_use]
 pub fn plan(snapshot: &Snapshot) -> Plan {
     let names = snapshot.namespaces.iter().map(|namespace| namespace.name.as_str());
@@ -218,7 +217,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     let described = describe_namespaces(&snapshot.facts, said, names);
     let described = snapshot.namespaces.iter().zip(described);
     let has_policies = snapshot.facts.settings().has_policies;
-    // Without policies one of them is read: by who judges whose tokens lanes ask for.
+    // Without policies, one fact is still read: by the check of the tokens that lanes request.
     let is_kept = |key: &str| has_policies || key == MINTABLE_FACT;
     let facts: Vec<Write> = described
         .filter_map(|(namespace, wanted)| write_facts(namespace, &wanted, is_kept))
@@ -231,8 +230,8 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
         };
     }
     let is_first = snapshot.live.is_empty();
-    // While it is the first time, nothing is refused yet. A namespace that takes no facts, as its owner may have filled it up, is not waited
-    // for: without them its owners are refused there, and nobody else is.
+    // The first time, policies refuse nothing until the facts are written. A namespace that takes no facts, for example because its owner has filled it up, delays
+    // nothing: without facts its owners are refused there, and no other user is.
     if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
         let standing = Standing::fails(
             reason::FACTS_MISSING,
@@ -259,7 +258,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// How the policies are. What is asked follows from how they are stored, and so does the policy that answers it: it is written after them.
+/// Judges the state of the policies. The probe follows from the stored form of the policies. So does the policy that answers the probe: it is written after them.
 fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wanted: &[Value]) -> Plan {
     let finish = |writes, probe, standing| Plan {
         writes,
@@ -276,7 +275,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         );
         return finish(Vec::new(), None, standing);
     }
-    // One that is being deleted was put back above, and still refuses. When it is gone, nothing does until it is created again.
+    // An object that is being deleted was put back above, and still refuses. After it is gone, nothing refuses until it is created again.
     let mut state = Vec::new();
     for wanted in wanted {
         let target = Target::of(wanted);
@@ -341,9 +340,9 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
     finish(answering, probe, standing)
 }
 
-/// How many letters say how all policies are.
+/// The number of letters of the policies' state.
 const STATE_LENGTH: usize = 16;
-/// How many objects a message names.
+/// The number of objects that a message names.
 const TOLD: usize = 4;
 
 fn name_targets<'a>(writes: impl Iterator<Item = &'a Write>) -> String {
@@ -374,7 +373,7 @@ fn find_live<'a>(live: &'a [Value], target: &Target) -> Option<&'a Value> {
     live.iter().find(|object| Target::of(object) == *target)
 }
 
-/// The change of a namespace's facts, if there is one.
+/// Writes the change of a namespace's facts, if there is one.
 fn write_facts(
     namespace: &SeenNamespace,
     wanted: &BTreeMap<String, String>,

@@ -1,5 +1,5 @@
-//! What of a plan's events is recorded in the cluster: what was changed and that it succeeded are one event where both are told at once, as an event
-//! is a write. Refuses to join what would have to be cut, and is no matter of whoever is told of events in another way: they hear of each.
+//! The events of a plan that are recorded in the cluster. A change and its success become one event if both are reported at once, since an event is a write. Events
+//! that would have to be cut are not joined. Alerts are not affected: they get each event.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use tenure_api::reason;
 
 use crate::plan::{Event, EventKind, EventPlace};
 
-/// How long the message of a recorded event may be, in bytes (Kubernetes' limit).
+/// The longest message of a recorded event, in bytes (Kubernetes' limit).
 const LONGEST_MESSAGE: usize = 1024;
 
-/// The events to record, in their order.
+/// Returns the events to record, in their order.
 #[must_use]
 pub fn join_events(events: &[Event]) -> Vec<Cow<'_, Event>> {
     let mut joined: Vec<Cow<'_, Event>> = Vec::with_capacity(events.len());
@@ -26,7 +26,7 @@ pub fn join_events(events: &[Event]) -> Vec<Cow<'_, Event>> {
     joined
 }
 
-/// One event of what was changed and of the success that came of it.
+/// Joins the event about changes and the event about their success.
 fn join(changes: &Event, success: &Event) -> Option<Event> {
     let is = |event: &Event, reason: &str| {
         event.kind == EventKind::Normal && event.place == EventPlace::Beside && event.reason == reason
@@ -35,7 +35,7 @@ fn join(changes: &Event, success: &Event) -> Option<Event> {
         && is(success, reason::RECONCILIATION_SUCCEEDED)
         && changes.annotations == success.annotations;
     let message = format!("{}\n{}", success.message, changes.message);
-    // As it is written.
+    // The length is that of the written form.
     let length = tenure_api::text::visible(&message).len();
     (are_one && length <= LONGEST_MESSAGE).then(|| Event {
         message,

@@ -1,7 +1,7 @@
-//! A request that had no success, in the API server's own terms: status code, reason, and the fields that it blames.
+//! A failed request, in the API server's own terms: status code, reason, and the fields in question.
 //!
-//! Facts only. What a refusal means for an object (wait, give up, make it anew) is decided by the planners, by these types and never by
-//! searching a message for words. Words that Kubernetes may add later are kept as they came.
+//! This module holds facts only. Planners decide what a refusal means for an object (wait, give up, re-create), by these types and never by a search for words in a
+//! message. Unknown words, which Kubernetes may add later, are kept unchanged.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,46 +14,46 @@ use serde::{Deserialize, Serialize};
 pub struct Failure {
     /// HTTP status; 0 when there was no answer at all.
     pub code: u16,
-    /// Why, in one word.
+    /// The reason, in one word.
     pub reason: Reason,
-    /// What is wrong, a field at a time; empty when the answer names none.
+    /// The problems by field; empty if the answer names none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// How many seconds the API server asks to wait, if it said so.
+    /// The pause in seconds that the API server requests, if it requests one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
-    /// Kubernetes' message, or what went wrong on the way. For people.
+    /// Kubernetes' message, or the failure before its answer. For people.
     pub message: String,
 }
 
 impl Failure {
-    /// Whether the same request may succeed later without anybody changing anything: no answer, overload, server error.
+    /// Checks whether the same request may succeed later without anybody changing anything: no answer, overload, server error.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         self.code == 0 || self.code == 429 || self.code >= 500
     }
 
-    /// How long the API server asks to wait, if it said so.
+    /// Returns the pause that the API server requests, if it requests one.
     #[must_use]
     pub fn pause(&self) -> Option<Duration> {
         self.retry_after.map(Duration::from_secs)
     }
 }
 
-/// One thing that is wrong with a request.
+/// One problem of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cause {
-    /// What kind of wrong. Kubernetes calls it the cause's `reason`.
+    /// The kind of the problem. Kubernetes calls it the cause's `reason`.
     #[serde(rename = "reason")]
     pub kind: CauseKind,
-    /// The field, as `spec.clusterIPs[0]`; empty when none is named.
+    /// The field, as `spec.clusterIPs[0]`; empty if the answer names none.
     pub field: String,
-    /// What is wrong, for people. It quotes the field's value.
+    /// The problem, for people. The text quotes the field's value.
     pub message: String,
 }
 
-/// A word that comes from the API server: those that are known as variants, any other as it came.
+/// A word of the API server: known words are variants, and other words are kept unchanged.
 macro_rules! words {
     ($(#[$about:meta])* $name:ident { $($(#[$variant_about:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$about])*
@@ -66,7 +66,7 @@ macro_rules! words {
         }
 
         impl $name {
-            /// The word as the API server writes it; empty when it named none.
+            /// Returns the word as the API server writes it; empty when it named none.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -106,21 +106,21 @@ macro_rules! words {
 }
 
 words! {
-    /// Why a request failed: Kubernetes' `StatusReason`, and what can go wrong before there is a status.
+    /// The reason of a failed request: Kubernetes' `StatusReason`, and the failures before a status exists.
     Reason {
-        /// The answer says nothing of it.
+        /// The answer gives no reason.
         Unknown = "",
         /// The credentials are not accepted (401).
         Unauthorized = "Unauthorized",
-        /// It may not be done (403).
+        /// The request is not allowed (403).
         Forbidden = "Forbidden",
-        /// There is no such object (404).
+        /// The object does not exist (404).
         NotFound = "NotFound",
         /// An object of that name exists (409).
         AlreadyExists = "AlreadyExists",
         /// The object changed meanwhile, is another one, or others own its fields (409).
         Conflict = "Conflict",
-        /// It was there and is not any more (410).
+        /// The object or version existed and doesn't exist any more (410).
         Gone = "Gone",
         /// The object is not valid (422).
         Invalid = "Invalid",
@@ -130,7 +130,7 @@ words! {
         BadRequest = "BadRequest",
         /// The resource can't do that (405).
         MethodNotAllowed = "MethodNotAllowed",
-        /// None of the forms that were asked for can be given (406).
+        /// The API server can return none of the requested formats (406).
         NotAcceptable = "NotAcceptable",
         /// The body is too large (413).
         RequestEntityTooLarge = "RequestEntityTooLarge",
@@ -142,27 +142,27 @@ words! {
         Timeout = "Timeout",
         /// The API server asks to try again (500).
         ServerTimeout = "ServerTimeout",
-        /// A fault of the API server, or of what it asked (500).
+        /// A fault of the API server, or of a server that it called (500).
         InternalError = "InternalError",
-        /// It can't serve now (503).
+        /// The API server can't serve requests now (503).
         ServiceUnavailable = "ServiceUnavailable",
-        /// What the store holds can't be read (500).
+        /// The object in the store can't be read (500).
         StoreReadError = "StorageReadError",
-        /// Ours: no connection, or it broke before there was an answer.
+        /// Tenure's own: no connection, or it broke before the answer.
         Unreachable = "Unreachable",
-        /// Ours: no answer in time; whether the request took effect is not known.
+        /// Tenure's own: no answer in time; the effect of the request is unknown.
         Unanswered = "Unanswered",
-        /// Ours: the answer can't be read.
+        /// Tenure's own: the answer can't be read.
         BadAnswer = "BadAnswer",
-        /// Ours: there is no room in memory for what was answered; see the message for the setting.
+        /// Tenure's own: the memory has no capacity for the answer; see the message for the setting.
         NoRoom = "NoRoom",
-        /// Ours: the request can't be made from the object.
+        /// Tenure's own: the request can't be made from the object.
         BadObject = "BadObject",
-        /// Ours: the ServiceAccount to act as does not exist.
+        /// Tenure's own: the ServiceAccount to act as does not exist.
         IdentityMissing = "IdentityMissing",
-        /// Ours: discovery that is whole and fresh does not have this version of the kind.
+        /// Tenure's own: a complete and fresh discovery does not have this version of the kind.
         NoKindMatch = "NoKindMatch",
-        /// Ours: discovery could not tell whether the kind is served.
+        /// Tenure's own: discovery could not tell whether the kind is served.
         DiscoveryIncomplete = "DiscoveryIncomplete",
     }
 }
@@ -175,9 +175,9 @@ impl Default for Reason {
 }
 
 words! {
-    /// What is wrong with a field: Kubernetes' `CauseType`.
+    /// The kind of a field's problem: Kubernetes' `CauseType`.
     CauseKind {
-        /// The answer says nothing of it.
+        /// The answer gives no kind.
         Unknown = "",
         /// The field names something that is not there.
         NotFound = "FieldValueNotFound",
@@ -187,7 +187,7 @@ words! {
         Duplicate = "FieldValueDuplicate",
         /// The value is not valid.
         Invalid = "FieldValueInvalid",
-        /// The value is none of those that there are.
+        /// The value is not one of the supported ones.
         NotSupported = "FieldValueNotSupported",
         /// The value, or its change, is not allowed.
         Forbidden = "FieldValueForbidden",
@@ -203,7 +203,7 @@ words! {
         FieldManagerConflict = "FieldManagerConflict",
         /// The uid is another one.
         UidMismatch = "UidMismatch",
-        /// The resourceVersion is too high for what the server has.
+        /// The resourceVersion is newer than the server's state.
         ResourceVersionTooLarge = "ResourceVersionTooLarge",
         /// The namespace is being deleted.
         NamespaceTerminating = "NamespaceTerminating",

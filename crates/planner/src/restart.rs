@@ -1,7 +1,7 @@
-//! What was under way when the process ended without being told to: how long it waits before it is begun again, and how it says so.
+//! Objects whose reconciliation was in progress when the process ended unexpectedly: how long each waits before it begins again, and how it reports this.
 //!
-//! Whatever ended the process may do it again. So what was not under way comes first, and what was begins alone, after a pause that
-//! grows with the number of times that this happened.
+//! The cause that ended the process may do it again. So objects that were not in progress come first. The others begin one at a time, after a pause that grows with the
+//! number of such ends.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::plan::Status;
 const FIRST: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(300);
-/// How long one that began alone may keep the next from beginning.
+/// The time for which an object that began alone may delay the next one.
 pub const ALONE: Duration = Duration::from_secs(10);
 
-/// How long an object waits that was under way so many times in a row when the process ended.
+/// Returns the pause of an object that was in progress at this many unexpected ends in a row.
 #[must_use]
 pub fn find_pause(crashes: u32) -> Duration {
     match crashes.checked_sub(1) {
@@ -31,7 +31,7 @@ pub fn find_pause(crashes: u32) -> Duration {
     }
 }
 
-/// What it waits for, in words.
+/// Describes the reason for the wait.
 #[must_use]
 pub fn describe_wait(crashes: u32, until: Timestamp) -> String {
     let times = match crashes {
@@ -45,7 +45,7 @@ pub fn describe_wait(crashes: u32, until: Timestamp) -> String {
     )
 }
 
-/// The status while it waits: what was Ready stays so, since nothing of it is touched.
+/// Returns the status during the wait: a Ready object stays Ready, since nothing of it changes.
 #[must_use]
 pub fn tell_wait<T: Status>(status: Option<&T>, metadata: &ObjectMeta, now: Timestamp, message: &str) -> T {
     let mut status = status.cloned().unwrap_or_default();
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(waiting.conditions[0].message, "Applied revision: x");
         assert_eq!(waiting.conditions[1].type_, "Reconciling");
         assert_eq!(waiting.conditions[1].message, message);
-        // Said once: the same wait writes nothing more.
+        // The wait is reported once: an unchanged wait writes nothing more.
         assert_eq!(tell_wait(Some(&waiting), &metadata, now, &message), waiting);
     }
 }

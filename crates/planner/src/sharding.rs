@@ -1,13 +1,13 @@
-//! Shards: when an instance of the controllers begins with what has come to be its, and when it has let go of what has left it. No two act for
-//! one tenant at once, however a label is moved and however late anybody hears of it.
+//! Shards: when an instance of the controllers begins with its new part, and when it has released the part that left it. No two instances act for one tenant at once,
+//! however a label is moved and however late an instance learns of the move.
 //!
-//! Which instance sees to what follows from Tenants and namespaces alone (`tenure_tenancy::instance`), so all that an instance has to know
-//! of another one is how far that one has seen these: a leader writes in its Lease up to which revisions it has seen them *and* has nothing
-//! under way any more for what is not its by then. Whoever takes something over notes the revisions at which that came to be its, and waits until
-//! every other leader has come so far. It also waits while it is behind any of them, by the last change that one knows of: what it takes for
-//! its own may have come back to that one since. What moved to and fro between two looks counts as moved anew. A Lease that nobody renews is no leader's: who had it has stopped before (`crate::election`).
+//! The instance follows from Tenants and namespaces alone (`tenure_tenancy::instance`). So an instance must know of another one only up to which revision it has seen
+//! these. A leader writes revisions into its Lease: it has seen the objects up to there, *and* has no work in progress any more for what is not its by then. An
+//! instance that takes something over notes the revisions of the change, and waits until every other leader has reached them. It also waits while it lags behind the
+//! last change that a peer knows: what it takes for its own may have moved back to that peer. A move to and fro between two looks counts as a new move. A Lease that is
+//! not renewed is no leader's: its previous holder has stopped before (`crate::election`).
 //!
-//! Refuses to compare revisions of different kinds, which a server may count apart.
+//! Revisions of different kinds are never compared, because a server may count them separately.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use tenure_tenancy::{Estate, Instance};
 
-/// How far the Tenants and the namespaces were seen.
+/// Up to which revisions the Tenants and the namespaces were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The revision of the Tenants.
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether all that was to be seen at another one was seen at this.
+    /// Checks whether this progress has reached the other one, in both revisions.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         self.tenants >= other.tenants && self.namespaces >= other.namespaces
@@ -38,7 +38,7 @@ impl fmt::Display for Progress {
     }
 }
 
-/// A text that says of no progress.
+/// The error for a text that holds no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it doesn't say how far Tenants and namespaces were seen")]
 pub struct NoProgress;
@@ -56,13 +56,13 @@ impl FromStr for Progress {
     }
 }
 
-/// What a leader says in its Lease.
+/// The progress that a leader writes into its Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetGo {
-    /// Up to where it has let go of what is not its.
+    /// Up to where the leader has released what is not its.
     pub seen: Progress,
-    /// The last change that it knows of. Who has not seen that doesn't know what may have come to be its meanwhile, for a moment that
-    /// nobody else has seen.
+    /// The last change that the leader knows of. A peer that has not seen this change may hold wrong beliefs about its own part: something may have been its for a
+    /// moment that no peer has seen.
     pub changed: Progress,
 }
 
@@ -89,29 +89,29 @@ impl FromStr for LetGo {
 pub struct Peer {
     /// The name of the Lease.
     pub lease: String,
-    /// Who holds it.
+    /// The holder of the Lease.
     pub holder: String,
-    /// Up to where it has let go of what is not its; nothing of one that sees to everything, or has not said so yet.
+    /// Up to where the peer has released what is not its. It is unset if the peer reconciles everything, or has not reported yet.
     pub let_go: Option<LetGo>,
 }
 
-/// Where something is that this instance sees to, or saw to.
+/// The phase of something that this instance reconciles, or reconciled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It is its since then, and has not begun.
+    /// The part belongs to this instance since then, and work has not begun.
     Due(Progress),
-    /// It is worked on.
+    /// Work has begun.
     Begun,
-    /// It is no longer its, and something is under way still.
+    /// The part belongs to this instance no longer, and some work is still in progress.
     Leaving,
 }
 
-/// What one instance sees to.
+/// The parts that one instance reconciles.
 #[derive(Clone, Debug, Default)]
 pub struct Holdings {
     instance: Instance,
     estates: BTreeMap<Estate, Phase>,
-    /// Up to where it has seen everything, and up to where it has let go.
+    /// Up to where the instance has seen everything, and up to where it has released.
     seen: Option<LetGo>,
     let_go: Option<LetGo>,
     /// The only instance has begun, and doesn't look at others any more.
@@ -119,7 +119,7 @@ pub struct Holdings {
 }
 
 impl Holdings {
-    /// Those of an instance that has seen nothing yet.
+    /// Creates the holdings of an instance that has seen nothing yet.
     #[must_use]
     pub fn new(instance: Instance) -> Self {
         Self {
@@ -128,8 +128,8 @@ impl Holdings {
         }
     }
 
-    /// Takes what is its by what was seen: `changed` up to the last change that was seen, `seen` up to where it is known that there was no other.
-    /// What is to be let go of is returned, and told by [`Holdings::take_left`] when nothing of it is under way any more.
+    /// Takes the instance's own parts from what was seen: `changed` is the last change that was seen, and up to `seen` no other change exists. Returns the parts to
+    /// release. [`Holdings::take_left`] reports when no work on a part is in progress any more.
     #[must_use]
     pub fn take_own(&mut self, own: &BTreeSet<Estate>, changed: Progress, seen: Progress) -> Vec<Estate> {
         let mut leaving = Vec::new();
@@ -146,7 +146,7 @@ impl Holdings {
         for estate in own {
             let phase = self.estates.entry(estate.clone()).or_insert(Phase::Due(changed));
             if let Phase::Due(since) = phase {
-                // It may have been another's between two looks.
+                // The part may have belonged to another instance between two looks.
                 *since = changed;
             }
         }
@@ -155,7 +155,7 @@ impl Holdings {
         leaving
     }
 
-    /// Nothing of it is under way any more. If it has come back meanwhile, it is taken over as from anybody else.
+    /// Notes that no work on the part is in progress any more. If the part has come back meanwhile, it is taken over as from any other instance.
     pub fn take_left(&mut self, estate: &Estate) {
         if self.estates.get(estate) == Some(&Phase::Leaving) {
             self.estates.remove(estate);
@@ -163,20 +163,20 @@ impl Holdings {
         self.settle();
     }
 
-    /// While something is being let go of, no more is claimed than before.
+    /// Updates the released revisions, unless a part is still being released: then they stay as they were.
     fn settle(&mut self) {
         if !self.estates.values().any(|phase| *phase == Phase::Leaving) {
             self.let_go = self.seen;
         }
     }
 
-    /// Up to where it has let go of what is not its, as its Lease says. Who sees to everything lets go of nothing, and doesn't say so.
+    /// Returns up to where the instance has released what is not its, for its Lease. An instance that reconciles everything releases nothing, and reports nothing.
     #[must_use]
     pub fn let_go(&self) -> Option<LetGo> {
         self.let_go.filter(|_| self.instance != Instance::Only)
     }
 
-    /// What can begin now, by what all other leaders say.
+    /// Returns the parts that can begin now, given the reports of all other leaders.
     #[must_use]
     pub fn take_ready(&mut self, peers: &[Peer]) -> Vec<Estate> {
         let is_only = self.instance == Instance::Only;
@@ -185,7 +185,7 @@ impl Holdings {
         }
         self.is_alone = true;
         let mut ready = Vec::new();
-        // Who is behind another one may take for his own what has come back to that one since.
+        // An instance that lags behind a peer could claim a part that has meanwhile moved back to that peer.
         let is_behind = |seen: &LetGo| peers.iter().any(|peer| is_ahead(peer, &seen.seen));
         if !is_only && self.seen.as_ref().is_none_or(is_behind) {
             return ready;
@@ -201,13 +201,13 @@ impl Holdings {
         ready
     }
 
-    /// Whether something is its and hasn't begun.
+    /// Checks whether a part of the instance hasn't begun.
     #[must_use]
     pub fn waits(&self) -> bool {
         self.estates.values().any(|phase| matches!(phase, Phase::Due(_)))
     }
 
-    /// For whom it waits, in words; nothing when it doesn't.
+    /// Describes the peers that the instance waits for; `None` if it doesn't wait.
     #[must_use]
     pub fn describe_wait(&self, peers: &[Peer]) -> Option<String> {
         let due = self.estates.values().filter_map(|phase| match phase {
@@ -244,7 +244,7 @@ fn is_ahead(peer: &Peer, seen: &Progress) -> bool {
     peer.let_go.is_some_and(|let_go| !seen.covers(&let_go.changed))
 }
 
-/// The keys that something has and that no leader sees to.
+/// Lists the keys that some object has and no leader reconciles.
 #[must_use]
 pub fn list_unserved(keys: &BTreeSet<String>, peers: &[Peer]) -> Vec<String> {
     let served: BTreeSet<&str> = peers

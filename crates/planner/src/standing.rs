@@ -1,5 +1,5 @@
-//! The plans of objects that are only looked at, and acted on by others when something happens: an Alert and a Provider. What is wrong with
-//! one is said in its status and as an event; nothing is done in the cluster for it. Refuses to judge a spec: each kind says what is wrong with its own.
+//! Plans for objects that are only checked, and that other parts use when something happens: an Alert and a Provider. The status and an event report a problem; nothing
+//! is done in the cluster for the object. Each kind checks its own spec.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use tenure_tenancy::{Denial, ServiceAccount};
 use crate::ending::{self, add_duration};
 use crate::plan::{self, EventKind, FinalizerChange, Next, Plan, Status, Withheld};
 
-/// How soon it is looked again at what may pass by itself.
+/// The time until the next look at a problem that may end by itself.
 const PAUSE: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// A plan that has nothing to do in the cluster.
 pub type StandingPlan<T> = Plan<Nothing, ServiceAccount, T, ()>;
 
-/// A step that there is none of.
+/// A step that cannot exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Nothing {}
 
@@ -35,12 +35,12 @@ impl fmt::Display for Nothing {
     }
 }
 
-/// Why an object is not Ready.
+/// The reason for which an object is not Ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
-    /// Whether somebody has to change the object, so that it is Stalled.
+    /// Whether a user has to change the object, so that it is Stalled.
     pub(crate) is_final: bool,
 }
 
@@ -61,7 +61,7 @@ impl Refusal {
         Self::new(reason::UNSUPPORTED_FIELD, message)
     }
 
-    /// Not the object's own fault: it waits for another one.
+    /// Creates the refusal of an object that waits for another one, without a fault of its own.
     pub(crate) fn waits(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             is_final: false,
@@ -76,7 +76,7 @@ impl From<Denial> for Refusal {
     }
 }
 
-/// What a plan is made of.
+/// The input of a plan.
 pub(crate) struct Standing<'a, T> {
     pub(crate) kind: &'static str,
     pub(crate) metadata: &'a ObjectMeta,
@@ -87,12 +87,12 @@ pub(crate) struct Standing<'a, T> {
 }
 
 impl<T: Status> Standing<'_, T> {
-    /// The plan: `judge` says what Ready says, or why it isn't.
+    /// Makes the plan: `judge` returns the message of Ready, or the reason for which the object is not Ready.
     pub(crate) fn plan(&self, now: Timestamp, judge: impl FnOnce() -> Result<String, Refusal>) -> StandingPlan<T> {
         let mut plan = Plan::idle(ending::name_subject(self.kind, self.metadata), ());
         if self.metadata.deletion_timestamp.is_some() {
             let finalizers = self.metadata.finalizers.iter().flatten();
-            // One that Flux put there.
+            // Flux may have set this finalizer.
             if finalizers.into_iter().any(|finalizer| finalizer == FLUX_FINALIZER) {
                 plan.finalizer = Some(FinalizerChange::Remove(FLUX_FINALIZER.to_owned()));
             }
@@ -138,7 +138,7 @@ impl<T: Status> Standing<'_, T> {
                     what: "Ready".to_owned(),
                     why: message.to_owned(),
                 });
-                // Whose a namespace is may become known without the object changing.
+                // The owner of a namespace may become known without a change of the object.
                 if reason == reason::ACCESS_DENIED || reason == reason::IDENTITY_MISSING {
                     plan.next = Next::Done(Some(add_duration(now, PAUSE)));
                 }

@@ -1,5 +1,5 @@
-//! The cluster that a kubeconfig, or an address in a ConfigMap, leads to, and with what. Owns what is one cluster: its address and the authority that vouches for it, not
-//! who asks it, since credentials change. It refuses to be printed: of all that it holds, the host and the port may stand in a text.
+//! The cluster that a kubeconfig, or an address in a ConfigMap, leads to, with its credentials. The address and the trusted authority identify a cluster. The
+//! credentials don't, since they change. A target is never printed: only the host and the port may appear in a text.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use sha2::{Digest, Sha256};
 use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
-/// Where an API server is.
+/// The address of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetAddress {
     /// Host name, or IP address without brackets, in lower case.
     pub host: String,
     /// Port.
     pub port: u16,
-    /// What comes before every path; empty, or with a slash before it and none behind.
+    /// The prefix of every path: empty, or with a slash in front and none at the end.
     pub path: String,
 }
 
 impl fmt::Display for TargetAddress {
-    /// Without the path, which some hosters take for a password.
+    /// Prints the address without its path, which some hosters use as a password.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
             write!(formatter, "https://[{}]:{}", self.host, self.port)
@@ -30,7 +30,7 @@ impl fmt::Display for TargetAddress {
     }
 }
 
-/// What proves who asks.
+/// The credentials for the target.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TargetCredentials {
     /// A bearer token.
@@ -39,12 +39,12 @@ pub struct TargetCredentials {
     pub basic: Option<(String, Zeroizing<String>)>,
     /// A certificate and its key, in PEM.
     pub certificate: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,
-    /// A token of this cluster, which is asked for when it is needed, and again before it ends.
+    /// A token of this cluster, which is requested when it is needed, and again before it expires.
     pub ordered: Option<TokenOrder>,
 }
 
 impl TargetCredentials {
-    /// Whether there are none.
+    /// Checks whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.token.is_none() && self.basic.is_none() && self.certificate.is_none() && self.ordered.is_none()
@@ -57,23 +57,23 @@ impl fmt::Debug for TargetCredentials {
     }
 }
 
-/// A cluster to apply to, besides this one.
+/// A cluster to apply to, other than this one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
-    /// Where it is.
+    /// The address of the API server.
     pub address: TargetAddress,
     /// The name that its certificate has to be for, if it isn't the host.
     pub server_name: Option<String>,
     /// The authorities that are believed, in PEM; the system's when there are none.
     pub authority: Option<Vec<u8>>,
-    /// Who asks.
+    /// The credentials.
     pub credentials: TargetCredentials,
-    /// Who the user is to act as, there.
+    /// The user to impersonate in the target cluster.
     pub impersonated: Option<String>,
 }
 
 impl Target {
-    /// Which cluster it is: the same for all credentials and all who act there. It stands in statuses.
+    /// Returns the identity of the cluster, which doesn't depend on credentials and users. Statuses show it.
     #[must_use]
     pub fn cluster(&self) -> String {
         format!("sha256:{}", hex::encode(self.hash_cluster().finalize()))
@@ -84,12 +84,12 @@ impl Target {
         add(&mut hash, self.address.host.as_bytes());
         add(&mut hash, &self.address.port.to_be_bytes());
         add(&mut hash, self.address.path.as_bytes());
-        // How a text ends is up to who wrote it.
+        // The line ends of a text depend on its author.
         add(&mut hash, self.authority.as_deref().unwrap_or_default().trim_ascii());
         hash
     }
 
-    /// Which connection it is: another for each credentials.
+    /// Returns the identity of the connection, which differs for each set of credentials.
     #[must_use]
     pub fn key(&self) -> TargetKey {
         let mut hash = self.hash_cluster();
@@ -120,7 +120,7 @@ impl Target {
     }
 }
 
-/// Which connection a target is. Never printed: who knows it could try out short passwords.
+/// The identity of a target's connection. It is never printed, since short passwords could be guessed with it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TargetKey([u8; 32]);
 
@@ -130,7 +130,7 @@ impl fmt::Debug for TargetKey {
     }
 }
 
-/// Adds bytes so that what follows can't be taken for a part of them.
+/// Adds bytes so that the following ones can't be taken for a part of them.
 fn add(hash: &mut Sha256, bytes: &[u8]) {
     hash.update((bytes.len() as u64).to_be_bytes());
     hash.update(bytes);

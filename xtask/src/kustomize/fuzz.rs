@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz-kustomize`: makes up trees, builds each with the real kustomize and with ours, and compares byte for
-//! byte. Owns the loop and the report; a tree that the two treat differently is made small and printed.
+//! `cargo xtask fuzz-kustomize`: makes up trees, builds each with the real kustomize and with ours, and compares byte for byte. A tree with different results is made
+//! small and printed.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,10 +13,10 @@ use super::oracle::{self, Scratch, Verdict};
 use super::shrink::shrink;
 use super::trees::{self, Tree};
 
-/// Build trees that are made up by chance with both, and compare byte for byte.
+/// Build random trees with both, and compare byte for byte.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct Fuzz {
-    /// How many trees.
+    /// Number of trees.
     #[arg(long, default_value_t = 500)]
     trees: usize,
     /// The same seed gives the same trees.
@@ -25,25 +25,25 @@ pub(crate) struct Fuzz {
     /// Only this tree of the seed.
     #[arg(long)]
     only: Option<u64>,
-    /// Keep each small tree that shows a disagreement in a folder of this folder.
+    /// Keep each small tree with a disagreement in a folder of this folder.
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// How many smaller trees are tried for each disagreement.
+    /// Number of smaller trees to try for each disagreement.
     #[arg(long, default_value_t = 400)]
     shrink: usize,
-    /// Also say what both refused and why.
+    /// Also print the errors of trees that both refuse.
     #[arg(long)]
     refusals: bool,
 }
 
-/// A tree that showed a disagreement.
+/// A tree with a disagreement.
 struct Finding {
     number: u64,
     tree: Tree,
     verdict: Verdict,
 }
 
-/// What came out of all trees.
+/// The results of all trees.
 #[derive(Default)]
 struct Tally {
     same: usize,
@@ -52,7 +52,7 @@ struct Tally {
 }
 
 impl Fuzz {
-    /// Runs, reports, and fails when something disagrees.
+    /// Runs, reports, and fails after a disagreement.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         oracle::there_is_one()?;
         let tally = self.all()?;
@@ -205,6 +205,9 @@ mod tests {
         }
     }
 
+    /// Number of trees that the test builds.
+    const TREES: usize = 150;
+
     #[test]
     fn made_up_trees_build_to_the_same_bytes() {
         if oracle::there_is_one().is_err() {
@@ -212,7 +215,7 @@ mod tests {
             return;
         }
         let fuzz = Fuzz {
-            trees: 150,
+            trees: TREES,
             seed: 20_260,
             only: None,
             keep: None,
@@ -236,6 +239,6 @@ mod tests {
             findings.len(),
             findings.join("\n")
         );
-        assert!(tally.same > 150, "only {} of 300 trees could be built", tally.same);
+        assert!(tally.same > TREES / 2, "only {} of {TREES} trees could be built", tally.same);
     }
 }

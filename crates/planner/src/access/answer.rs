@@ -1,7 +1,7 @@
-//! What somebody writes who answers a request: lets it through, refuses it, or takes that back; and what follows from it.
+//! The objects with which an approver answers a request, by an approval, a denial or a revocation, and the consequences of the answer.
 //!
-//! Owns that an answer repeats what was read, and that one which would not count is not written: `tenure_tenancy::access::approval` judges it as it is going to be
-//! judged. Refuses to say who answers, which the API server knows, and whether he may, which is admission's to say.
+//! An answer repeats the content that the approver read. An answer that would not count is not written: `tenure_tenancy::access::approval` judges it in advance, by
+//! the rules that apply later. The API server knows the approver, and admission decides whether the approver may answer.
 
 use tenure_api::access::grant::{APPROVED, DENIED, RequestReference};
 use tenure_api::access::{
@@ -13,21 +13,21 @@ use tenure_tenancy::access::approval::{self, Case, Verdict};
 
 use super::request::hash_spec;
 
-/// The longest reason, in characters: what the kind's schema takes.
+/// The maximum length of a reason, in characters: the limit of the schema.
 pub const LONGEST_REASON: usize = 1024;
 
-/// What somebody answers.
+/// The approver's input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wording {
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// It counts until then.
+    /// The end of the answer.
     pub not_after: Option<Time>,
-    /// The longest period that it allows between replacements.
+    /// The longest allowed period between replacements.
     pub max_rotate: Option<Period>,
 }
 
-/// What there is in the namespace of the requests, as far as answers go.
+/// The existing answers in the namespace of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Answers<'a> {
     /// The grants.
@@ -36,12 +36,12 @@ pub struct Answers<'a> {
     pub standing: &'a [FluxAccessStandingGrant],
     /// The platform namespace.
     pub platform: &'a str,
-    /// Now.
+    /// The current time.
     pub now: &'a Time,
 }
 
 impl Answers<'_> {
-    /// How a request stands by them. That somebody judges who writes a grant is taken for granted here: who asks sees no more of that than anybody.
+    /// Returns the verdict on a request by these answers. It assumes that admission checks the writers of grants, which a user of the command can't observe.
     #[must_use]
     pub fn judge(self, request: &FluxAccessRequest) -> Verdict {
         approval::judge(Case {
@@ -56,10 +56,10 @@ impl Answers<'_> {
     }
 }
 
-/// The grant that lets a request through.
+/// Returns the grant that approves a request.
 ///
 /// # Errors
-/// Why it would not count.
+/// The reason why the grant would not count.
 pub fn approve(
     request: &FluxAccessRequest,
     user: &str,
@@ -78,10 +78,10 @@ pub fn approve(
     write(request, user, APPROVED, wording, answers)
 }
 
-/// The grant that refuses a request.
+/// Returns the grant that denies a request.
 ///
 /// # Errors
-/// Why it would not count.
+/// The reason why the grant would not count.
 pub fn deny(
     request: &FluxAccessRequest,
     user: &str,
@@ -149,21 +149,21 @@ fn write(
     }
 }
 
-/// What is done to take an approval back.
+/// The steps of a revocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Revocation {
-    /// Grants that are deleted: name and uid.
+    /// Grants to delete: name and uid.
     pub deleted: Vec<(String, String)>,
-    /// The denial that is written besides: a standing grant lets it through, and that one is for others, too.
+    /// An additional denial: a standing grant approves the request, and also applies to others.
     pub denial: Option<FluxAccessGrant>,
     /// The standing grant.
     pub standing: Option<String>,
 }
 
-/// What has to be done so that a request isn't let through any more.
+/// Returns the steps after which a request is no longer approved.
 ///
 /// # Errors
-/// Nothing lets it through, or a denial would not count.
+/// No answer approves the request, or a denial would not count.
 pub fn revoke(
     request: &FluxAccessRequest,
     user: &str,
@@ -185,7 +185,7 @@ pub fn revoke(
             ));
         }
     }
-    // Those that don't count now may count later: who revokes means all.
+    // Approvals that don't count now may count later, so a revocation deletes all of them.
     let deleted = answers
         .grants
         .iter()
@@ -205,7 +205,7 @@ pub fn revoke(
     })
 }
 
-/// What follows once a request isn't let through any more: a line for each namespace that has something.
+/// Lists the consequences of a revocation: a line for each namespace with a credential.
 #[must_use]
 pub fn list_consequences(request: &FluxAccessRequest) -> Vec<String> {
     let Some(status) = &request.status else {
@@ -338,7 +338,7 @@ mod tests {
             ..Wording::default()
         };
         refuse(request(|_| ()), long, "longer than 1024");
-        // Under a denial an approval counts for nothing.
+        // A denial overrides an approval.
         let asked = request(|_| ());
         let denied = [stored(deny(&asked, "petra", None, none).unwrap(), "d")];
         let why = approve(&asked, "olga", Wording::default(), answers(&denied, &[], &now)).unwrap_err();
@@ -355,14 +355,14 @@ mod tests {
                 .contains("nothing to take back")
         );
         let grant = stored(approve(&asked, "petra", Wording::default(), none).unwrap(), "g");
-        // One that has ended counts for nothing now, and would if it were read with another clock.
+        // An ended approval counts for nothing now, but would count with another clock.
         let mut ended = stored(grant.clone(), "old");
         ended.spec.not_after = Some(now.clone());
         let grants = [grant, ended];
         let revocation = revoke(&asked, "olga", None, answers(&grants, &[], &now)).unwrap();
         let names: Vec<&str> = revocation.deleted.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!((names, revocation.denial), (vec!["g", "old"], None));
-        // A standing grant is for others, too: this request is denied.
+        // A standing grant also applies to others, so this request is denied.
         let bounds = [standing()];
         let with_both = answers(&grants, &bounds, &now);
         let revocation = revoke(&asked, "olga", Some("leaves".to_owned()), with_both).unwrap();

@@ -1,6 +1,7 @@
-//! Secrets that somebody writes by hand, for a host at which nobody makes credentials: they are asked for and approved as others are, and their age is watched.
+//! Secrets that users write by hand, for a host at which Tenure makes no credentials. They are requested and approved like others, and their age is watched.
 //!
-//! Owns the number of what is asked for, as no host gives one, and what is said of a Secret. Refuses to write or delete one: it is whoever's who wrote it.
+//! This module computes the number of a target, because no host assigns one, and reports about the Secret. It never writes or deletes such a Secret, because it
+//! belongs to its author.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -15,21 +16,21 @@ use super::rotation::conditions::{Finding, judge_static};
 use super::rotation::schedule::{self, later};
 use super::rotation::{Plan, Wanted};
 
-/// How many bytes of a hash make a number: as many as every reader of JSON keeps exactly.
+/// The number of bytes of a hash in a number. Every JSON reader keeps numbers of this size exactly.
 const NUMBER_BYTES: usize = 6;
 
 /// The Secret in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WrittenSeen {
-    /// It couldn't be read, and why.
+    /// The Secret couldn't be read, for this reason.
     Unknown(String),
-    /// There is none.
+    /// The Secret is missing.
     Absent,
-    /// Since when its data are as they are.
+    /// The time of the last change of its data.
     Since(Timestamp),
 }
 
-/// What is asked for at such a host. Its number follows from its path alone, so another path is another one, and has to be approved anew.
+/// Returns the target at such a host. Its number follows from its path alone, so another path is another target and needs another approval.
 #[must_use]
 pub fn identify(scope: Scope, path: &str) -> Target {
     let mut hash = Sha256::new();
@@ -49,14 +50,14 @@ pub fn identify(scope: Scope, path: &str) -> Target {
     }
 }
 
-/// Reads how old a Secret is; of one that says nothing about that, as old as can be.
+/// Reads the age of a Secret. Without a time, it counts as infinitely old.
 #[must_use]
 pub fn read_age(secret: &Value, now: Timestamp) -> WrittenSeen {
     let facts = Facts::of_metadata(secret, now);
     WrittenSeen::Since(facts.written_at.unwrap_or(Timestamp::MIN))
 }
 
-/// What there is to say of the Secret in a namespace.
+/// Returns the report about the Secret in a namespace.
 #[must_use]
 pub fn plan(namespace: &str, seen: &WrittenSeen, wanted: &Wanted, rotate: Period, now: Timestamp) -> Plan {
     let idle = later(now, schedule::IDLE_LOOK);
@@ -125,7 +126,7 @@ mod tests {
             let planned = plan("team-a", seen, wanted, rotate, now);
             assert!(planned.step.is_none() && planned.again > now);
             let conditions = conclude(&[("team-a", &planned)], now);
-            // Nobody sees it in use.
+            // Tenure doesn't observe the use of such a Secret.
             assert!(conditions.iter().all(|condition| condition.type_ != VERIFIED));
             let told = conditions
                 .iter()

@@ -1,7 +1,7 @@
-//! Of which kind the credentials of a request are, and what they open.
+//! The kind of a request's credentials, and the repositories that they open.
 //!
-//! Owns what each host makes for which role, and that what lives is ended as what it is: numbers of tokens and of keys are others. Refuses keys without host
-//! keys to go with them.
+//! This module knows which kind each host makes for each role. An existing credential is ended as its own kind, because tokens and keys have separate numbers.
+//! Deploy keys need the host's keys, so a provider without host keys gets none.
 
 use tenure_api::access::request::CredentialLedger;
 use tenure_api::access::{FluxAccessRequest, FluxAccessTargetStatus};
@@ -9,32 +9,32 @@ use tenure_api::access::{FluxAccessRequest, FluxAccessTargetStatus};
 use super::delivery::{is_same_repository, read_role};
 use super::host::{CredentialKind, HostKind, Role, Scope};
 
-/// What a credential is chosen by.
+/// The inputs of the choice.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<'a> {
     /// The host's API.
     pub host: HostKind,
-    /// A GitHub App asks it.
+    /// True if the authoriser is a GitHub App.
     pub is_app: bool,
-    /// What it is for.
+    /// The role of the credential.
     pub role: Role,
-    /// Whether it is for a project or a group.
+    /// The scope: project or group.
     pub scope: Scope,
-    /// What the AccessProvider says opens repositories.
+    /// The kind that the AccessProvider sets for repositories.
     pub asked: Option<&'a str>,
-    /// Of which kind those are that were made before and live.
+    /// The kind of existing credentials.
     pub made: Option<CredentialKind>,
-    /// Whether the AccessProvider has host keys.
+    /// True if the AccessProvider has host keys.
     pub has_known_hosts: bool,
 }
 
-/// Which kind of credentials a host makes.
+/// Chooses the kind of credentials.
 ///
 /// # Errors
-/// Where it makes none, and what to do.
+/// The reason why the host makes none, with advice.
 pub fn choose_kind(choice: Choice<'_>) -> Result<CredentialKind, String> {
     let kind = match choice.made {
-        // What lives is of that kind: its numbers mean nothing among others.
+        // Existing credentials are of this kind, and their numbers are meaningless for another kind.
         Some(made) => made,
         None => choose_new(choice)?,
     };
@@ -81,7 +81,7 @@ fn choose_new(choice: Choice<'_>) -> Result<CredentialKind, String> {
     })
 }
 
-/// Of which kind those are that a request has at its host, if it has any.
+/// Returns the kind of a request's existing credentials at its host, if any.
 #[must_use]
 pub fn find_made(request: &FluxAccessRequest) -> Option<CredentialKind> {
     let status = request.status.as_ref()?;
@@ -92,7 +92,7 @@ pub fn find_made(request: &FluxAccessRequest) -> Option<CredentialKind> {
     kind.filter(|_| ledgers.any(has_some))
 }
 
-/// Whether what a request is for is what somebody fetches from this URL, with a credential that is shown there.
+/// Checks whether a source with this URL fetches a request's target with its credential.
 #[must_use]
 pub fn opens(request: &FluxAccessRequest, target: &FluxAccessTargetStatus, url: &str) -> bool {
     let is_key = find_made(request) == Some(CredentialKind::DeployKey);
@@ -150,7 +150,7 @@ mod tests {
                 },
                 Err("deploy-token or deploy-key"),
             ),
-            // A registry is opened by tokens alone.
+            // Only tokens open a registry.
             (
                 Choice {
                     asked: Some("deploy-key"),

@@ -1,7 +1,7 @@
-//! What is written for a credential: the Secret in the form that its clients read, without its value, and the Role and RoleBinding by which single accounts
-//! read that one Secret. All three have one name, and bear the name of their request.
+//! The objects that are written for a credential. The Secret has the form that its clients read; here it has no value. A Role and a RoleBinding let single accounts
+//! read that one Secret. All three have one name, and a label with the name of their request.
 //!
-//! Owns these forms, whether an object is ours, and what is wanted of a credential. Refuses values: who writes the Secret puts them in.
+//! This module also decides whether an object is Tenure's, and which state of a credential is wanted. It never sees a value: the writer of the Secret adds it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use super::rotation::Wanted;
 use super::rotation::schedule::{SETTLE, later};
 use crate::dependents::is_written_by_tenure;
 
-/// The type of a Secret that images are pulled with.
+/// The type of a Secret for pulling images.
 pub const DOCKER_CONFIG: &str = "kubernetes.io/dockerconfigjson";
-/// Its key.
+/// The key of such a Secret.
 pub const DOCKER_CONFIG_KEY: &str = ".dockerconfigjson";
-/// The key of the certificates of the authority by which a host is known, as sources read it.
+/// The key of the certificates of a host's certificate authority, as sources read them.
 pub const CA_KEY: &str = "ca.crt";
-/// The kind of what asks in an agent's configuration.
+/// The kind of an asker that is an agent's configuration.
 const AGENT: &str = "Agent";
-/// The longest user name that GitLab takes.
+/// The maximum length of a user name at GitLab.
 const LONGEST_USERNAME: usize = 255;
-/// Keys of a Secret with which a repository is fetched by HTTP.
+/// Keys of a Secret for fetching a repository by HTTP.
 pub const BASIC_KEYS: [&str; 2] = ["username", "password"];
-/// Keys of a Secret with which it is fetched by ssh.
+/// Keys of a Secret for fetching a repository by ssh.
 pub const SSH_KEYS: [&str; 3] = ["identity", "identity.pub", "known_hosts"];
-/// The user name that goes with a token to which the host gives none.
+/// The user name for a token if the host assigns none.
 pub const TOKEN_USER: &str = "x-access-token";
-/// How long the host is asked to end what it has of an AccessProvider that is being deleted.
+/// The period in which the controllers ask the host to end the credentials of an AccessProvider that is being deleted.
 pub const FAREWELL_SECONDS: i64 = 600;
-/// How long after a start it may take to read what is asked for, before it is said that it hasn't been read.
+/// The time after a start during which unread requests are not reported as unread.
 const UNREAD: Duration = Duration::from_secs(60);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// In which form a Secret has a credential.
+/// The form of a credential in a Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `username` and `password`.
@@ -54,7 +54,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// The form for a role of a kind of credentials.
+    /// Returns the form for a role of a kind of credentials.
     #[must_use]
     pub fn of(kind: CredentialKind, role: Role) -> Self {
         match (kind, role) {
@@ -64,7 +64,7 @@ impl Form {
         }
     }
 
-    /// The type of the Secret.
+    /// Returns the type of the Secret.
     #[must_use]
     pub fn secret_type(self) -> &'static str {
         match self {
@@ -73,19 +73,19 @@ impl Form {
         }
     }
 
-    /// The key whose value is the credential's own, or holds it.
+    /// Returns the key whose value is, or contains, the credential.
     #[must_use]
     pub fn value_key(self) -> &'static str {
         match self {
             Self::Basic => "password",
-            // The public half says which one it is.
+            // The public half identifies the key.
             Self::Ssh => "identity.pub",
             Self::Docker => DOCKER_CONFIG_KEY,
         }
     }
 }
 
-/// The role of a request.
+/// Reads the role of a request.
 #[must_use]
 pub fn read_role(spec: &FluxAccessRequestSpec) -> Option<Role> {
     [Role::ReadRepository, Role::ReadRegistry]
@@ -101,19 +101,19 @@ fn labels(request: &str) -> Value {
     })
 }
 
-/// The metadata of what is written for a request.
+/// Returns the metadata of the objects for a request.
 #[must_use]
 pub fn write_metadata(request: &str, namespace: &str, name: &str) -> Value {
     json!({ "name": name, "namespace": namespace, "labels": labels(request) })
 }
 
-/// The patch that puts our mark on a Secret again.
+/// Returns the patch that restores Tenure's labels on a Secret.
 #[must_use]
 pub fn write_mark(request: &str, uid: &str, resource_version: &str) -> Value {
     json!({ "metadata": { "uid": uid, "resourceVersion": resource_version, "labels": labels(request) } })
 }
 
-/// The Role and the RoleBinding: nothing but `get` of this one Secret, for these accounts of its namespace.
+/// Returns the Role and the RoleBinding: only `get` of this one Secret, for these accounts of its namespace.
 #[must_use]
 pub fn write_access(request: &str, namespace: &str, name: &str, accounts: &BTreeSet<String>) -> [Value; 2] {
     let metadata = write_metadata(request, namespace, name);
@@ -134,7 +134,7 @@ pub fn write_access(request: &str, namespace: &str, name: &str, accounts: &BTree
     ]
 }
 
-/// For which request an object was written, if it was written for one.
+/// Returns the request for which an object was written, if any.
 #[must_use]
 pub fn find_request(object: &Value) -> Option<&str> {
     let view = ObjectView::of(object);
@@ -143,8 +143,8 @@ pub fn find_request(object: &Value) -> Option<&str> {
     view.find_label(REQUEST_LABEL).filter(|_| is_ours)
 }
 
-/// Chooses the user name of a token: the agent's name, if an agent's configuration asks. GitLab takes letters, digits and `._+-` in user names, so other
-/// characters become hyphens.
+/// Chooses the user name of a token: the agent's name, if an agent's configuration asks. GitLab takes letters, digits and `._+-` in user names, so other characters
+/// become hyphens.
 #[must_use]
 pub fn choose_username(asked_in: &AskedIn) -> Option<String> {
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._+-".contains(*letter);
@@ -155,7 +155,7 @@ pub fn choose_username(asked_in: &AskedIn) -> Option<String> {
     (asked_in.kind == AGENT && !name.is_empty()).then_some(name)
 }
 
-/// Whether an object was written for a request. If somebody has removed its labels, `managedFields` tell.
+/// Checks whether an object was written for a request. If its labels were removed, `managedFields` decide.
 #[must_use]
 pub fn belongs_to(object: &Value, request: &str) -> bool {
     match find_request(object) {
@@ -164,7 +164,7 @@ pub fn belongs_to(object: &Value, request: &str) -> bool {
     }
 }
 
-/// Whether an object that is there grants what is wanted, of a Role or RoleBinding.
+/// Checks whether an existing Role or RoleBinding grants the wanted rights.
 #[must_use]
 pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
     ["rules", "roleRef", "subjects"]
@@ -172,35 +172,35 @@ pub fn grants_as_wanted(live: &Value, wanted: &Value) -> bool {
         .all(|field| live.get(field) == wanted.get(field))
 }
 
-/// What holds for the AccessProvider of a request.
+/// The state of the AccessProvider of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// There is none.
+    /// The AccessProvider is missing.
     Gone,
-    /// It is being deleted, since so many seconds.
+    /// The AccessProvider has been in deletion for this number of seconds.
     Ending(i64),
-    /// Nothing new is made.
+    /// The AccessProvider is suspended: nothing new is made.
     Suspended,
-    /// It is there.
+    /// The AccessProvider exists.
     Active,
 }
 
-/// What is known of a request, beside a single namespace.
+/// The known facts of a request, apart from a single namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     /// The request.
     pub request: &'a FluxAccessRequest,
-    /// What holds for it.
+    /// The answer to the request.
     pub verdict: &'a Verdict,
-    /// Of its AccessProvider.
+    /// The state of its AccessProvider.
     pub standing: Standing,
-    /// Whether somebody judges what is written.
+    /// True if admission checks writes.
     pub judges_writes: bool,
-    /// Where it delivers; none as long as nobody has found out.
+    /// The namespaces of the deliveries. Unset until the controllers have determined them.
     pub deliveries: Option<&'a BTreeSet<String>>,
 }
 
-/// What is wanted of the credential in a namespace.
+/// Decides the wanted state of the credential in a namespace.
 #[must_use]
 pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
     let provider = &case.request.spec.provider;
@@ -219,7 +219,7 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
     }
     match case.verdict {
         Verdict::Denied(word) => return Wanted::Revoked(format!("{} denied it", word.by)),
-        // Nobody has taken anything back.
+        // No approver has revoked anything.
         Verdict::Pending(reasons) if !case.judges_writes => {
             return Wanted::HeldBack(reasons.first().cloned().unwrap_or_default());
         }
@@ -238,8 +238,9 @@ pub fn decide_wanted(case: Case<'_>, namespace: &str) -> Wanted {
     }
 }
 
-/// Until when nothing is done or said about a request that was let through before, and of which nobody has found out since the start (`since`) where it delivers:
-/// what its status says held until then, and whoever begins anew would say of each that it is held back, and a moment later that it isn't.
+/// Returns the time until which the controllers neither act on a request nor report about it. It applies to an approved request with deliveries that are still
+/// unknown since the start (`since`). The earlier status holds until then. Otherwise each start would report the request as held back, and as approved a moment
+/// later.
 #[must_use]
 pub fn find_patience(case: Case<'_>, since: Timestamp, now: Timestamp) -> Option<Timestamp> {
     let is_going = case.request.metadata.deletion_timestamp.is_some();
@@ -254,7 +255,7 @@ pub fn find_patience(case: Case<'_>, since: Timestamp, now: Timestamp) -> Option
     (waits && until > now).then_some(until)
 }
 
-/// By when an order to the host has to be given up: before anybody looks for what it made.
+/// Returns the time by which an order to the host must be given up: before the controllers look for its result.
 #[must_use]
 pub fn order_deadline(next: &NextCredential) -> Timestamp {
     let patience = SETTLE.as_secs().saturating_sub(10);
@@ -266,7 +267,7 @@ pub fn order_deadline(next: &NextCredential) -> Timestamp {
     Timestamp::from_second(seconds).unwrap_or(next.begun_at.0)
 }
 
-/// The ledger of a namespace; an empty one where nothing was made yet.
+/// Returns the ledger of a namespace, or an empty ledger if nothing was made yet.
 #[must_use]
 pub fn find_ledger(request: &FluxAccessRequest, namespace: &str) -> CredentialLedger {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
@@ -277,7 +278,7 @@ pub fn find_ledger(request: &FluxAccessRequest, namespace: &str) -> CredentialLe
     })
 }
 
-/// The namespaces in which a request has its Secret: there it was spread, and nobody has taken it back.
+/// Lists the namespaces in which a request has its Secret: it was distributed there and not revoked.
 #[must_use]
 pub fn list_delivered(request: &FluxAccessRequest) -> BTreeSet<String> {
     let Some(status) = request
@@ -299,7 +300,7 @@ pub fn list_delivered(request: &FluxAccessRequest) -> BTreeSet<String> {
         .collect()
 }
 
-/// The numbers of what an order may be on its way for: a list of theirs that is taken meanwhile may lack what it makes. All requests are of one provider.
+/// Returns the targets for which an order may be in transit. A list of such a target may lack the new credential. All requests are of one provider.
 #[must_use]
 pub fn list_ordering<'a>(
     requests: impl Iterator<Item = &'a FluxAccessRequest>,
@@ -320,8 +321,8 @@ fn is_ordering(request: &FluxAccessRequest, now: Timestamp) -> bool {
     })
 }
 
-/// Whether two URLs are of one repository: scheme, host, port and path are the same, and over ssh the user. One by HTTP that names a user, or one that asks a
-/// question, is of none.
+/// Checks whether two URLs lead to the same repository: equal scheme, host, port and path, and over ssh equal user. An HTTP URL with a user, or a URL with a query,
+/// matches no repository.
 #[must_use]
 pub fn is_same_repository(one: &str, other: &str) -> bool {
     read_address(one).is_some_and(|one| Some(one) == read_address(other))
@@ -348,7 +349,7 @@ fn read_address(url: &str) -> Option<(String, String, String)> {
     (is_plain && !path.is_empty()).then_some((scheme, host, path))
 }
 
-/// The word of an approval that ends soonest, in time.
+/// Returns the earliest end among the approvals.
 #[must_use]
 pub fn find_end(verdict: &Verdict) -> Option<&Time> {
     match verdict {
@@ -419,7 +420,7 @@ mod tests {
         };
         let end = later(now, UNREAD);
         assert_eq!(find_patience(case, now, now), Some(end));
-        // What can't be read for so long is said.
+        // After this long, an unread request is reported.
         assert_eq!(find_patience(case, now, end), None);
         let new = FluxAccessRequest::new("work-42-a", FluxAccessRequestSpec::default());
         let (pending, denied) = (Verdict::Pending(Vec::new()), Verdict::Denied(word));
@@ -482,12 +483,12 @@ mod tests {
             (&approved, Standing::Active, true, Some(&none), "revoked"),
             (&denied, Standing::Active, true, all, "revoked"),
             (&pending, Standing::Active, true, all, "revoked"),
-            // Admission was turned off: nothing is taken away for that, and nothing made.
+            // Admission was turned off: nothing is revoked for this reason, and nothing new is made.
             (&pending, Standing::Active, false, all, "held back"),
             (&approved, Standing::Ending(5), true, all, "revoked"),
             (&approved, Standing::Ending(FAREWELL_SECONDS), true, all, "abandoned"),
             (&approved, Standing::Gone, true, all, "abandoned"),
-            // What was revoked while it is suspended is revoked.
+            // A revocation also takes effect while the AccessProvider is suspended.
             (&denied, Standing::Suspended, true, all, "revoked"),
         ] {
             assert_eq!(
@@ -529,7 +530,7 @@ mod tests {
         other["metadata"]["labels"][MANAGED_BY] = json!("somebody");
         assert_eq!(find_request(&other), None);
         assert_eq!(find_request(&json!({})), None);
-        // Its labels were taken off.
+        // Its labels were removed.
         let bare = |manager: &str| json!({ "metadata": { "managedFields": [{ "manager": "kubectl" }, { "manager": manager }] } });
         assert!(belongs_to(&bare("tenure-controller"), "work-42-a") && !belongs_to(&bare("helm"), "work-42-a"));
         assert!(belongs_to(&role, "work-42-a") && !belongs_to(&role, "work-42-b"));

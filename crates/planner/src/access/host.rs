@@ -1,14 +1,14 @@
-//! What a host of repositories is asked about credentials, and what it answers: one vocabulary for GitLab, GitHub, and Gitea with Forgejo.
+//! Requests and answers about credentials at a host of repositories: one vocabulary for GitLab, GitHub, and Gitea with Forgejo.
 //!
-//! Owns requests and answers as data. Refuses addresses, connections and values: who asks (`crates/providers`) has them, and what it made goes from
-//! the answer into a Secret without passing here.
+//! The types contain no addresses, connections or values. `crates/providers` sends the requests and has all of these. A new value goes from the host's answer into
+//! a Secret, without passing through this module.
 
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Which API a host speaks.
+/// The API of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HostKind {
@@ -18,11 +18,11 @@ pub enum HostKind {
     Github,
     /// Gitea and Forgejo: deploy keys.
     Gitea,
-    /// None: somebody writes the Secret by hand, and only its age is watched.
+    /// No API: an administrator writes the Secret by hand, and Tenure watches only its age.
     Static,
 }
 
-/// What a credential is for.
+/// The purpose of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -32,7 +32,7 @@ pub enum Role {
     ReadRegistry,
 }
 
-/// Whether something is a project or a group of projects.
+/// The scope of a target: a project or a group of projects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -42,19 +42,19 @@ pub enum Scope {
     Group,
 }
 
-/// A project or group whose number is known: what somebody approved stays this one, whatever its path comes to mean.
+/// A project or group with a known number. An approval stays bound to this number, even if the path later leads to another project.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Target {
-    /// Which of both.
+    /// The scope: project or group.
     pub scope: Scope,
-    /// The host's own number of it, which never comes to mean something else.
+    /// The host's own number of the target. A host never gives the number to another target.
     pub id: u64,
-    /// Its path when it was last seen, such as `group-1/project-a`. Where an API takes no numbers (GitHub's deploy keys), the path is asked after
-    /// it was seen to have this number still.
+    /// The last observed path of the target, such as `group-1/project-a`. Some APIs take no numbers (GitHub's deploy keys). For these, the path is used after a check
+    /// that the path still has this number.
     pub path: String,
 }
 
-/// Which form a credential has.
+/// The kind of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialKind {
@@ -67,10 +67,10 @@ pub enum CredentialKind {
 }
 
 impl CredentialKind {
-    /// All of them.
+    /// All kinds.
     const ALL: [Self; 3] = [Self::DeployToken, Self::DeployKey, Self::InstallationToken];
 
-    /// As AccessProviders and requests have it.
+    /// Returns the name of the kind in AccessProviders and requests.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,182 +80,182 @@ impl CredentialKind {
         }
     }
 
-    /// The one that is called so.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn read(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// What a kind of credential can do at a host.
+/// The capabilities of a kind of credential at a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is one fact of a host's documentation"
 )]
 pub struct Capabilities {
-    /// A new one can be made while an old one works.
+    /// The host can make a new credential while an old one works.
     pub overlap: bool,
-    /// The host ends it at a time that is given when it is made.
+    /// The host ends the credential at a time that the order sets.
     pub expiry: bool,
-    /// The host says when it was used last.
+    /// The host reports the last use of the credential.
     pub last_used: bool,
-    /// What was asked twice is there once.
+    /// The same order, sent twice, makes one credential.
     pub idempotent_create: bool,
-    /// There are some for a group.
+    /// The host has such credentials for groups.
     pub group_scope: bool,
-    /// It can be found by its name, and revoked by its id, after it was made.
+    /// A credential can be found by name and revoked by id after its creation.
     pub listed: bool,
 }
 
-/// A credential that is to be made.
+/// The order for a new credential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MintRequest {
-    /// For what.
+    /// The project or group.
     pub target: Target,
-    /// Of which form.
+    /// The kind of the credential.
     pub kind: CredentialKind,
-    /// What may be done with it.
+    /// The rights of the credential.
     pub role: Role,
-    /// By which it is found again: unique, and saying whose it is.
+    /// The name with which the credential is found again. The name is unique and identifies the owner.
     pub name: String,
-    /// The user name that goes with a token, where the host lets it be chosen; the host's own when absent.
+    /// The user name for a token, where the host lets the client choose it. Unset: the host chooses.
     pub username: Option<String>,
-    /// When the host ends it, if it can.
+    /// The time at which the host ends the credential, if the host supports an end.
     pub expires_at: Option<Timestamp>,
-    /// Of a deploy key: its public half in OpenSSH's form. The private half is where it was made.
+    /// For a deploy key: its public half in OpenSSH's form. The private half stays at the place of its creation.
     pub public_key: Option<String>,
 }
 
-/// What became of [`MintRequest`], besides the value, which is whoever's who asked.
+/// The result of a [`MintRequest`], without the value. Only the caller has the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Minted {
-    /// The host's number of it. Installation tokens have none.
+    /// The host's number of the credential. Installation tokens have none.
     pub id: Option<u64>,
-    /// The user name that goes with it, as the host gave it, not as it was asked for.
+    /// The user name for the credential, as the host returned it. The order may have asked for another one.
     pub username: Option<String>,
-    /// When it ends, as the host says.
+    /// The end of the credential, as the host reports it.
     pub expires_at: Option<Timestamp>,
-    /// SHA-256 of the value (of a key: of its public half), as hex: by which a Secret is known to hold it.
+    /// SHA-256 of the value (for a key: of its public half), as hex. With this, a Secret is recognised as the holder of the credential.
     pub fingerprint: String,
 }
 
 /// A credential in a list of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listed {
-    /// The host's number of it.
+    /// The host's number of the credential.
     pub id: u64,
-    /// Its name or title.
+    /// The name or title of the credential.
     pub name: String,
-    /// When it ends.
+    /// The end of the credential.
     pub expires_at: Option<Timestamp>,
-    /// Somebody revoked it, and the host keeps the row.
+    /// The credential was revoked, and the host still lists it.
     pub is_revoked: bool,
-    /// The host says that its time is over.
+    /// The host reports that the credential has expired.
     pub is_expired: bool,
-    /// It may write.
+    /// The credential allows writes.
     pub may_write: bool,
-    /// When it was used last, where the host says so.
+    /// The time of the last use, where the host reports it.
     pub last_used_at: Option<Timestamp>,
 }
 
-/// What a host says of a project or group.
+/// The host's description of a project or group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Which it is, with the path as the host writes it.
+    /// The target, with the path as the host writes it.
     pub target: Target,
-    /// Where one clones it by HTTP, and by ssh. A group has neither.
+    /// The URL for clones by HTTP, and by ssh. A group has neither.
     pub http_url: Option<String>,
-    /// As `http_url`, and as a URL where the host has ssh's shorter form (`git@host:path`).
+    /// As `http_url`, for ssh. Converted to a URL where the host uses ssh's shorter form (`git@host:path`).
     pub ssh_url: Option<String>,
-    /// What its images' names begin with, such as `registry.example.org/group-1/project-a`.
+    /// The prefix of the project's image names, such as `registry.example.org/group-1/project-a`.
     pub registry_prefix: Option<String>,
 }
 
-/// How much somebody may at a project or group, in GitLab's levels.
+/// The rights of a user in a project or group, in GitLab's levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct AccessLevel(pub u8);
 
 impl AccessLevel {
-    /// What approves for a project.
+    /// The level that may approve for a project.
     pub const MAINTAINER: Self = Self(40);
-    /// What approves for a group.
+    /// The level that may approve for a group.
     pub const OWNER: Self = Self(50);
 }
 
-/// One question or order to a host. What it takes in requests, pages and retries is the business of who asks.
+/// One question or order to a host. The caller decides about HTTP requests, pages and retries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// Which project or group has this path now.
+    /// Find the project or group that has this path now.
     FindByPath {
-        /// Which of both.
+        /// The scope: project or group.
         scope: Scope,
-        /// As somebody wrote it.
+        /// The path as the user wrote it.
         path: String,
     },
-    /// What the host says of this number now: its path may be another one.
+    /// Read the host's current description of this number. The path may have changed.
     FindById {
-        /// Which of both.
+        /// The scope: project or group.
         scope: Scope,
         /// The number.
         id: u64,
     },
-    /// A project of a group, in which a credential of the group can be tried: the oldest one that has what the role reads.
+    /// Find a project of a group, to try a credential of the group: the oldest project that has the content for the role.
     FindMember {
-        /// Of which group.
+        /// The group.
         group: Target,
-        /// What is to be read there.
+        /// The role that reads in the project.
         role: Role,
     },
-    /// All credentials of a kind, whosever they are.
+    /// List all credentials of a kind, for all owners.
     List {
-        /// Of what.
+        /// The project or group.
         target: Target,
-        /// Of which kind.
+        /// The kind of the credentials.
         kind: CredentialKind,
     },
-    /// Make one.
+    /// Make a credential.
     Mint(MintRequest),
-    /// End one. That it is not there is success.
+    /// End a credential. A missing credential counts as success.
     Revoke {
-        /// Of what.
+        /// The project or group.
         target: Target,
-        /// Of which kind.
+        /// The kind of the credential.
         kind: CredentialKind,
-        /// Which.
+        /// The host's number of the credential.
         id: u64,
     },
-    /// Whether the authoriser's own credential works, and until when.
+    /// Check whether the authoriser's own credential works, and until when.
     ReadOwnCredential,
-    /// The open issue of a project that is called so and says so, which only members see. One that says something else is somebody else's.
+    /// Find the open, confidential issue of a project with this title and this text. An issue with another text belongs to another author.
     FindIssue {
-        /// Of which project.
+        /// The project.
         target: Target,
-        /// Its title, whole.
+        /// The complete title.
         title: String,
-        /// What is in it, as it was opened.
+        /// The text with which the issue was opened.
         body: String,
     },
     /// Open an issue that only members of the project see.
     OpenIssue {
-        /// Of which project.
+        /// The project.
         target: Target,
-        /// Its title.
+        /// The title.
         title: String,
-        /// What is in it, in Markdown.
+        /// The text, in Markdown.
         body: String,
     },
-    /// Close an issue. That it is not there is success.
+    /// Close an issue. A missing issue counts as success.
     CloseIssue {
-        /// Of which project.
+        /// The project.
         target: Target,
-        /// Its number there.
+        /// The number of the issue in the project.
         number: u64,
     },
 }
 
 impl Ask {
-    /// Whether it changes something at the host, so that a lost answer leaves open whether it was done.
+    /// Checks whether the request changes the host. If its answer is lost, the effect is unknown.
     #[must_use]
     pub fn is_order(&self) -> bool {
         match self {
@@ -273,16 +273,17 @@ impl Ask {
 /// An issue of a project.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Issue {
-    /// Its number in the project.
+    /// The number of the issue in the project.
     pub number: u64,
-    /// Where people read it.
+    /// The page of the issue for users.
     pub url: String,
 }
 
-/// What a host answered.
+/// The answer of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// To `FindByPath`, `FindById` and `FindMember`: it, or `None` where there is none *or* where the authoriser may not see it: both read alike.
+    /// To `FindByPath`, `FindById` and `FindMember`: the target. `None` if the target is missing *or* if the authoriser may not see it. The host's answer is the same
+    /// in both cases.
     Found(Option<Found>),
     /// To `List`: all pages.
     Listed(Vec<Listed>),
@@ -290,98 +291,98 @@ pub enum Told {
     Minted(Minted),
     /// To `Revoke`.
     Revoked,
-    /// To `ReadOwnCredential`: until when it works, where the host says so.
+    /// To `ReadOwnCredential`: the end of the credential, where the host reports it.
     OwnCredential(Option<Timestamp>),
-    /// To `FindIssue`, and to `OpenIssue`.
+    /// To `FindIssue` and `OpenIssue`.
     Issue(Option<Issue>),
     /// To `CloseIssue`.
     IssueClosed,
 }
 
-/// A code with which somebody shows in a browser who they are (RFC 8628). The secret that belongs to it is whoever's who asked.
+/// A code with which a user proves an identity in a browser (RFC 8628). Only the caller has the secret that belongs to the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCode {
-    /// What they type.
+    /// The code that the user types.
     pub user_code: String,
-    /// Where they type it.
+    /// The page on which the user types the code.
     pub verification_url: String,
-    /// Until when.
+    /// The end of the code.
     pub expires_at: Timestamp,
-    /// How many seconds lie at least between two questions whether they did.
+    /// The least number of seconds between two polls.
     pub interval_seconds: u64,
 }
 
-/// Whether somebody has shown who they are.
+/// The result of a poll during the device flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeviceTold {
-    /// Not yet.
+    /// The user has not typed the code yet.
     Pending,
-    /// Not yet, and it was asked too soon: five seconds more from now on.
+    /// The user has not typed the code yet, and the poll came too early: from now on, wait five seconds more.
     SlowDown,
-    /// They would not.
+    /// The user refused.
     Denied,
-    /// The code lives no more.
+    /// The code has expired.
     Expired,
-    /// They have. What was given for that was given back.
+    /// The user has proved the identity. The token that the host gave out for this was revoked.
     Shown(Membership),
 }
 
-/// What somebody is in a project or group.
+/// The membership of a user in a project or group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
-    /// The host's number of them, by which they are called.
+    /// The host's number of the user, which Tenure uses as the name.
     pub user_id: u64,
-    /// How much they may; nothing where they are no member.
+    /// The level of the user. Unset if the user is no member.
     pub level: Option<AccessLevel>,
 }
 
-/// What came of showing a credential as its own client shows it.
+/// The result of a probe, which shows a credential as its own client does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Probed {
-    /// It opens what it is for.
+    /// The credential opens its target.
     Accepted,
-    /// The server knows it not, or not for that.
+    /// The server doesn't know the credential, or refuses it for this target.
     Refused(String),
-    /// Neither: the server is down, keeps this address out, or answers something else.
+    /// No result: the server is down, blocks this address, or answers something else.
     Unclear(String),
 }
 
-/// Why there is no answer that one can go on with. No text of a host's is in it but what was made harmless: short, one line, without what was sent.
+/// The reason why there is no usable answer. Text of a host is first made harmless: it is short, has one line, and contains nothing of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trouble {
-    /// The host refused: what was asked had no effect.
+    /// The host refused the request, which had no effect.
     Refused {
-        /// The status of HTTP; 0 where it was not asked at all, since the host has no such thing.
+        /// The HTTP status. 0 if no request was sent, because the host lacks this feature.
         status: u16,
-        /// What it says, made harmless.
+        /// The host's message, made harmless.
         message: String,
     },
-    /// The authoriser's credential isn't accepted (any more): 401.
+    /// The host doesn't accept the authoriser's credential, or no longer accepts it: 401.
     Unauthenticated,
-    /// It is accepted and may not do that: 403, with a body that is the API's own.
+    /// The credential is accepted but lacks the right: 403, with a body in the API's own form.
     Forbidden(String),
-    /// 403 or 429 without the API's own form: the host keeps this address out for a while. Says nothing of any credential.
+    /// 403 or 429 without the API's own form: the host blocks this address for a while. The block is no statement about any credential.
     Banned {
-        /// When to ask again.
+        /// The time of the next attempt.
         until: Timestamp,
     },
-    /// Too many requests: nothing was done.
+    /// Too many requests: the request had no effect.
     Limited {
-        /// When the host takes requests again.
+        /// The time from which the host accepts requests again.
         until: Timestamp,
     },
-    /// Nobody knows whether it had an effect: cut off, timed out, a 5xx, or an answer that can't be read after an order.
+    /// The effect is unknown: the connection was cut, timed out, returned a 5xx, or an answer to an order couldn't be read.
     Unknown(String),
-    /// Nothing was done: no connection, or a question that got no answer, or a 5xx.
+    /// The request had no effect: no connection was made, or a question got no answer or a 5xx.
     Unreachable(String),
-    /// The path leads elsewhere (301): what was ordered was not done there.
+    /// The path leads elsewhere (301). The order was not executed there.
     Moved,
-    /// Not an answer of this API: HTML, or more than is taken. Of a question only; an order's is `Unknown`.
+    /// Not an answer of this API: HTML, or too large. Only for questions; for an order this is `Unknown`.
     NotUnderstood(String),
 }
 
 impl Trouble {
-    /// Whether what was ordered may have been done all the same.
+    /// Checks whether the order may have been executed despite the error.
     #[must_use]
     pub fn leaves_effect_unknown(&self) -> bool {
         matches!(self, Self::Unknown(_))

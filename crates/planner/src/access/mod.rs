@@ -1,8 +1,7 @@
 //! Access to Git and registries: asked for, approved, minted for each namespace, rotated with proof, revoked.
 //!
-//! Owns the decisions: what a configuration asks for, whom it concerns, which credential is made, spread, proven and revoked next, and why not. Refuses
-//! values: none of a credential is in anything here, neither in what is seen nor in what is to be done; a shell keeps one from the answer that
-//! made it until it is in its Secret.
+//! This module makes all decisions: the requests of a configuration, their namespaces, the next step for each credential, and the reasons. Snapshots and plans
+//! never contain the value of a credential. A shell holds a value from the answer that made it until it is in its Secret.
 
 pub mod answer;
 pub mod audit;

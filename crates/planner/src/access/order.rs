@@ -1,9 +1,8 @@
-//! An order to replace a credential before it is due, as it stands on a request.
+//! An order to replace a credential before it is due, as an annotation on the FluxAccessRequest.
 //!
-//! It is an annotation on the FluxAccessRequest: one for each namespace that is named, and one for all. Who writes one has to hold the verb `approve` on
-//! the request's target, and stands in it by his own name, which admission sees to (`tenure_tenancy::admission`). Owns how it is written and read, and which
-//! orders are still to be carried out. An order that was carried out stays where it is: the ledger has its id, so that nobody has to be allowed to take
-//! it away. Refuses what is longer than [`LONGEST`], and an order without an author or a time.
+//! There is one annotation for each named namespace, and one for all. The author needs the verb `approve` on the request's target, and the order has the author's
+//! own name. Admission enforces both (`tenure_tenancy::admission`). This module writes and reads orders, and finds those that are still open. An executed order
+//! stays in place: the ledger has its id, so no user needs the right to remove it. An order longer than [`LONGEST`], or without an author or a time, is ignored.
 //!
 //! ```text
 //! rotate.access.tenure.dev/team-a: |
@@ -24,31 +23,31 @@ use crate::digest::digest_bytes;
 
 pub use tenure_api::access::LONGEST_ORDER as LONGEST;
 
-/// The longest cause, in characters.
+/// The maximum length of a cause, in characters.
 pub const LONGEST_CAUSE: usize = 256;
-/// How much of a digest is an order's id.
+/// The number of digits of a digest in an order's id.
 const ID: usize = 12;
-/// What stands between the ids of several orders.
+/// The separator between the ids of several orders.
 const AND: char = '+';
 
-/// An order, as it is written.
+/// An order, as written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Written {
-    /// The namespace; none for all of the request's.
+    /// The namespace. Unset: all namespaces of the request.
     pub namespace: Option<String>,
-    /// Who orders.
+    /// The author.
     pub by: String,
-    /// When, by the clock of who orders.
+    /// The time, by the author's clock.
     pub at: Timestamp,
-    /// Whether the credential is known to others: the old one ends as soon as the new one is proven.
+    /// True if the credential has leaked: the old one ends as soon as the new one is proven.
     pub is_leak: bool,
-    /// Why.
+    /// The reason.
     pub cause: String,
 }
 
 impl Written {
-    /// The annotation: its key and its value.
+    /// Returns the key and the value of the annotation.
     #[must_use]
     pub fn write(&self) -> (String, String) {
         let key = name_key(self.namespace.as_deref());
@@ -63,7 +62,7 @@ impl Written {
         (key, value)
     }
 
-    /// Reads an annotation. None if it is none of these, or can't be read.
+    /// Reads an annotation. None if it is no order, or can't be read.
     #[must_use]
     pub fn read(key: &str, value: &str) -> Option<Self> {
         let namespace = match key.strip_prefix(ROTATE_PREFIX) {
@@ -88,7 +87,7 @@ impl Written {
         })
     }
 
-    /// Whether a namespace that it is about has not carried it out.
+    /// Checks whether one of the order's namespaces has not executed the order.
     #[must_use]
     pub fn is_open(&self, request: &FluxAccessRequest) -> bool {
         let (key, value) = self.write();
@@ -114,14 +113,14 @@ fn name_key(namespace: Option<&str>) -> String {
     }
 }
 
-/// By which the ledger knows that an order was carried out.
+/// Returns the id with which the ledger records an executed order.
 fn identify((key, value): (&str, &str)) -> String {
     let digest = digest_bytes(format!("{key}\n{value}").as_bytes());
     let hash = digest.rsplit(':').next().unwrap_or_default();
     hash.chars().take(ID).collect()
 }
 
-/// The orders that concern a namespace, with their ids, in the order of their keys: two at most.
+/// Lists the orders for a namespace with their ids, sorted by key: two at most.
 fn list(annotations: Option<&BTreeMap<String, String>>, namespace: &str) -> Vec<(String, Written)> {
     let keys = [None, Some(namespace)].map(name_key);
     let all = keys.iter().filter_map(|key| {
@@ -132,8 +131,8 @@ fn list(annotations: Option<&BTreeMap<String, String>>, namespace: &str) -> Vec<
     all.collect()
 }
 
-/// What is still ordered of the credential in a namespace. `handled` is what its ledger says of the last order that was carried out. Several orders are
-/// carried out as one, which ends the old one at once if any of those that are open says so.
+/// Returns the open order for the credential in a namespace. `handled` is the ledger's id of the last executed order. Several open orders become one, which ends
+/// the old credential at once if any of them reports a leak.
 #[must_use]
 pub fn find(
     annotations: Option<&BTreeMap<String, String>>,
@@ -155,7 +154,7 @@ pub fn find(
     })
 }
 
-/// All orders on a request, those that are open and those that were carried out.
+/// Lists all orders on a request, open and executed.
 #[must_use]
 pub fn list_all(annotations: Option<&BTreeMap<String, String>>) -> Vec<Written> {
     let all = annotations.into_iter().flatten();
@@ -222,20 +221,20 @@ mod tests {
             "{first:?}"
         );
         assert_eq!(find(Some(&only_here), "a", Some(&first.id)), None);
-        // Not another namespace's, and none where there are none.
+        // Another namespace's order doesn't apply, and without annotations there is no order.
         assert_eq!(find(Some(&only_here), "b", None), None);
         assert_eq!(find(None, "a", None), None);
-        // Two that are open are one, and the leak counts.
+        // Two open orders become one, and the leak counts.
         let both = annotations(&[here.clone(), everywhere]);
         let together = find(Some(&both), "a", None).unwrap();
         assert!(together.is_leak);
         assert_eq!(find(Some(&both), "a", Some(&together.id)), None);
         assert!(!find(Some(&both), "b", None).unwrap().is_leak);
-        // One that was carried out makes a later one no leak, and one that is taken away orders nothing.
+        // An executed leak order doesn't turn a later order into a leak. A removed order has no effect.
         let then = find(Some(&both), "a", Some(&first.id)).unwrap();
         assert!(!then.is_leak && then.id != first.id);
         assert_eq!(find(Some(&only_here), "a", Some(&then.id)), None);
-        // The same again, later, is another one.
+        // The same order at a later time is another order.
         let again = annotations(&[order(Some("a"), "2026-01-03T00:00:00Z", false)]);
         assert!(find(Some(&again), "a", Some(&then.id)).is_some());
     }

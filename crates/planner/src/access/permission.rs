@@ -1,16 +1,16 @@
-//! Whether an administrator permits an account to write approved credentials in a namespace.
+//! Checks whether an administrator permits an account to write approved credentials in a namespace.
 //!
-//! A RoleBinding is an administrator's only if no tenant could have made it. An owner's `admin` covers the rights by which Secrets are written, so these
-//! prove nothing. The account has to hold a verb that owners lack: RBAC refuses an owner's binding of each role that has it.
+//! A RoleBinding is an administrator's only if no tenant could have made it. An owner's `admin` covers the rights by which Secrets are written, so these prove
+//! nothing. The account has to hold a verb that owners lack: RBAC refuses an owner's binding of each role that has it.
 //!
-//! Owns the question and what its answer means. Holds without admission, too.
+//! The check also holds without admission.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_api::access::{GROUP, PROVIDERS, WRITE_CREDENTIALS};
 use tenure_api::metadata::SECRET_WRITER;
 
-/// The review that the account sends in its own name.
+/// Returns the review that the account sends in its own name.
 #[must_use]
 pub fn write_review(namespace: &str) -> Value {
     json!({
@@ -21,10 +21,10 @@ pub fn write_review(namespace: &str) -> Value {
     })
 }
 
-/// Whether the account, by its user name, may write there, as the answer to the review says.
+/// Reads the review's answer: whether the account, by its user name, may write in the namespace.
 ///
 /// # Errors
-/// What is missing, and the command that gives it.
+/// The missing right, and the command that grants it.
 pub fn check_review(account: &str, namespace: &str, answer: &Value) -> Result<(), String> {
     if ObjectView::of(answer).is_true("/status/allowed") {
         return Ok(());
@@ -59,7 +59,7 @@ mod tests {
                 "{refused}"
             );
         }
-        // Of one namespace: a right elsewhere permits nothing here.
+        // The review is for one namespace: a right elsewhere permits nothing here.
         assert_eq!(write_review("shop")["spec"]["resourceAttributes"]["namespace"], "shop");
     }
 }

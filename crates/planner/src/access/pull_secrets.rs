@@ -1,9 +1,9 @@
-//! The delivered Secret among the `imagePullSecrets` of the ServiceAccounts that an entry names, so that the kubelet fetches containers with it, too.
+//! The delivered Secret among the `imagePullSecrets` of the ServiceAccounts in an entry, so that the kubelet also pulls images with it.
 //!
-//! Owns what is added to which account and taken out again. The list is one field (`listType=atomic`), so a change writes the whole of it, bound to the
-//! version that was seen, with all entries of others as they were. Which entry is ours an annotation on the account says, written with the entry: it goes
-//! with the account, and one that is made anew begins with nothing. Refuses the list of an account that somebody applies: the next application would
-//! take the entry out again, so it is said who has the list.
+//! This module decides which entries to add and remove. The list is one field (`listType=atomic`), so a change writes the whole list, bound to the observed
+//! version, with the entries of other writers unchanged. An annotation on the account marks Tenure's entry, and is written with the entry. The annotation is
+//! deleted with the account, so a re-created account begins without marks. The list of an account that another writer applies is not changed: the next application
+//! would remove the entry. The condition then names that writer.
 
 use std::collections::BTreeMap;
 
@@ -17,62 +17,62 @@ const IMAGES: &str = "imagePullSecrets";
 /// The accounts of a namespace that an entry names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccountsSeen {
-    /// Nobody asks for their images.
+    /// The entry doesn't ask for pulling images.
     #[default]
     NotAsked,
-    /// They couldn't be read, and why.
+    /// The accounts couldn't be read, for this reason.
     Unknown(String),
-    /// What they are.
+    /// The accounts were read.
     Seen(Vec<AccountFacts>),
 }
 
-/// What counts of an account.
+/// The facts of an account that a plan needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountFacts {
-    /// Its name.
+    /// The name of the account.
     pub name: String,
-    /// How it is; nothing where there is none.
+    /// The state of the account. Unset if the account is missing.
     pub state: Option<AccountState>,
 }
 
-/// How an account is.
+/// The state of an account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccountState {
     /// Uid.
     uid: String,
-    /// Version: writes are bound to it.
+    /// Resource version: writes require this version.
     resource_version: String,
-    /// Its list, as it is.
+    /// The current list.
     images: Vec<Value>,
-    /// Which Secret each request put there.
+    /// The Secret that each request added.
     marks: BTreeMap<String, String>,
-    /// Who applies the list, if somebody does.
+    /// The field manager that applies the list, if any.
     applier: Option<String>,
 }
 
 /// A change of one account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountChange {
-    /// Its name.
+    /// The name of the account.
     pub name: String,
     /// The merge patch.
     pub patch: Value,
 }
 
-/// What is to be done about an account that is to have the Secret.
+/// The next action for an account that should have the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// It has it.
+    /// The account has the Secret.
     Done,
-    /// There is no such account.
+    /// The account is missing.
     Missing,
-    /// Somebody applies the list without it, who is called so.
+    /// This field manager applies the list without the Secret.
     Applied(String),
-    /// It gets it by this.
+    /// This change adds the Secret.
     Change(AccountChange),
 }
 
-/// Reads what counts of an account. One that is being deleted counts: Pods are still created with its list, until it is gone.
+/// Reads the facts of an account. An account that is being deleted counts: Pods still get its list until it is gone.
 #[must_use]
 pub fn read_account(name: &str, object: Option<&Value>) -> AccountFacts {
     let state = object.map(ObjectView::of);
@@ -104,7 +104,7 @@ fn is_named(image: &Value, secret: &str) -> bool {
     image.get("name").and_then(Value::as_str) == Some(secret)
 }
 
-/// What is to be done so that an account has a request's Secret.
+/// Returns the action after which an account has a request's Secret.
 #[must_use]
 pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> Naming {
     let Some(state) = &account.state else {
@@ -112,7 +112,7 @@ pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> Naming {
     };
     let is_there = state.images.iter().any(|image| is_named(image, secret));
     let is_marked = state.marks.get(request).is_some_and(|marked| marked == secret);
-    // An entry that no request put there is somebody's, who keeps it.
+    // An entry without a mark of a request belongs to another writer, and stays.
     let is_of_another = || state.marks.values().any(|marked| marked == secret);
     match (is_there, &state.applier) {
         (true, _) if is_marked || !is_of_another() => Naming::Done,
@@ -127,7 +127,7 @@ pub fn name_in(account: &AccountFacts, request: &str, secret: &str) -> Naming {
     }
 }
 
-/// The change that takes a request's Secret out of an account, if it is in there and the request put it there.
+/// Returns the change that removes a request's Secret from an account, if the request added it.
 #[must_use]
 pub fn take_out(account: &AccountFacts, request: &str, secret: &str) -> Option<AccountChange> {
     let state = account.state.as_ref()?;
@@ -135,7 +135,7 @@ pub fn take_out(account: &AccountFacts, request: &str, secret: &str) -> Option<A
     let mut others = state.marks.iter().filter(|(other, _)| *other != request);
     let is_kept = marked != secret || others.any(|(_, marked)| marked == secret);
     let mut images = state.images.clone();
-    // Somebody may have written the same name twice: one of them is ours.
+    // Another writer may have added the same name, so the list has it twice. One of them is Tenure's.
     if let Some(at) = images.iter().rposition(|image| is_named(image, secret))
         && !is_kept
     {
@@ -144,7 +144,7 @@ pub fn take_out(account: &AccountFacts, request: &str, secret: &str) -> Option<A
     Some(change(account, state, (request, Value::Null), images))
 }
 
-/// The patch, bound to what was seen. A list that stays as it is isn't written: who applies it keeps it alone.
+/// Returns the patch, bound to the observed version. An unchanged list is not written, so that its applier remains its only owner.
 fn change(
     account: &AccountFacts,
     state: &AccountState,
@@ -186,7 +186,7 @@ pub(super) mod tests {
         read_account("runner", Some(&object))
     }
 
-    /// A JSON merge patch (RFC 7386).
+    /// Applies a JSON merge patch (RFC 7386).
     pub(in crate::access) fn merge(object: &mut Value, patch: &Value) {
         let Value::Object(fields) = patch else {
             object.clone_from(patch);
@@ -213,7 +213,7 @@ pub(super) mod tests {
         images.map(|image| image["name"].as_str().unwrap()).collect()
     }
 
-    /// Adds and takes out by turns, as a server would keep it.
+    /// Adds the Secret to the object, as a server would store it.
     fn add(object: &mut Value, request: &str) -> Naming {
         let naming = name_in(&read_account("runner", Some(object)), request, SECRET);
         if let Naming::Change(change) = &naming {
@@ -243,7 +243,7 @@ pub(super) mod tests {
         assert_eq!(change.patch["metadata"]["resourceVersion"], "7");
         assert_eq!(names(&object), ["of-somebody", SECRET]);
         assert_eq!(add(&mut object, REQUEST), Naming::Done);
-        // Somebody takes it out: it is asked for still.
+        // Another writer removes the Secret, but the request still asks for it.
         object["imagePullSecrets"] = json!([]);
         assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
         object["imagePullSecrets"] = json!([{ "name": SECRET }, { "name": "of-somebody" }]);
@@ -252,7 +252,7 @@ pub(super) mod tests {
         assert!(!take(&mut object, REQUEST));
         object["metadata"].as_object_mut().unwrap().remove("annotations");
         assert_eq!(object, before);
-        // Where ours was the only one, nothing is left of the list.
+        // If Tenure's entry was the only one, the list is removed.
         object.as_object_mut().unwrap().remove("imagePullSecrets");
         let _added = add(&mut object, REQUEST);
         assert!(take(&mut object, REQUEST) && object.get("imagePullSecrets").is_none());
@@ -263,7 +263,7 @@ pub(super) mod tests {
         let mut object = json!({ "imagePullSecrets": [{ "name": SECRET }] });
         assert_eq!(add(&mut object, REQUEST), Naming::Done);
         assert!(!take(&mut object, REQUEST));
-        // The control: an entry of another request is shared, and goes with the last one.
+        // The control: two requests share an entry, and the entry is removed with the last one.
         let mut object = json!({});
         let _first = add(&mut object, "work-42-first");
         assert!(matches!(add(&mut object, REQUEST), Naming::Change(_)));
@@ -271,7 +271,7 @@ pub(super) mod tests {
         assert!(take(&mut object, "work-42-first"));
         assert_eq!(names(&object), [SECRET]);
         assert!(take(&mut object, REQUEST) && names(&object).is_empty());
-        // A mark that was made to name another Secret takes nothing out.
+        // A forged mark that names another Secret removes nothing.
         let mark = format!("{PULL_PREFIX}{REQUEST}");
         let mut object = json!({ "metadata": { "annotations": { mark.clone(): "of-somebody" } },
             "imagePullSecrets": [{ "name": "of-somebody" }, { "name": SECRET }] });
@@ -303,7 +303,7 @@ pub(super) mod tests {
             panic!()
         };
         assert_eq!(change.patch["metadata"]["uid"], "a-2");
-        // And nothing that somebody writes there makes it panic.
+        // No forged content causes a panic.
         for rest in [
             json!({ "imagePullSecrets": "x" }),
             json!({ "imagePullSecrets": [5, { "name": 5 }, null] }),

@@ -1,7 +1,7 @@
-//! The request that is made of an entry, once the host has said which number its path has.
+//! The request for an entry, after the host has returned the number of its path.
 //!
-//! Owns what a request says, its hash, and its name: the same entry makes the same request, whoever looks and however often. Refuses an entry for which the
-//! host knows nothing: a path that isn't there and one that may not be seen read alike.
+//! This module builds the spec of a request, its hash, and its name. The same entry always makes the same request. An entry without a number gets no request: the
+//! host's answer is the same for a missing and for an invisible path.
 
 use serde_json::Value;
 use tenure_api::access::request::{AskedIn, RequestTarget};
@@ -11,31 +11,31 @@ use super::configuration::Entry;
 use super::host::{Role, Scope, Target};
 use crate::digest::digest_value;
 
-/// How much of a hash stands in a name.
+/// The length of the part of a hash in a name.
 const SHORT: usize = 12;
-/// What stands before a hash.
+/// The prefix of a hash.
 const ALGORITHM: &str = "sha256:";
 
-/// Who asks, and for which cluster.
+/// The asker and the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asking {
     /// Name of the AccessProvider.
     pub provider: String,
-    /// Where the entry stands.
+    /// The place of the entry.
     pub asked_in: AskedIn,
-    /// The user who wrote it; none of an agent's configuration.
+    /// The user who wrote the entry. Unset for an agent's configuration.
     pub author: Option<String>,
     /// Uid of this cluster's namespace `kube-system`.
     pub cluster_uid: String,
 }
 
-/// The spec of the request for an entry, its hash included.
+/// Returns the spec of the request for an entry, with its hash.
 #[must_use]
 pub fn make_request(entry: &Entry, target: &Target, asking: &Asking) -> FluxAccessRequestSpec {
     let agent = || format!("agent:{}/{}", asking.provider, asking.asked_in.name);
     let mut namespaces: Vec<String> = entry.namespaces.iter().map(ToString::to_string).collect();
     let mut service_accounts = entry.service_accounts.clone();
-    // Who writes the same in another order asks for the same.
+    // A different order of the same names is the same request.
     namespaces.sort_unstable();
     service_accounts.sort_unstable();
     let mut spec = FluxAccessRequestSpec {
@@ -61,7 +61,7 @@ pub fn make_request(entry: &Entry, target: &Target, asking: &Asking) -> FluxAcce
     spec
 }
 
-/// The hash of a spec: of all that it says but for its hash, and for the path, which a project may change without becoming another one.
+/// Returns the hash of a spec. It covers all fields except the hash itself and the path, because a project can change its path.
 #[must_use]
 pub fn hash_spec(spec: &FluxAccessRequestSpec) -> String {
     let mut counting = spec.clone();
@@ -70,7 +70,7 @@ pub fn hash_spec(spec: &FluxAccessRequestSpec) -> String {
     digest_value(&serde_json::to_value(&counting).unwrap_or(Value::Null))
 }
 
-/// The name of the request: of its target, and the beginning of its hash.
+/// Returns the name of the request: its target, and the beginning of its hash.
 #[must_use]
 pub fn name_request(spec: &FluxAccessRequestSpec) -> String {
     let hash = spec.spec_hash.strip_prefix(ALGORITHM).unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn name_request(spec: &FluxAccessRequestSpec) -> String {
     format!("{}-{short}", name_target(&spec.provider, spec.target.id))
 }
 
-/// A role, in the words of the seed.
+/// Returns a role in the words of the configuration.
 #[must_use]
 pub fn name_role(role: Role) -> &'static str {
     match role {
@@ -87,7 +87,7 @@ pub fn name_role(role: Role) -> &'static str {
     }
 }
 
-/// The project or group of a request.
+/// Reads the project or group of a request.
 #[must_use]
 pub fn read_target(target: &RequestTarget) -> Target {
     let is_group = target.scope == name_scope(Scope::Group);
@@ -98,7 +98,7 @@ pub fn read_target(target: &RequestTarget) -> Target {
     }
 }
 
-/// A scope, as a request has it.
+/// Returns a scope in the form of a request.
 #[must_use]
 pub fn name_scope(scope: Scope) -> &'static str {
     match scope {
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(base.requested_by, "agent:work/prod");
         assert_eq!(base.spec_hash, hash_spec(&base));
         assert!(name_request(&base).starts_with("work-42-") && name_request(&base).len() == 8 + SHORT);
-        // The order, and where the project has moved to, change nothing.
+        // The order, and a new path of the project, change nothing.
         let mut turned = entry("");
         turned.namespaces.reverse();
         turned.service_accounts.reverse();
@@ -173,7 +173,7 @@ mod tests {
             request(&entry(""), "group-1/a", Some("alice")).spec_hash,
             base.spec_hash
         );
-        // It reads back as it was, so the hash can be computed from what is stored.
+        // The stored spec is equal to the original after a read, so its hash can be computed from storage.
         let stored: FluxAccessRequestSpec = serde_json::from_value(serde_json::to_value(&base).unwrap()).unwrap();
         assert_eq!(hash_spec(&stored), base.spec_hash);
     }

@@ -1,6 +1,7 @@
-//! What is said of requests, grants and AccessProviders in their statuses.
+//! The statuses of requests, grants and AccessProviders.
 //!
-//! Owns the conditions, the state of a request in one word, and the bounded history. Refuses values, and to move the time of a condition whose status stays.
+//! This module writes the conditions, the state of a request in one word, and the bounded history. Statuses contain no values. A condition keeps its transition
+//! time while its status stays the same.
 
 use std::collections::BTreeSet;
 
@@ -17,22 +18,22 @@ use super::notice;
 use super::rotation::conditions::conclude;
 use super::rotation::{Happening, Plan};
 
-/// Condition of a request: whether somebody who may has let it through.
+/// Condition of a request: whether an approver has approved it.
 pub const APPROVED: &str = "Approved";
-/// Condition of an AccessProvider: whether what its agent asks for could be read.
+/// Condition of an AccessProvider: whether its agent's configuration could be read.
 pub const CONFIGURATION_READ: &str = "ConfigurationRead";
 /// Condition of an AccessProvider: whether the host accepts its authoriser.
 pub const AUTHORISER_WORKS: &str = "AuthoriserWorks";
 /// Condition of an AccessProvider: whether the host listed the credentials of all delivered targets. Unrecorded credentials are revoked.
 pub const SWEPT: &str = "Swept";
-/// The most targets that a message names.
+/// The maximum of targets in a message.
 const TOLD: usize = 5;
-/// The most receivers in a status.
+/// The maximum of receivers in a status.
 const MOST_RECEIVERS: usize = 100;
-/// The longest cause in a history.
+/// The maximum length of a cause in a history.
 const LONGEST_CAUSE: usize = 256;
 
-/// A condition that holds from now on.
+/// Returns a condition with the current time.
 #[must_use]
 pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str, String), now: Timestamp) -> Condition {
     Condition {
@@ -45,7 +46,7 @@ pub fn condition(type_: &str, status: ConditionStatus, (reason, message): (&str,
     }
 }
 
-/// Whether all targets could be listed. `unlisted`: paths of those that could not, and why.
+/// Returns the condition whether all targets could be listed. `unlisted`: the paths of failed targets, with the reasons.
 #[must_use]
 pub fn judge_sweep(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
     if unlisted.is_empty() {
@@ -69,7 +70,7 @@ fn whole_seconds(moment: Timestamp) -> Time {
     Time(Timestamp::from_second(moment.as_second()).unwrap_or(moment))
 }
 
-/// New conditions in place of those before: one whose status stays has the time that it had.
+/// Replaces conditions. A condition with an unchanged status keeps its transition time.
 #[must_use]
 pub fn replace_conditions(before: &[Condition], mut after: Vec<Condition>) -> Vec<Condition> {
     for condition in &mut after {
@@ -83,14 +84,14 @@ pub fn replace_conditions(before: &[Condition], mut after: Vec<Condition>) -> Ve
     after
 }
 
-/// Records the namespaces that would have the Secret, for approvers, who may not read who owns which namespace.
+/// Records the namespaces that would have the Secret, for approvers, who may not read the owners of namespaces.
 pub fn record_receivers(status: &mut FluxAccessRequestStatus, reaching: &BTreeSet<String>) {
     status.receivers = reaching.iter().take(MOST_RECEIVERS).cloned().collect();
     let more = reaching.len().saturating_sub(MOST_RECEIVERS);
     status.more_receivers = u32::try_from(more).unwrap_or(u32::MAX);
 }
 
-/// The state of a request in one word.
+/// Returns the state of a request in one word.
 #[must_use]
 pub fn name_state(verdict: &Verdict, has_ledgers: bool) -> &'static str {
     match verdict {
@@ -101,14 +102,14 @@ pub fn name_state(verdict: &Verdict, has_ledgers: bool) -> &'static str {
     }
 }
 
-/// The state of a request of this status: whether it ever had an answer is in its ledger, and in its state before.
+/// Returns the state of a request with this status. Its ledgers and its previous state show whether it ever had an approval.
 #[must_use]
 pub fn decide_state(status: &FluxAccessRequestStatus, verdict: &Verdict) -> &'static str {
     let was_approved = matches!(status.state.as_deref(), Some("Revoked" | "Approved"));
     name_state(verdict, was_approved || !status.credentials.is_empty())
 }
 
-/// The conditions of a request.
+/// Returns the conditions of a request.
 #[must_use]
 pub fn conclude_request(
     request: &FluxAccessRequest,
@@ -180,7 +181,7 @@ pub fn conclude_request(
     conditions
 }
 
-/// Adds what has happened in a namespace to the history of a request, and drops the oldest of it.
+/// Adds occurrences in a namespace to the history of a request, and drops the oldest entries.
 pub fn record_history(status: &mut FluxAccessRequestStatus, namespace: &str, happened: &[Happening], now: Timestamp) {
     let entry = |happening: &Happening| HistoryEntry {
         at: whole_seconds(now),
@@ -195,7 +196,7 @@ pub fn record_history(status: &mut FluxAccessRequestStatus, namespace: &str, hap
     trim(status);
 }
 
-/// Adds an answer that holds from now on, and who gave it.
+/// Adds a new answer and its author to the history.
 pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, state: &str, now: Timestamp) {
     let (actor, cause) = match verdict {
         Verdict::Approved(word) | Verdict::Denied(word) => (word.by.clone(), word.reason.clone().unwrap_or_default()),
@@ -213,7 +214,7 @@ pub fn record_verdict(status: &mut FluxAccessRequestStatus, verdict: &Verdict, s
     trim(status);
 }
 
-/// Adds what became of the issue that shows a request at its project.
+/// Adds the result for the issue at the request's project.
 pub(super) fn record_notice(status: &mut FluxAccessRequestStatus, happening: &notice::Happening, now: Timestamp) {
     status.history.push(HistoryEntry {
         at: whole_seconds(now),
@@ -232,7 +233,7 @@ fn trim(status: &mut FluxAccessRequestStatus) {
     status.history.drain(..over);
 }
 
-/// Whether a grant counts, in a condition.
+/// Returns the condition whether a grant counts.
 #[must_use]
 pub fn judge_grant(
     grant: &FluxAccessGrant,

@@ -1,8 +1,8 @@
-//! A person of a host answers a request: one who has no account in the cluster shows in a browser who they are (RFC 8628), and an account that may vouch for
-//! that writes the grant.
+//! A user of the host answers a request without an account in the cluster. The user proves an identity in a browser (RFC 8628). An account that may vouch for such
+//! users then writes the grant.
 //!
-//! Owns who is let answer, how such a person is called in a grant, when the host is asked again, and that what is answered is what was shown. Refuses to
-//! say who may vouch, which is admission's.
+//! This module decides which users may answer, their name in a grant, and the times of polls. It also checks that the answered request is the request that the user
+//! saw. Admission decides which accounts may vouch.
 
 use std::time::Duration;
 
@@ -14,24 +14,24 @@ use super::host::{AccessLevel, DeviceTold, Membership, Scope, Trouble};
 use super::request::hash_spec;
 use super::rotation::schedule::later;
 
-/// By how much longer the host is left alone once it was asked too soon (RFC 8628, section 3.5).
+/// The increase of the poll interval after a poll that came too early (RFC 8628, section 3.5).
 const SLOWER: Duration = Duration::from_secs(5);
 
-/// What comes next while a code lives.
+/// The next action while a code is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Ask again after this time.
+    /// Poll again after this time.
     Ask(Duration),
-    /// Somebody who may has shown it: what they are called in a grant.
+    /// A user with the needed level has proved the identity. The text is the user's name in a grant.
     Answered(String),
-    /// Nobody has who may, and why.
+    /// No user can answer with this code, for this reason.
     Over(String),
 }
 
-/// The application by which people show at the host of a provider who they are.
+/// Returns the application for the device flow at the host of a provider.
 ///
 /// # Errors
-/// Why there is none.
+/// The provider has no application.
 pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
     let name = provider.metadata.name.as_deref().unwrap_or_default();
     let Some(flow) = &provider.spec.device_flow else {
@@ -47,7 +47,7 @@ pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
     }
 }
 
-/// What follows from what the host said at `now`, where it is asked at most once in `pace`, about a code that lives until `end`.
+/// Returns the action after the host's answer at `now`. `pace` is the minimum between two polls, and `end` is the end of the code.
 #[must_use]
 pub fn go_on(
     told: Result<DeviceTold, Trouble>,
@@ -62,7 +62,7 @@ pub fn go_on(
         Ok(DeviceTold::Denied) => return Next::Over("whoever entered the code would not".to_owned()),
         Ok(DeviceTold::Expired) => return late(),
         Ok(DeviceTold::Shown(member)) => return judge(member, scope),
-        // The code lives on.
+        // The code stays valid.
         Err(Trouble::Unreachable(_)) => pace.saturating_mul(2),
         Err(Trouble::Limited { until }) => {
             Duration::try_from(until.duration_since(now)).map_or(pace, |left| left.max(pace))
@@ -75,7 +75,7 @@ pub fn go_on(
     }
 }
 
-/// Whether somebody may answer for a project or a group: its Maintainer, its Owner.
+/// Checks whether a user may answer: a Maintainer for a project, an Owner for a group.
 fn judge(member: Membership, scope: Scope) -> Next {
     let (needed, name, what) = match scope {
         Scope::Project => (AccessLevel::MAINTAINER, "Maintainer", "project"),
@@ -89,16 +89,16 @@ fn judge(member: Membership, scope: Scope) -> Next {
     }
 }
 
-/// What a person of GitLab is called in a grant: by the number, which never comes to mean another one.
+/// Returns the name of a GitLab user in a grant. It has the number, which GitLab never gives to another user.
 #[must_use]
 pub fn name_person(user_id: u64) -> String {
     format!("{VOUCHED_PREFIX}{user_id}")
 }
 
-/// Whether a request is still what was shown before the code.
+/// Checks that a request has not changed since the user read it, before the code.
 ///
 /// # Errors
-/// What has become of it.
+/// The change of the request.
 pub fn check_same(shown: &FluxAccessRequest, now: &FluxAccessRequest) -> Result<(), String> {
     let name = shown.metadata.name.as_deref().unwrap_or_default();
     if shown.metadata.uid != now.metadata.uid || hash_spec(&shown.spec) != hash_spec(&now.spec) {
@@ -166,7 +166,7 @@ mod tests {
         };
         assert_eq!(next(limited("2026-06-01T12:00:40Z")), Next::Ask(PACE * 8));
         assert_eq!(next(limited("2026-06-01T11:00:00Z")), Next::Ask(PACE));
-        // Who would be asked after its end is not asked.
+        // A poll that would come after the end is not sent.
         assert!(matches!(next(limited("2026-06-01T12:05:00Z")), Next::Over(_)));
         let last = |now| go_on(Ok(DeviceTold::Pending), Scope::Project, PACE, times(now));
         assert_eq!(last("2026-06-01T12:04:54Z"), Next::Ask(PACE));
@@ -174,7 +174,7 @@ mod tests {
         for told in [
             Ok(DeviceTold::Denied),
             Ok(DeviceTold::Expired),
-            // The code is used up, whatever was shown with it.
+            // The code is used up, even if it proved an identity.
             Err(Trouble::Unknown("cut off".to_owned())),
             Err(Trouble::Unauthenticated),
         ] {

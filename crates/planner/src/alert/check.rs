@@ -1,4 +1,4 @@
-//! Whether an Alert can be acted on: its sources, which may be its own tenant's alone, its expressions and its Provider.
+//! The check whether an Alert can be used: its sources, which must belong to its own tenant, its expressions and its Provider.
 
 use tenure_api::alert::EventSource;
 use tenure_api::names::ObjectName;
@@ -12,7 +12,7 @@ use crate::news::{Severity, TOLD};
 use crate::provider;
 use crate::standing::Refusal;
 
-/// The kinds that Flux's definition knows.
+/// The kinds in Flux's definition.
 const KNOWN: [&str; 12] = [
     "Bucket",
     "GitRepository",
@@ -28,7 +28,7 @@ const KNOWN: [&str; 12] = [
     "ExternalArtifact",
 ];
 
-/// What Ready says, or why the Alert can't be acted on.
+/// Checks an Alert, and returns the message of Ready or the reason for which the Alert can't be used.
 pub(super) fn admit(snapshot: &Snapshot) -> Result<String, Refusal> {
     let spec = &snapshot.alert.spec;
     let namespace = snapshot.alert.metadata.namespace.as_deref().unwrap_or_default();
@@ -52,7 +52,7 @@ pub(super) fn admit(snapshot: &Snapshot) -> Result<String, Refusal> {
     Ok(describe_ready(spec))
 }
 
-/// All expressions, and the fields that they stand in.
+/// Lists all expressions, with the fields that hold them.
 pub(super) fn list_patterns(spec: &AlertSpec) -> impl Iterator<Item = (String, &str)> {
     let included = spec.inclusion_list.iter().enumerate();
     let excluded = spec.exclusion_list.iter().enumerate();
@@ -101,7 +101,7 @@ fn check_source(placement: &Placement, namespace: &str, index: usize, source: &E
     Ok(())
 }
 
-/// That it is Ready, and of which kinds no event will come.
+/// Writes the message of Ready, with the kinds that send no events.
 fn describe_ready(spec: &AlertSpec) -> String {
     let is_told = |kind: &&str| TOLD.iter().any(|(told, _)| told == kind);
     let mut silent: Vec<&str> = spec.event_sources.iter().map(|source| source.kind.as_str()).collect();

@@ -1,5 +1,5 @@
-//! Which Alerts want an event. What is cheap to say is said first, so that of many Alerts only those are looked at more closely that name the
-//! object; what one event may take is bounded, whoever has how many Alerts.
+//! The choice of Alerts for an event. Cheap checks come first, so that of many Alerts only those that name the object get the closer ones. The work for one event is
+//! bounded, however many Alerts exist.
 
 use tenure_api::Alert;
 use tenure_api::alert::EventSource;
@@ -11,27 +11,27 @@ use super::pattern;
 use crate::maxima::{ALERTS_TOLD, PATTERNS_BYTES, PATTERNS_TRIED};
 use crate::news::{News, Severity};
 
-/// An Alert that may want an event, and whose its namespace is.
+/// An Alert that may want an event, and the owner of the Alert's namespace.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
     /// The Alert.
     pub alert: &'a Alert,
-    /// Whose its namespace is.
+    /// The owner of the Alert's namespace.
     pub placement: &'a Placement,
 }
 
-/// What comes of the candidates.
+/// The result for the candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Who is told, by the places in the list of candidates, and what is told beside it.
+    /// The chosen Alerts, as indexes into the candidates, with their metadata.
     pub told: Vec<(usize, Combined)>,
-    /// Who is not, for a mistake in the Alert: it says so itself.
+    /// The Alerts that are left out because of a mistake in their spec. Their own status reports the mistake.
     pub mistaken: Vec<usize>,
-    /// The first of those that would have been told, if they were not so many.
+    /// The first Alert that was left out because too many were chosen.
     pub too_many: Option<usize>,
 }
 
-/// Whether an Alert names the object of an event, by what is cheap to say.
+/// Checks whether an Alert names the object of an event, by the cheap criteria.
 #[must_use]
 pub fn is_about(alert: &Alert, news: &News) -> bool {
     let namespace = alert.metadata.namespace.as_deref().unwrap_or_default();
@@ -41,8 +41,8 @@ pub fn is_about(alert: &Alert, news: &News) -> bool {
     !spec.suspend && is_severe && spec.event_sources.iter().any(|source| names(source, namespace, news))
 }
 
-/// Whether an Alert may name the object of an event. To be asked before it is counted among those that are looked at: of the lane that namespaces
-/// of nobody share, others would be counted in the place of those whose event it is.
+/// Checks whether an Alert may name the object of an event. The caller checks this before it counts the candidate: in the pool, which several namespaces share, foreign
+/// Alerts would otherwise use up the places of the event's own namespace.
 #[must_use]
 pub fn may_name(candidate: &Candidate<'_>, news: &News) -> bool {
     let namespace = candidate.alert.metadata.namespace.as_deref().unwrap_or_default();
@@ -63,7 +63,7 @@ fn names(source: &EventSource, own_namespace: &str, news: &News) -> bool {
             .all(|(key, value)| news.labels.get(key) == Some(value))
 }
 
-/// What all expressions together may do for one event: how many are compiled, and on how many bytes of its message they are tried.
+/// The bounds on all expressions for one event: the number of compiled ones, and the bytes of the message on which they run.
 struct Budget {
     patterns: usize,
     bytes: usize,
@@ -77,7 +77,7 @@ impl Budget {
         }
     }
 
-    /// Takes one try of one expression, if there is one left.
+    /// Takes one try of one expression from the budget, if one is left.
     fn take(&mut self, message: &str) -> bool {
         let left = (self.patterns.checked_sub(1), self.bytes.checked_sub(message.len()));
         let (Some(patterns), Some(bytes)) = left else {
@@ -88,15 +88,15 @@ impl Budget {
     }
 }
 
-/// Why an Alert is not told.
+/// The reason for which an Alert is left out.
 enum Stop {
-    /// Its lists hold a mistake.
+    /// The lists of the Alert have a mistake.
     Mistake,
     /// The budget is spent.
     Spent,
 }
 
-/// As much text as [`choose`] is to be counted for, in bytes: an expression has to be compiled, too.
+/// Estimates the weight of [`choose`] in bytes of text: an expression has to be compiled, too.
 #[must_use]
 pub fn estimate_work(candidates: &[Candidate<'_>], news: &News) -> usize {
     let patterns = |candidate: &Candidate<'_>| list_patterns(&candidate.alert.spec).count();
@@ -105,7 +105,7 @@ pub fn estimate_work(candidates: &[Candidate<'_>], news: &News) -> usize {
     tried.min(PATTERNS_TRIED).saturating_mul(each)
 }
 
-/// Which of the Alerts are told of an event. Each is of the lane that the object is in, and may name it.
+/// Chooses the Alerts that get an event. Each candidate is of the lane of the object, and may name the object.
 #[must_use]
 pub fn choose(candidates: &[Candidate<'_>], news: &News) -> Chosen {
     let (mut chosen, mut budget) = (Chosen::default(), Budget::whole());
@@ -127,7 +127,7 @@ pub fn choose(candidates: &[Candidate<'_>], news: &News) -> Chosen {
     chosen
 }
 
-/// Whether the lists of an Alert let an event through: exclusion is stronger. A mistake in either lets nothing through.
+/// Checks whether the lists of an Alert let an event through: exclusion is stronger. A mistake in either lets nothing through.
 fn lets_through(alert: &Alert, news: &News, budget: &mut Budget) -> Result<bool, Stop> {
     let spec = &alert.spec;
     if crate::maxima::check_alert(spec).is_err() {

@@ -1,5 +1,5 @@
-//! What is told beside an event, of all who have something to add. By Flux's order, from whoever gives way to whoever is heard: the object's annotations,
-//! the Alert's `eventMetadata`, its `summary`, the object's controller.
+//! The metadata of an event, from all objects that add some. Flux's order, from the lowest to the highest precedence: the object's annotations, the Alert's
+//! `eventMetadata`, its `summary`, the object's controller.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use tenure_api::metadata::EVENT_METADATA_PREFIX;
 
 use crate::news::News;
 
-/// What is told beside an event.
+/// The combined metadata of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Combined {
-    /// By its names.
+    /// The values, by name.
     pub metadata: BTreeMap<String, String>,
-    /// The names that several have said something for, and who, the one who is heard last.
+    /// The names with several values, and their sources; the last one takes precedence.
     pub conflicts: BTreeMap<String, String>,
 }
 
-/// What is told beside an event by an Alert.
+/// Combines the metadata of an event for an Alert.
 #[must_use]
 pub fn combine(news: &News, spec: &AlertSpec) -> Combined {
     let own_prefix = format!("{}/", news.object.group());

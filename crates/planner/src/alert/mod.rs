@@ -1,11 +1,11 @@
-//! Decides about Alerts: whether one can be acted on, which events it wants, and what is told beside them.
+//! The decisions about Alerts: whether an Alert can be used, which events it wants, and the metadata that it adds.
 //!
 //! ```text
 //! an event of a lane ──[News::of]──▶ news ──[Recent]──▶ said lately? ──[choose]──▶ for which Alerts, with which metadata
 //! ```
 //!
-//! An Alert is told of objects of its own namespace and of the same tenant's others, and of nobody else's. It refuses to know how anything is
-//! sent; that is a Provider's.
+//! An Alert gets events about objects of its own namespace and of the same tenant's other namespaces, and about no others. This module doesn't send anything; Providers
+//! do.
 
 mod check;
 mod choose;
@@ -28,15 +28,15 @@ use crate::standing::{Standing, StandingPlan};
 /// A plan for an Alert.
 pub type Plan = StandingPlan<AlertStatus>;
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The Alert as last read, status included.
     pub alert: Alert,
-    /// Whose its namespace is.
+    /// The owner of the Alert's namespace.
     pub placement: Placement,
-    /// The Provider that it names, if that is there.
+    /// The Provider that the Alert names, if it exists.
     #[serde(default)]
     pub provider: Option<Provider>,
 }
@@ -51,7 +51,7 @@ impl Status for AlertStatus {
     }
 }
 
-/// What to do about an Alert.
+/// Plans the next steps for an Alert.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let alert = &snapshot.alert;
@@ -68,7 +68,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     standing.plan(now, || check::admit(snapshot))
 }
 
-/// As much text as [`plan`] is to be counted for, in bytes: expressions are compiled.
+/// Estimates the weight of [`plan`] in bytes of text: expressions are compiled.
 #[must_use]
 pub fn estimate_plan(alert: &Alert) -> usize {
     check::list_patterns(&alert.spec)

@@ -1,15 +1,15 @@
-//! Regular expressions of an Alert, as Go reads them, compiled within a bound: matching takes time in proportion to what one compiles to,
-//! and to the message.
+//! Regular expressions of an Alert, as Go reads them, compiled within a bound: the time of a match is in proportion to the size of the compiled program and of the
+//! message.
 
 use regex::{Regex, RegexBuilder};
 
 /// Bytes that one may become.
 pub(super) const COMPILED: usize = 64 << 10;
 
-/// Compiles one.
+/// Compiles an expression.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the expression.
 pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = go_words::pattern::translate(pattern)
         .map_err(|error| format!("failed to compile regex: error parsing regexp: {error}"))?;

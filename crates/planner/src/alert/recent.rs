@@ -1,4 +1,4 @@
-//! What was told lately: the same news is told once in a while, as in Flux. Remembers digests, and no more than so many.
+//! Recent news: equal news is sent once in a while, as in Flux. The module remembers a bounded number of digests.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use sha2::{Digest as _, Sha256};
 
 use crate::news::News;
 
-/// How long the same is not told again (Flux's default).
+/// The time for which equal news is not sent again (Flux's default).
 pub const SAME_FOR: Duration = Duration::from_secs(300);
-/// How many are remembered; whoever makes more of them is told of some twice.
+/// The number of remembered news. A lane with more of them sends some of them twice.
 pub const RECENT: usize = 4096;
 
-/// What was told lately. Times count from any moment that stays the same.
+/// The recent news. Times count from any fixed moment.
 #[derive(Debug, Default)]
 pub struct Recent {
     told: HashMap<[u8; 32], Duration>,
@@ -21,7 +21,7 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// Whether it is new; then it is remembered.
+    /// Checks whether the news is new, and remembers it then.
     pub fn take(&mut self, news: &News, now: Duration) -> bool {
         while let Some(oldest) = self.order.front().copied() {
             let is_over = self.told.get(&oldest).is_none_or(|at| now >= *at + SAME_FOR);

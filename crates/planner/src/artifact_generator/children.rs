@@ -10,7 +10,7 @@ use crate::dependents::{self, Wanted};
 
 const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 
-/// Which object an ExternalArtifact of a namespace is.
+/// Returns the id of an ExternalArtifact in a namespace.
 pub(super) fn identify(namespace: &str, name: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_owned(),
@@ -20,7 +20,7 @@ pub(super) fn identify(namespace: &str, name: &str) -> ObjectId {
     }
 }
 
-/// The object of a recipe.
+/// Returns the wanted object of a recipe.
 pub(super) fn want(generator: &ArtifactGenerator, recipe: &Recipe) -> Wanted {
     let metadata = &generator.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -67,18 +67,18 @@ pub(super) fn want(generator: &ArtifactGenerator, recipe: &Recipe) -> Wanted {
     }
 }
 
-/// Whether an object is this generator's to write: its label has the uid. That Flux's controller puts there, too.
+/// Checks whether the generator may write an object: the object's label has the generator's uid. Flux's controller sets this label, too.
 pub(super) fn bears_label(generator: &ArtifactGenerator, object: &Value) -> bool {
     let uid = generator.metadata.uid.as_deref();
     uid.is_some() && ObjectView::of(object).find_label(GENERATOR_LABEL) == uid
 }
 
-/// Whether it is this generator's to delete: an ownerReference has the uid, too.
+/// Checks whether the generator may delete an object: an ownerReference also has the generator's uid.
 pub(super) fn is_ours(generator: &ArtifactGenerator, object: &Value) -> bool {
     bears_label(generator, object) && dependents::is_owned_by(object, KIND, &generator.metadata)
 }
 
-/// Whether it is as it is wanted, its owner included.
+/// Checks whether an object is as wanted, including its owner.
 pub(super) fn is_as_wanted(generator: &ArtifactGenerator, live: &Value, wanted: &Wanted) -> bool {
     is_ours(generator, live) && dependents::is_as_desired(live, &wanted.object)
 }

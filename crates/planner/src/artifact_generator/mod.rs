@@ -1,8 +1,8 @@
-//! How an ArtifactGenerator is reconciled: it becomes ExternalArtifacts beside it, and tells each of them what it is made of.
+//! The reconciliation of an ArtifactGenerator: it generates ExternalArtifacts in its namespace, and passes a recipe to each of them.
 //!
-//! It is the only one that looks at its sources, by the rules for references; what it finds there it tells. An ExternalArtifact is a source
-//! like any other ([`crate::external_artifact`]), with files of those sources instead of an upstream. The objects are written by the account of
-//! the lane, owned by the generator and collected with it. Refuses circles, of generators that feed each other, by name.
+//! Only the generator looks up its sources, by the rules for references, and passes them on. An ExternalArtifact is a source like any other
+//! ([`crate::external_artifact`]), with files of those sources instead of an upstream. The account of the lane writes the objects; the generator owns them, and they
+//! are collected with it. Cycles of generators that feed each other are refused by name.
 
 mod children;
 mod recipe;
@@ -33,7 +33,7 @@ use crate::plan::{FinalizerChange, Next, Request, Withheld};
 
 const KIND: &str = "ArtifactGenerator";
 const GENERATOR_API: &str = "source.extensions.fluxcd.io/v1beta1";
-/// How soon what failed, or what nobody tells of, is looked at again.
+/// The time until a failure, or a state that no watch reports, is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A plan for an ArtifactGenerator, carried out by the account of its lane.
@@ -71,17 +71,17 @@ impl std::fmt::Display for Step {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FolderRequest {
-    /// The source whose they are.
+    /// The source of the folders.
     pub source: FoundSource,
-    /// `spec.pathPattern`, as it is written.
+    /// `spec.pathPattern` as text.
     pub text: String,
-    /// The same, read.
+    /// `spec.pathPattern` in parsed form.
     #[serde(skip)]
     pub pattern: PathPattern,
 }
 
 impl FolderRequest {
-    /// What the answer is about: another artifact, or another pattern, has another answer.
+    /// Writes the input of the answer: another artifact, or another pattern, has another answer.
     fn mark(&self) -> String {
         let digest = self
             .source
@@ -96,7 +96,7 @@ impl FolderRequest {
     }
 }
 
-/// Folders that match a pattern, and what its names stand for in each.
+/// Folders that match a pattern, and the values of the pattern's names in each.
 pub type MatchedFolders = Vec<(String, BTreeMap<String, String>)>;
 
 /// The answer about folders.
@@ -106,40 +106,40 @@ pub struct Folders {
     found: Result<MatchedFolders, String>,
 }
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The generator as last read, status included.
     pub generator: ArtifactGenerator,
-    /// Whose its namespace is.
+    /// The owner of the generator's namespace.
     pub placement: Placement,
-    /// What an administrator grants.
+    /// The references that an administrator grants.
     pub grants: Vec<ReferenceGrant>,
-    /// Bytes that are left for what it tells, beside the other generators of its namespace.
+    /// The memory in bytes that is left for the recipes, beside the other generators of the namespace.
     pub room: usize,
-    /// Its sources by alias, those that it may look at.
+    /// The sources that the generator may look at, by alias.
     pub sources: BTreeMap<String, FoundSource>,
     /// The way from one generator to the next back to this one.
     pub cycle: Option<Vec<String>>,
-    /// The ExternalArtifacts of its namespace that bear its label. One that it wants and that is not here is asked for by [`Request::Read`].
+    /// The ExternalArtifacts of the namespace with the generator's label. A wanted one that is missing here is requested with [`Request::Read`].
     pub live: BTreeMap<ObjectId, Live>,
-    /// What is stored for each of them, by name: their statuses are not believed.
+    /// The stored artifacts of the ExternalArtifacts, by name. Their statuses are no evidence.
     pub stored: BTreeMap<String, StoredArtifact>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
     pub is_guarded: bool,
-    /// This attempt, and the answers to its steps.
+    /// The current attempt, and the answers to its steps.
     pub attempt: dependents::Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     pub memory: Memory,
 }
 
-/// What the shell carries from plan to plan.
+/// The state that the shell carries from plan to plan.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
     refused: dependents::Memory,
     /// The last answer about folders.
     folders: Option<Folders>,
-    /// What is told to those that it makes, once that is known.
+    /// The recipes for the generated ExternalArtifacts, once they are known.
     pub told: Option<Arc<Told>>,
 }
 
@@ -154,7 +154,7 @@ impl Memory {
 }
 
 impl Snapshot {
-    /// Whether something besides what it makes has changed so that another plan could say something else.
+    /// Checks whether something besides the generated objects has changed so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(
         &self,
@@ -177,7 +177,7 @@ impl Snapshot {
     }
 }
 
-/// The sources that a generator may look at: those that it names, as far as the rules for references allow. Nobody looks before.
+/// Lists the sources that a generator names and may look at by the rules for references. No source is looked up before this check.
 pub fn list_visible<'a>(
     generator: &'a ArtifactGenerator,
     referrer: Referrer<'a>,
@@ -188,8 +188,8 @@ pub fn list_visible<'a>(
     })
 }
 
-/// The shortest way from a generator, over the generators that make its sources, back to itself; each is `namespace/name`. `feeds` says which
-/// generators make what one takes, as far as they may be looked at.
+/// Finds the shortest path from a generator, over the generators that make its sources, back to itself; each is `namespace/name`. `feeds` returns the generators that
+/// make the sources of one, as far as they may be looked up.
 pub fn find_circle(generator: &ArtifactGenerator, feeds: impl Fn(&str) -> Option<Vec<String>>) -> Option<Vec<String>> {
     let metadata = &generator.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
@@ -204,7 +204,7 @@ fn is_disabled(generator: &ArtifactGenerator) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("disabled"))
 }
 
-/// What to do about an ArtifactGenerator.
+/// Plans the next steps for an ArtifactGenerator.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.generator.metadata;
@@ -212,7 +212,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::idle(status::name_subject(snapshot), snapshot.memory.clone());
     plan.memory.refused.forget_old(now);
     if metadata.deletion_timestamp.is_some() {
-        // One that Flux put there: what is made is owned, and collected without it.
+        // Flux may have set this finalizer. The generator owns its objects, and they are collected without it.
         if metadata
             .finalizers
             .iter()
@@ -296,12 +296,12 @@ fn judge_mistake(mistake: validate::Mistake) -> (&'static str, String) {
     match mistake {
         validate::Mistake::Invalid(message) => (reason::VALIDATION_FAILED, message),
         validate::Mistake::Unsupported(message) => (reason::UNSUPPORTED_FIELD, message),
-        // Of what has to be found out first; it is told with what is there then.
+        // This check has no capacity figure yet; the later check reports the bound.
         validate::Mistake::NoRoom => (reason::BUILD_FAILED, "there is no room for it".to_owned()),
     }
 }
 
-/// Whether it may be reconciled: what it says can be meant, and its sources may be named.
+/// Checks whether the generator may be reconciled: its spec is valid, and it may name its sources.
 fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str, String)> {
     let generator = &snapshot.generator;
     let folders = validate::check(generator).map_err(judge_mistake)?;
@@ -324,7 +324,7 @@ fn admit(snapshot: &Snapshot) -> Result<Option<validate::Folders>, (&'static str
     Ok(folders)
 }
 
-/// The folders that match, or nothing and a step that finds them.
+/// Returns the folders that match; or adds the step that finds them to the plan.
 fn find_folders(
     snapshot: &Snapshot,
     folders: &validate::Folders,
@@ -345,7 +345,7 @@ fn find_folders(
         Some(Folders {
             found: Err(problem), ..
         }) => {
-            // It is looked again when it is tried again.
+            // The folders are looked up again at the next try.
             plan.memory.folders = None;
             Err((reason::BUILD_FAILED, format!("spec.pathPattern: {problem}")))
         }
@@ -357,7 +357,7 @@ fn find_folders(
     }
 }
 
-/// What to write and delete; an error names what cannot be.
+/// Writes and deletes the generator's objects; an error names the objects that failed.
 fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan) -> Result<(), Vec<String>> {
     let generator = &snapshot.generator;
     let mut problems = Vec::new();
@@ -388,7 +388,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
             plan.steps = reads.into_iter().map(Step::Request).collect();
             return Ok(());
         }
-        // Nothing is deleted while something could not be written.
+        // Nothing is deleted while a write has failed.
         Writes::Apply(_) if !problems.is_empty() => return Err(problems),
         Writes::Apply(applies) => applies,
     };
@@ -417,7 +417,7 @@ fn write(snapshot: &Snapshot, now: Timestamp, wanted: &[Wanted], plan: &mut Plan
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// What is stored of the sources, by alias.
+/// Lists the stored artifacts of the sources, by alias.
 fn list_artifacts(sources: &BTreeMap<String, FoundSource>) -> BTreeMap<String, IncludedArtifact> {
     let stored = |(alias, source): (&String, &FoundSource)| Some((alias.clone(), source.find_artifact().ok()?.clone()));
     sources.iter().filter_map(stored).collect()

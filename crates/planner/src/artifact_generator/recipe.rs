@@ -1,4 +1,4 @@
-//! What an artifact is made of: the form in which a generator tells it, and in which it is carried out.
+//! The recipe of a composed artifact: the generator writes it, and the lane executes it in this form.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::digest::digest_value;
 pub struct Recipe {
     /// Name of its ExternalArtifact.
     pub name: String,
-    /// What of the name was found by a pattern: labels of the ExternalArtifact.
+    /// Parts of the name that a pattern found: labels of the ExternalArtifact.
     pub labels: BTreeMap<String, String>,
-    /// Alias of the source whose revision it bears; `latest@<digest>` when there is none.
+    /// Alias of the source whose revision the artifact has; without one, the revision is `latest@<digest>`.
     pub revision: Option<String>,
-    /// Alias of the source whose origin it tells.
+    /// Alias of the source whose origin the artifact has.
     pub origin: Option<String>,
-    /// What is copied into it, in this order.
+    /// The copies, in this order.
     pub copies: Vec<Copy>,
 }
 
@@ -36,37 +36,37 @@ pub struct Copy {
     pub to: String,
     /// Whether `to` is a folder, whatever is copied.
     pub into_folder: bool,
-    /// Patterns of what is left out.
+    /// Patterns of excluded files.
     pub exclude: Vec<String>,
-    /// What becomes of files that are there already.
+    /// The strategy for files that exist already.
     pub strategy: Strategy,
 }
 
-/// How files are copied.
+/// The way in which files are copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Strategy {
-    /// Over what is there.
+    /// Overwrite existing files.
     #[default]
     Overwrite,
-    /// YAML is merged with what is there, as Helm merges values.
+    /// Merge YAML with existing files, as Helm merges values.
     Merge,
-    /// What is copied are the files in archives.
+    /// The files inside archives are copied.
     Extract,
 }
 
 impl Recipe {
-    /// The aliases of the sources whose files it takes.
+    /// Lists the aliases of the sources whose files are copied.
     fn list_copied(&self) -> impl Iterator<Item = &str> {
         self.copies.iter().map(|copy| copy.alias.as_str())
     }
 
-    /// The aliases of all sources that it needs.
+    /// Lists the aliases of all necessary sources.
     pub fn list_aliases(&self) -> impl Iterator<Item = &str> {
         let revisions = self.revision.iter().chain(&self.origin);
         self.list_copied().chain(revisions.map(String::as_str))
     }
 
-    /// Digest of everything that decides what is made: of one artifact's, it says whether it would be made just so again.
+    /// Returns the digest of everything that decides the content: equal digests mean equal artifacts.
     #[must_use]
     pub fn fingerprint(&self, sources: &BTreeMap<String, IncludedArtifact>) -> String {
         let facts = |alias: &str| sources.get(alias).map(|artifact| &artifact.facts);
@@ -90,49 +90,49 @@ impl Recipe {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FoundSource {
-    /// Its kind.
+    /// The kind of the source.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace of the source.
     pub namespace: String,
-    /// Its name.
+    /// The name of the source.
     pub name: String,
-    /// What it has.
+    /// The artifact of the source.
     pub state: SourceState,
 }
 
-/// What a source has.
+/// The artifact of a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SourceState {
-    /// There is none of that name, or it may not be looked at.
+    /// No source has this name, or the generator may not look at it.
     #[default]
     NotFound,
-    /// It was made in another lane's process, from which nothing that is made is taken.
+    /// Another lane's process made the source, and composed artifacts of another process are not used.
     Apart,
-    /// Nothing is known of it, and why.
+    /// The artifact is unknown; the text is the reason.
     Unknown(String),
-    /// It is there, and has nothing stored yet.
+    /// The source exists, and has nothing stored yet.
     Empty,
-    /// This is stored for it: its status is not believed.
+    /// The stored artifact of the source. The status is no evidence of it.
     Stored {
-        /// Which object it is.
+        /// The uid of the source.
         uid: String,
-        /// What is stored.
+        /// The stored artifact.
         artifact: IncludedArtifact,
     },
 }
 
 impl FoundSource {
-    /// `Kind/namespace/name`.
+    /// Returns `Kind/namespace/name`.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{}/{}/{}", self.kind, self.namespace, self.name)
     }
 
-    /// What is stored for it; otherwise why nothing is.
+    /// Returns the stored artifact of the source.
     ///
     /// # Errors
-    /// In words.
+    /// The reason for which nothing is stored, in words.
     pub fn find_artifact(&self) -> Result<&IncludedArtifact, String> {
         match &self.state {
             SourceState::Stored { artifact, .. } => Ok(artifact),
@@ -148,17 +148,17 @@ impl FoundSource {
     }
 }
 
-/// What a generator tells of what it makes, for those who carry it out. Lost with the process, and told anew.
+/// A generator's recipes, for the ExternalArtifacts that execute them. They are lost with the process, and written again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Told {
-    /// Nothing is made for now.
+    /// Whether the generator makes nothing for now.
     pub is_suspended: bool,
-    /// Why nothing can be made.
+    /// The reason for which nothing can be made.
     pub problem: Option<String>,
-    /// What is made, by name.
+    /// The recipes, by name of the ExternalArtifact.
     pub recipes: BTreeMap<String, Recipe>,
-    /// Of what, by alias.
+    /// The sources, by alias.
     pub sources: BTreeMap<String, FoundSource>,
     /// Bytes that the recipes take, about.
     pub bytes: usize,

@@ -1,4 +1,4 @@
-//! What an ArtifactGenerator's status says: what became of each artifact that it makes, and one Ready that sums that up.
+//! The status of an ArtifactGenerator: the result for each artifact of the generator, and one condition Ready as the summary.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::digest::digest_value;
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{EventKind, Next, Status, Withheld};
 
-/// Bytes of the problems that are told together.
+/// Bytes of the problems in one message.
 const TOLD: usize = 4 << 10;
 
 impl Status for ArtifactGeneratorStatus {
@@ -53,7 +53,7 @@ fn end(snapshot: &Snapshot, mut plan: Plan, mut status: ArtifactGeneratorStatus)
     plan
 }
 
-/// Nothing is made until somebody changes something. What was made stays.
+/// Ends a plan that does nothing until a user changes an object. Existing artifacts stay.
 pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::RECONCILING);
@@ -80,7 +80,7 @@ pub(super) fn stalled(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reaso
     end(snapshot, plan, status)
 }
 
-/// It is tried again. What was made stays.
+/// Ends a plan that is tried again. Existing artifacts stay.
 pub(super) fn waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reason: &str, message: String) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
@@ -108,12 +108,12 @@ pub(super) fn waiting(snapshot: &Snapshot, now: Timestamp, mut plan: Plan, reaso
     end(snapshot, plan, status)
 }
 
-/// Some of the objects could not be written.
+/// Reports that some of the objects could not be written.
 pub(super) fn not_written(snapshot: &Snapshot, now: Timestamp, plan: Plan, problems: &[String]) -> Plan {
     waiting(snapshot, now, plan, reason::RECONCILIATION_FAILED, tell_some(problems))
 }
 
-/// So many of the problems as may stand in a status, and how many there are.
+/// Joins as many of the problems as fit into a status, and adds their number.
 fn tell_some(problems: &[String]) -> String {
     let mut told = String::new();
     for (index, problem) in problems.iter().enumerate() {
@@ -129,17 +129,17 @@ fn tell_some(problems: &[String]) -> String {
     told
 }
 
-/// What became of an artifact.
+/// The state of an artifact.
 enum Made {
-    /// It is what its sources make it.
+    /// The artifact matches its sources.
     AsTold,
-    /// That is under way.
+    /// The artifact is being made.
     UnderWay,
-    /// It has failed: why, and whether it waits for a source.
+    /// The artifact failed: the reason, and whether the failure is a wait for a source.
     Failed(String, bool),
 }
 
-/// The objects are there; the rest is what became of them.
+/// Ends a plan whose objects are written; the status reports the state of each.
 pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
     let mut status = begin(snapshot);
     condition::remove(&mut status.conditions, condition::STALLED);
@@ -180,7 +180,7 @@ pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Pl
         } else {
             reason::BUILD_FAILED
         };
-        // What failed is tried again there; here it is told when that changes.
+        // The ExternalArtifact retries a failure. This status changes when the failure changes.
         let keep = status.clone();
         let mut plan = waiting(snapshot, now, plan, reason, tell_some(&failures));
         let mut status = plan.status.take().unwrap_or_else(|| begin(snapshot));
@@ -231,7 +231,7 @@ pub(super) fn written(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Pl
     end(snapshot, plan, status)
 }
 
-/// What became of the artifact of a recipe: what is stored tells whether it is made, its status only why not.
+/// Judges the artifact of a recipe: the artifact store says whether the artifact is made, and the status says only why not.
 fn judge(
     snapshot: &Snapshot,
     recipe: &Recipe,

@@ -1,11 +1,11 @@
-//! `spec.pathPattern`: which folders match it, and what their names stand for in what is made of each.
+//! `spec.pathPattern`: the folders that match, and the values of the pattern's names in the artifact of each folder.
 //!
-//! A pattern is taken part by part, as paths are: `{name}` stands for one or more characters of one part, as many as possible. What is
-//! compared is counted over all folders, so no pattern can burn time.
+//! A pattern is matched part by part, as paths are: `{name}` stands for one or more characters of one part, as many as possible. The steps of all comparisons are
+//! counted over all folders, so no pattern can burn time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps of comparing for all folders together.
+/// Steps of the comparisons for all folders together.
 const STEPS: u64 = 1 << 26;
 /// Parts of a pattern.
 const MOST_PARTS: usize = 64;
@@ -24,14 +24,14 @@ enum Token {
     Capture(String),
 }
 
-/// What the `{names}` of a pattern stand for.
+/// The values of a pattern's `{names}`.
 pub(super) type Captures = BTreeMap<String, String>;
 
 impl PathPattern {
     /// Reads a pattern, without the alias in front of it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the pattern.
     pub fn read(text: &str) -> Result<Self, String> {
         let parts: Vec<Vec<Token>> = text.split('/').map(read_tokens).collect::<Result<_, _>>()?;
         let mut names = BTreeSet::new();
@@ -46,10 +46,10 @@ impl PathPattern {
         Ok(Self { parts })
     }
 
-    /// What its names stand for in each of these folders that it matches.
+    /// Returns the values of the names for each of these folders that matches.
     ///
     /// # Errors
-    /// When it would take too much work to find out.
+    /// The comparison would take too much work.
     pub fn find_matches<'a>(
         &self,
         folders: impl Iterator<Item = &'a str>,
@@ -87,10 +87,10 @@ impl Token {
     }
 }
 
-/// Matches one part: finds from the end on what the rest of the tokens can match, then takes as much for each name as leaves the rest.
+/// Matches one part: finds, from the end on, which text the rest of the tokens can match, then gives each name as much as possible.
 fn match_part(tokens: &[Token], text: &[char], captures: &mut Captures, steps: &mut u64) -> Result<bool, &'static str> {
     let length = text.len();
-    // Of each token, whether it and those behind it match the text from a place on.
+    // For each token and each position: do the token and its successors match the text from there on?
     let mut rest: Vec<Vec<bool>> = vec![(0..=length).map(|at| at == length).collect()];
     for token in tokens.iter().rev() {
         *steps = steps.saturating_sub(length as u64 + 1);
@@ -138,10 +138,10 @@ fn match_part(tokens: &[Token], text: &[char], captures: &mut Captures, steps: &
     Ok(true)
 }
 
-/// Puts in what names stand for.
+/// Puts in the values of names.
 ///
 /// # Errors
-/// When a name stands for nothing, or a brace stands alone.
+/// A name without a value, or a single brace.
 pub(super) fn fill(template: &str, captures: &Captures) -> Result<String, String> {
     let mut filled = String::with_capacity(template.len());
     for token in read_tokens(template)? {
@@ -182,7 +182,7 @@ fn read_tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-/// It becomes the name of a label, too.
+/// Checks the form of a name, which also becomes the name of a label.
 fn is_name(name: &str) -> bool {
     let mut bytes = name.bytes();
     let first = bytes

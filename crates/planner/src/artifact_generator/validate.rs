@@ -1,7 +1,7 @@
-//! What an ArtifactGenerator says, read: its sources, and a recipe for each artifact.
+//! The parsed form of an ArtifactGenerator: its sources, and a recipe for each artifact.
 //!
-//! Refuses what can't be meant before anything is looked at: aliases that are there twice or not at all, paths that lead out, and lists that
-//! are too long. What patterns match is found out with the files.
+//! Invalid specs are refused before anything is looked at: duplicate or missing aliases, paths that lead out of the source, and lists that are too long. The matches of
+//! patterns are found with the files.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,24 +13,24 @@ use super::recipe::{Copy, Recipe, Strategy};
 use super::template::{Captures, PathPattern, fill};
 use crate::maxima::{COPIES, EXCLUDES, GENERATOR_ENTRIES, PATTERN, RECIPES};
 
-/// The kinds whose files can be taken.
+/// The kinds of sources whose files can be copied.
 const KINDS: [&str; 4] = ["Bucket", "ExternalArtifact", "GitRepository", "OCIRepository"];
 /// Commas within braces of one pattern: more alternatives than this are more than anybody needs.
 const ALTERNATIVES: usize = 20;
-/// What a recipe, a copy, and a text take besides what is written.
+/// Bytes that a recipe, a copy, and a text need besides their content.
 const ENTRY: usize = 256;
 const TEXT: usize = 24;
 /// Longest value of a label.
 const LABEL: usize = 63;
 
-/// Why a generator is refused.
+/// The reason for which a generator is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mistake {
-    /// It can't be meant.
+    /// The spec is invalid.
     Invalid(String),
-    /// It is not implemented.
+    /// The spec has a field that is not implemented.
     Unsupported(String),
-    /// There is no room for it beside the other generators of its namespace.
+    /// The memory for recipes is used up by the other generators of the namespace.
     NoRoom,
 }
 
@@ -40,13 +40,13 @@ fn invalid<T>(message: impl Into<String>) -> Result<T, Mistake> {
 
 /// `spec.pathPattern`, read.
 pub(super) struct Folders {
-    /// The source whose folders are meant.
+    /// The source of the folders.
     pub(super) alias: String,
     /// The pattern.
     pub(super) pattern: PathPattern,
 }
 
-/// Checks everything that is the same whatever the sources have.
+/// Checks everything that doesn't depend on the content of the sources.
 pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mistake> {
     let spec = &generator.spec;
     for (field, length) in [
@@ -76,7 +76,7 @@ pub(super) fn check(generator: &ArtifactGenerator) -> Result<Option<Folders>, Mi
         Some(text) => Some(read_folders(text, &aliases)?),
     };
     if folders.is_none() {
-        // With a pattern they are read once it is known what its names stand for.
+        // With a pattern, the recipes are read after the values of its names are known.
         list_recipes(spec, None, usize::MAX)?;
     }
     Ok(folders)
@@ -122,7 +122,7 @@ fn read_folders(text: &str, aliases: &BTreeSet<&str>) -> Result<Folders, Mistake
     })
 }
 
-/// `@alias/path`, with an alias that there is.
+/// Reads `@alias/path`, with an existing alias.
 fn read_source_path<'a>(field: &str, text: &'a str, aliases: &BTreeSet<&str>) -> Result<(&'a str, &'a str), Mistake> {
     if text.len() > PATTERN {
         return invalid(format!("{field} is longer than {PATTERN} bytes"));
@@ -137,8 +137,7 @@ fn read_source_path<'a>(field: &str, text: &'a str, aliases: &BTreeSet<&str>) ->
     Ok((alias, path))
 }
 
-/// The recipes, by name: one for each artifact, or for each and each folder that a pattern matched; and the bytes that they take, for which
-/// there has to be room.
+/// Lists the recipes, one for each artifact, or one for each artifact and matched folder. Also returns the memory that they take, which has to fit into the bound.
 pub(super) fn list_recipes(
     spec: &ArtifactGeneratorSpec,
     matched: Option<&[(String, Captures)]>,
@@ -186,7 +185,7 @@ pub(super) fn list_recipes(
     Ok((recipes, bytes))
 }
 
-/// What a pattern's names stand for, as labels.
+/// Reads the captures of a pattern as labels.
 fn read_labels(captures: &Captures) -> Result<Captures, Mistake> {
     let mut labels = Captures::new();
     for (name, value) in captures {
@@ -211,7 +210,7 @@ fn read_labels(captures: &Captures) -> Result<Captures, Mistake> {
     Ok(labels)
 }
 
-/// Names are filled in as they stand in labels, paths as they are.
+/// Fills in an artifact's name with the label values, and its paths with the original values.
 fn fill_in(
     artifact: &OutputArtifact,
     labels: &Captures,
@@ -229,7 +228,7 @@ fn fill_in(
     Ok(filled)
 }
 
-/// What a recipe takes in memory, about.
+/// Estimates the memory of a recipe.
 fn count_bytes(artifact: &OutputArtifact) -> usize {
     let of_copy = |copy: &CopyOperation| {
         let exclude: usize = copy.exclude.iter().map(|pattern| pattern.len() + TEXT).sum();
@@ -327,7 +326,7 @@ fn check_pattern(field: &str, pattern: &str) -> Result<(), Mistake> {
     Ok(())
 }
 
-/// A path without empty and `.` parts. One that leads out of its source, or of the artifact, is refused.
+/// Removes empty and `.` parts from a path. A path that leads out of its source, or of the artifact, is refused.
 fn clean_path(field: &str, path: &str) -> Result<String, Mistake> {
     if path.starts_with('/') {
         return invalid(format!("{field}: the path begins with a second /"));

@@ -1,5 +1,5 @@
-//! Attacks on credentials for Git hosts and registries: an owner's binding that would pass for an administrator's word, and an approver that
-//! answers its own request.
+//! Attacks on credentials for Git hosts and registries: an owner's binding that would count as an administrator's permission, and an approver that answers its own
+//! request.
 
 use serde_json::{Value, json};
 use tenure_api::access::grant::APPROVED;
@@ -16,7 +16,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 const TARGET: u64 = 1;
 
 impl Way {
-    /// All of them.
+    /// The ways to speak as another account.
     pub const ALL: [Self; 4] = [Self::Token, Self::Impersonation, Self::Exec, Self::Pod];
 
     fn name(self) -> &'static str {
@@ -28,7 +28,7 @@ impl Way {
         }
     }
 
-    /// The right in the requester's namespace by which it is done.
+    /// Returns the right in the requester's namespace that this way needs.
     fn write_rule(self) -> Value {
         let (resource, verb) = match self {
             Self::Token => ("serviceaccounts/token", "create"),
@@ -41,7 +41,7 @@ impl Way {
 }
 
 impl Names {
-    /// The ServiceAccount of the approver that can speak as the tenant's accounts in one way.
+    /// Returns the ServiceAccount of the approver that can speak as the tenant's accounts in one way.
     #[must_use]
     pub fn approver(&self, way: Way) -> String {
         format!("{}-approver-{}", self.tenant(), way.name())
@@ -58,7 +58,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     attacks
 }
 
-/// Tenure takes a RoleBinding to an account of its own as an administrator's permission to write Secrets.
+/// Lists attacks with RoleBindings. Tenure takes a RoleBinding to an account of its own as an administrator's permission to write Secrets.
 fn list_bindings(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
     let own = json!({ "kind": "ServiceAccount", "namespace": home, "name": "default" });
@@ -117,7 +117,7 @@ fn list_bindings(names: &Names) -> Vec<Attack> {
     ]
 }
 
-/// An approver that can speak as the requester is the requester. Each of the approvers has one right by which it can.
+/// Lists attacks with approvals. An approver that can speak as the requester counts as the requester. Each of the approvers has one right for this.
 fn list_approvals(names: &Names) -> Vec<Attack> {
     let stop = Stop::Rule(Rule::Access);
     let (home, other) = (names.tenant(), names.neighbour());
@@ -201,7 +201,7 @@ fn list_approvals(names: &Names) -> Vec<Attack> {
     attacks
 }
 
-/// The approvers' accounts and rights, path by path. The other tenant's owner may approve, too: the first tenant's owner reaches nothing by any of it.
+/// Lists the approvers' accounts and rights, path by path. The other tenant's owner may approve, too: the first tenant's owner reaches nothing by any of it.
 pub(super) fn list_approvers(names: &Names) -> Vec<(String, Value)> {
     let (tenant, platform) = (names.tenant(), names.platform.as_str());
     let metadata =
@@ -265,7 +265,7 @@ mod tests {
     use super::super::tests::names;
     use super::*;
 
-    /// One right each: else a refusal doesn't say which of them was seen.
+    /// Each approver has one right: otherwise a refusal doesn't show which of them was seen.
     #[test]
     fn an_approver_can_speak_as_the_requester_in_one_way() {
         let names = names();
@@ -282,7 +282,7 @@ mod tests {
             (Way::ALL.len(), Way::ALL.len()),
             "{roles:#?}"
         );
-        // Nothing of it is the first tenant's: what that reaches stays what it was.
+        // No object belongs to the first tenant, so its reach stays unchanged.
         let owner = names.owner();
         assert!(
             all.iter()

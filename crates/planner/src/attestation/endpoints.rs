@@ -1,7 +1,7 @@
-//! Attacks by endpoints that no controller made. An Ingress controller, a Gateway or kube-proxy leads traffic to the addresses in them, past the
-//! NetworkPolicies of the namespace whose Pods have them.
+//! Attacks with endpoints that no controller made. An Ingress controller, a Gateway or kube-proxy leads traffic to their addresses, past the NetworkPolicies of the
+//! namespace with the Pods.
 //!
-//! Kubernetes took these rights from `admin` and `edit` (CVE-2021-25740). A cluster that was upgraded from before may still give them.
+//! Kubernetes removed these rights from `admin` and `edit` (CVE-2021-25740). A cluster that was upgraded from an older version may still give them.
 
 use serde_json::{Value, json};
 

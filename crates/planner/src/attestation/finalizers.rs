@@ -1,4 +1,4 @@
-//! Attacks by finalizers: what Tenure manages would stay after its deletion, and give rights for as long.
+//! Attacks with finalizers: a managed object would stay after its deletion, and still give rights.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, OWNER_CLUSTER_ROLE, TENANT_LABEL};

@@ -1,4 +1,5 @@
-//! Attacks by what Flux's kinds and Surfaces say: whose account they act as, and what they refer to. Kinds that a cluster doesn't serve can't be tried there.
+//! Attacks with fields of Flux's kinds and Surfaces: the account that they act as, and the objects that they refer to. Kinds that a cluster doesn't serve can't be
+//! tried there.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::SHARDING_KEY;
@@ -7,7 +8,7 @@ use tenure_tenancy::admission::Rule;
 use super::rights::set;
 use super::{Ask, Attack, Names, Stop, Verb, Who};
 
-/// An owner's Kustomization that is all right, but for what is changed of it.
+/// Returns an owner's valid Kustomization, apart from `change`.
 pub(super) fn kustomization(names: &Names, change: &dyn Fn(&mut Value)) -> Ask {
     let mut object = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "attest" },
@@ -157,7 +158,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             surface(&|object| set(object, "/spec", "serviceAccountName", json!("default"))),
             surface(&|_| ()),
         ),
-        // Where a kind's schema has no such field, the server drops it before anybody is asked.
+        // If a kind's schema has no such field, the server drops the field before any check.
         Attack::new(
             "variables-of-a-neighbour",
             "an owner's Kustomization takes variables from another tenant's Secret",
@@ -238,7 +239,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
     ]
 }
 
-/// What variables come from.
+/// Returns the sources of variables.
 fn beside(sources: &Value) -> Value {
     json!({ "substituteFrom": sources })
 }

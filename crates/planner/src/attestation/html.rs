@@ -1,4 +1,4 @@
-//! The report as one page that asks for nothing else: no script, no file, no address.
+//! The report as one page without further requests: no script, no file, no address.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;mar
 table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.5rem;border-top:1px solid #d8dce0}\
 code{font-size:13px}.held{color:#18794e}.did{color:#cd2b31;font-weight:600}.could{color:#8d5c00}small{color:#60646c}";
 
-/// Writes the page. Whatever a cluster said stands there as text.
+/// Writes the page. All answers of a cluster are escaped as text.
 #[must_use]
 pub fn write_html(report: &Report) -> String {
     let mut page = String::from("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\">");

@@ -1,7 +1,7 @@
-//! Edits by hand of what Git manages. Nothing is fetched for it: what is laid out is what a Kustomization leaves behind that has applied something, by the
-//! fields that the rule reads, and its source isn't there, so that whoever reconciles it changes nothing of that and only says so.
+//! Edits by hand of objects that Git manages. Nothing is fetched for these attacks. The objects look as a Kustomization leaves them after an apply, in the fields that
+//! the rule reads. The source of the Kustomization doesn't exist, so its reconciler changes nothing and only reports this.
 //!
-//! Owns in which order it is laid out: the Kustomization comes before what it is said to have applied. Without it, an edit would rightly be let through.
+//! The Kustomization is created before the objects that it seems to have applied. Without it, an edit would rightly be allowed.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
@@ -13,16 +13,16 @@ use super::rights::set;
 use super::scene::write_deployment;
 use super::{Ask, Attack, Names, Stop, Verb, Who};
 
-/// What the Kustomization is called, and what it is said to have applied.
+/// The name of the Kustomization, and of the objects that it seems to have applied.
 const MANAGED: &str = "attest-managed";
-/// The same of the one that names the owner among its other writers.
+/// The name of the Kustomization that names the owner among its other writers, and of its objects.
 const SHARED: &str = "attest-shared";
-/// What is said to have been applied: no commit has this digest.
+/// The revision that seems to have been applied: no commit has this digest.
 const REVISION: &str = "attest@sha1:0000000000000000000000000000000000000000";
-/// Who lays out what nobody is said to have applied, as managedFields show it.
+/// The field manager of the objects that no Kustomization seems to have applied, as managedFields show it.
 const MANAGER: &str = "tenure-attest";
 
-/// What is laid out, in this order; what comes after something that can't be made isn't to be made either.
+/// Lists the objects to create, in this order. If one can't be created, the later ones are not created either.
 #[must_use]
 pub fn list_managed_props(names: &Names) -> Vec<Ask> {
     let (home, owner) = (names.tenant(), names.user(&names.platform, &names.owner()));
@@ -41,7 +41,7 @@ pub fn list_managed_props(names: &Names) -> Vec<Ask> {
             "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
             "metadata": { "name": name, "annotations": annotations },
             "spec": {
-                // What it is said to have applied goes with the namespace.
+                // The objects that the Kustomization seems to have applied are deleted with the namespace.
                 "interval": "1h", "prune": false, "path": "./attest", "serviceAccountName": names.account(),
                 "sourceRef": { "kind": "GitRepository", "name": "attest-absent" },
             },
@@ -80,7 +80,7 @@ fn find_deployment(names: &Names) -> String {
     format!("/apis/apps/v1/namespaces/{}/deployments/{MANAGED}", names.tenant())
 }
 
-/// The labels that say which Kustomization applied something.
+/// Writes the labels that say which Kustomization applied something.
 fn write_mark(names: &Names, name: &str) -> Value {
     json!({ OWNER_NAME: name, OWNER_NAMESPACE: names.tenant() })
 }
@@ -197,7 +197,7 @@ mod tests {
         let is_of_git = |prop: &Ask| prop.verb == Verb::Apply;
         let first = props.iter().position(is_of_git).unwrap();
         assert!(props[first..].iter().all(is_of_git), "{props:#?}");
-        // Each object that is said to be Git's stands in the inventory of the Kustomization that its labels name.
+        // Each object that seems to be Git's is in the inventory of the Kustomization that its labels name.
         for object in props[first..].iter().map(|prop| &prop.body) {
             let kustomization = object["metadata"]["labels"][OWNER_NAME].as_str().unwrap();
             let status = format!("/kustomizations/{kustomization}/status?");

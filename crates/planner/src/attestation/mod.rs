@@ -1,9 +1,9 @@
-//! The attacks on tenancy that admission and RBAC have to meet, as data: what each tries, as whom, which rule should stop it, and what has to succeed
-//! beside it, so that a refusal says something.
+//! The attacks on tenancy that admission and RBAC have to stop, as data. Each attack says what it tries, as which identity, and which rule should stop it. Each has a
+//! control: a request that must succeed, so that a refusal of the attack proves something.
 //!
-//! Owns the table ([`list_attacks`]), what is made for it ([`list_scene`]), what an answer means ([`judge`]), the report ([`Report`]), and when what was made
-//! ends ([`remains`]). Refuses to call anything held whose control did not succeed, and to try anything that would reach beyond what was made for it
-//! without a dry run.
+//! The module has the table ([`list_attacks`]), the objects that are created for it ([`list_scene`]), the meaning of an answer ([`judge`]), the report ([`Report`]),
+//! and the end of the created objects ([`remains`]). An attack is never reported as held if its control did not succeed. A request that would reach beyond the created
+//! objects is always a dry run.
 
 mod access;
 mod endpoints;
@@ -33,10 +33,10 @@ pub use self::reach::judge_reach;
 pub use self::scene::{CONTROLLER, Names, list_props, list_scene};
 pub use self::verdict::{Judged, Outcome, Report, Tried, judge};
 
-/// Who tries something.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// Whoever runs the attestation: an administrator.
+    /// The administrator that runs the attestation.
     Administrator,
     /// The owner of the tenant that was made.
     Owner,
@@ -44,16 +44,15 @@ pub enum Who {
     Account,
     /// The owner of the other tenant, which is cordoned.
     Neighbour,
-    /// The owner, who speaks in the name of the account.
+    /// The owner, who impersonates the account.
     OwnerAsAccount,
-    /// The owner, who speaks as one of the group of all administrators.
+    /// The owner, who impersonates a member of the group of all administrators.
     OwnerAsMaster,
     /// Kubernetes' StatefulSet controller, which acts on a template that an owner wrote. The administrator speaks in its name.
     Controller,
-    /// Tenure's controller: what a thief does with its token. The administrator speaks in its name.
+    /// Tenure's controller: a thief with its token could do this. The administrator impersonates it.
     Tenure,
-    /// The lane that works for the tenant, which an administrator bound to more than a lane needs: what a thief does with its token. The administrator
-    /// speaks in its name.
+    /// The lane of the tenant, which an administrator bound to more rights than a lane needs: a thief with its token could do this. The administrator impersonates it.
     Lane,
     /// A user that may approve requests for credentials, and can speak as the tenant's accounts in one way.
     Approver(Way),
@@ -62,17 +61,17 @@ pub enum Who {
 /// A right by which one user speaks as another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// It creates the other one's token.
+    /// The attacker creates a token of the other account.
     Token,
-    /// It impersonates the other one.
+    /// The attacker impersonates the other account.
     Impersonation,
-    /// It enters Pods that run as the other one.
+    /// The attacker enters Pods that run as the other account.
     Exec,
-    /// It creates Pods that run as the other one.
+    /// The attacker creates Pods that run as the other account.
     Pod,
 }
 
-/// What is sent.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// GET.
@@ -83,7 +82,7 @@ pub enum Verb {
     Replace,
     /// PATCH, a merge patch.
     Change,
-    /// PATCH, what is applied by the server; as which manager, says the path.
+    /// PATCH as a server-side apply; the path names the manager.
     Apply,
     /// DELETE.
     Delete,
@@ -92,13 +91,13 @@ pub enum Verb {
 /// One request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// As whom.
+    /// The sender.
     pub who: Who,
-    /// What.
+    /// The kind of the request.
     pub verb: Verb,
-    /// Of which object or collection, with what is asked for besides.
+    /// The path of the object or collection, with query parameters.
     pub path: String,
-    /// What is sent with it.
+    /// The body of the request.
     pub body: Value,
     /// Whether it is a dry run.
     pub dry_run: bool,
@@ -115,14 +114,14 @@ impl Ask {
         }
     }
 
-    /// For real: what it writes, if it may, is of the tenant that was made, and goes with it.
+    /// Makes the request for real: a successful write goes into the attestation's own tenant, and is removed with it.
     fn for_real(mut self) -> Self {
         self.dry_run = false;
         self
     }
 }
 
-/// What should stop an attack.
+/// The mechanism that should stop an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// A rule of admission.
@@ -132,7 +131,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -141,7 +140,7 @@ impl Stop {
         }
     }
 
-    /// What to do where it didn't.
+    /// Returns the advice if the attack was not stopped.
     #[must_use]
     pub fn remedy(self) -> &'static str {
         match self {
@@ -158,28 +157,28 @@ impl Stop {
 /// One attack.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attack {
-    /// Its name, which stays the same.
+    /// The stable name of the attack.
     pub name: &'static str,
-    /// What it tries, in a sentence.
+    /// A sentence about the goal of the attack.
     pub tries: &'static str,
-    /// What should stop it.
+    /// The mechanism that should stop the attack.
     pub stop: Stop,
-    /// How often the attempt is sent at the same time, and how many of them there is room for at most; once, and none, but for bursts.
+    /// The number of simultaneous tries and of the allowed successes. Without a burst, the attack is tried once, and no success is allowed.
     pub burst: Option<Burst>,
-    /// What stands in the answer where it had success, by its JSON pointer: some requests are accepted without doing what they say.
+    /// The JSON pointer and value that prove success in an answer: some requests are accepted without doing what they say.
     pub effect: Option<(&'static str, Value)>,
     /// The attempt.
     pub attempt: Ask,
-    /// The same within the rights of who tries it.
+    /// The control: nearly the same request, within the rights of its sender.
     pub control: Ask,
 }
 
 /// Several at once, of which some may succeed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
-    /// How many are sent: in the path and the body, `{n}` is the number of each.
+    /// The number of requests: in the path and the body, `{n}` is the number of each.
     pub count: u32,
-    /// How many may succeed.
+    /// The number of requests that may succeed.
     pub room: u32,
 }
 
@@ -196,20 +195,20 @@ impl Attack {
         }
     }
 
-    /// It has succeeded only where the answer says so.
+    /// Sets the proof of success: the attack has succeeded only if the answer has this value.
     fn seen_by(mut self, pointer: &'static str, value: Value) -> Self {
         self.effect = Some((pointer, value));
         self
     }
 
-    /// Whether what it is about is known to whoever judges only a moment after it was made: policies read of Kustomizations what the controllers write on
-    /// their namespace.
+    /// Checks whether the API server can judge the attack only a moment after its objects were created. Policies read facts about Kustomizations that the controllers
+    /// write on their namespace.
     #[must_use]
     pub fn takes_time(&self) -> bool {
         self.stop == Stop::Rule(Rule::GitManaged)
     }
 
-    /// Whether an answer that says that the request was done shows what it was to do.
+    /// Checks whether an answer that reports success shows the effect of the request.
     #[must_use]
     pub fn has_effect(&self, answer: &Value) -> bool {
         let effect = self.effect.as_ref();
@@ -217,7 +216,7 @@ impl Attack {
     }
 }
 
-/// All attacks, in the order in which they are tried: what [takes time](Attack::takes_time) comes late, and what fills the quota last.
+/// Lists all attacks in the order of the tries: those that [take time](Attack::takes_time) come late, and those that fill the quota come last.
 #[must_use]
 pub fn list_attacks(names: &Names) -> Vec<Attack> {
     let mut attacks = namespaces::list(names);
@@ -259,7 +258,7 @@ mod tests {
         assert_eq!(known.len(), attacks.len());
     }
 
-    /// What is for real stays in what was made: it is removed with it.
+    /// A request that is no dry run writes only into the objects that were made for the attestation, and is removed with them.
     #[test]
     fn what_is_no_dry_run_is_of_the_tenant_that_was_made() {
         let names = names();
@@ -276,7 +275,7 @@ mod tests {
         }
     }
 
-    /// No attempt is what the control is: a refusal of one and a success of the other would be chance.
+    /// No attack equals its control: otherwise a refusal of one and a success of the other would be chance.
     #[test]
     fn a_control_is_another_request() {
         for attack in list_attacks(&names()) {

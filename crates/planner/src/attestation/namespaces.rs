@@ -1,4 +1,4 @@
-//! Attacks on whose a namespace is, and on what a Tenant says of its namespaces.
+//! Attacks on the owner of a namespace, and on the settings of a Tenant for its namespaces.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{HOME_NAMESPACE, POD_SECURITY_ENFORCE, TENANT_LABEL};
@@ -8,11 +8,11 @@ use super::scene::{DENIED, ROOM, SET};
 use super::{Ask, Attack, Burst, Names, Stop, Verb, Who};
 
 const NAMESPACES: &str = "/api/v1/namespaces";
-/// Where the label is that says whose a namespace is.
+/// The path of the label that names the owner of a namespace.
 const LABEL: &str = "/metadata/labels/capsule.clastix.io~1tenant";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
 
-/// A namespace that is labelled for a tenant.
+/// Returns a namespace that is labelled for a tenant.
 fn namespace(name: &str, tenant: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": { TENANT_LABEL: tenant } } })
 }
@@ -291,7 +291,7 @@ fn list_tenants(names: &Names) -> Vec<Attack> {
     ]
 }
 
-/// What fills the quota comes last, and its own controls before.
+/// Lists the attacks that fill the quota, which come last, after their own controls.
 pub(super) fn list_quota(names: &Names) -> Vec<Attack> {
     let tenant = names.tenant();
     let make = |name: &str| {

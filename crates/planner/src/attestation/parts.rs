@@ -1,5 +1,5 @@
-//! Attacks by parts of objects, by what a controller would make of them, and by what is large: `scale`, containers that are added to debug, volumes,
-//! facts that Tenure writes, expressions and sizes.
+//! Attacks with parts of objects, with later effects of a controller, and with size: `scale`, debug containers, volumes, facts that Tenure writes, expressions and
+//! large objects.
 
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
@@ -9,7 +9,7 @@ use super::rights::{config_map, pod, set};
 use super::scene::{CLASS, PROP, REGISTRY};
 use super::{Ask, Attack, Names, Stop, Verb, Who};
 
-/// How large an object is that is nearly as large as an API server takes one: 3 MiB, with what else a request says.
+/// The size of an object that is nearly the largest that an API server accepts: 3 MiB, minus the rest of the request.
 const LARGE: usize = (3 << 20) - (128 << 10);
 
 pub(super) fn list(names: &Names) -> Vec<Attack> {
@@ -90,7 +90,7 @@ fn list_volumes(names: &Names) -> Vec<Attack> {
             }),
             claim(&|_| ()),
         ),
-        // Engines that go back try as many ways as two to the power of its length, and nobody answers in time.
+        // A regular expression engine with backtracking needs two to the power of the length many steps, and gives no answer in time.
         Attack::new(
             "expression-without-end",
             "an owner's claim has a StorageClass over whose name an expression of the Tenant could run for ever",

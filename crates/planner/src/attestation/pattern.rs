@@ -12,13 +12,13 @@ use super::verdict::{Judged, Outcome};
 
 /// The name of the line.
 const NAME: &str = "namespace-that-fits-a-pattern";
-/// What stops it.
+/// The mechanism that stops the attack.
 const STOP: &str = "controllers";
-/// The entry of the FluxAccess that asks for the owner's namespace, and the one that asks for the listed tenant's.
+/// The entry of the FluxAccess that requests the owner's namespace, and the entry that requests the listed tenant's.
 const ENTRIES: [&str; 2] = ["spec.projects[0]", "spec.projects[1]"];
 
-/// An AccessProvider whose pattern fits a namespace that the owner made, and lists the other tenant; and the platform's request for both tenants'
-/// namespaces. `user` writes them. No host is asked: the provider is `static`.
+/// Lists an AccessProvider and a FluxAccess. The provider's pattern fits a namespace that the owner made, and its list has the other tenant. The platform's FluxAccess
+/// requests both tenants' namespaces. `user` writes them. No host gets a request: the provider is `static`.
 #[must_use]
 pub fn list_pattern_props(names: &Names, namespace: &str, user: &str) -> [(String, Value); 2] {
     let tenant = names.tenant();
@@ -52,14 +52,14 @@ pub fn list_pattern_props(names: &Names, namespace: &str, user: &str) -> [(Strin
     ]
 }
 
-/// The path of that FluxAccess.
+/// Finds the path of that FluxAccess.
 #[must_use]
 pub fn find_pattern_status(names: &Names) -> String {
     let (platform, name) = (names.platform.as_str(), names.tenant());
     format!("/apis/{GROUP}/v1alpha1/namespaces/{platform}/fluxaccesses/{name}")
 }
 
-/// Judges what the controllers said of the platform's request: `problems` of the FluxAccess, or why they said nothing.
+/// Judges the controllers' report about the platform's request: `problems` of the FluxAccess, or the reason for a missing report.
 #[must_use]
 pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
     let untried = "see what was said, and attest again";
@@ -68,7 +68,7 @@ pub fn judge_pattern(problems: Result<&[EntryProblem], &str>) -> Judged {
         let found = problems.find(|problem| problem.entry == entry);
         found.map(|problem| problem.message.as_str())
     });
-    // What is wrong with the whole FluxAccess says nothing of either namespace.
+    // A problem of the whole FluxAccess says nothing about either namespace.
     let mut others = problems.unwrap_or_default().iter();
     let other = others.find(|problem| !ENTRIES.contains(&problem.entry.as_str()));
     let failed = other.map(|problem| problem.message.as_str()).or(listed);

@@ -1,13 +1,13 @@
-//! The last line of an attestation: what the tenant that was made reaches beyond its own namespaces, by all rights and rules that the cluster has.
+//! The last line of an attestation: the reach of its tenant beyond its own namespaces, by all rights and rules of the cluster.
 
 use super::verdict::{Judged, Outcome};
 
 /// The name of the line.
 const NAME: &str = "reach";
-/// How many findings the line quotes.
+/// The number of findings that the line quotes.
 const MOST_QUOTED: usize = 3;
 
-/// Judges what the search for the tenant's authority found: each finding is a path. `unknown` is what could not be read.
+/// Judges the result of the search for the tenant's authority: each finding is a path. `unknown` lists the objects that could not be read.
 #[must_use]
 pub fn judge_reach(beyond: &[String], unknown: &[String]) -> Judged {
     let (outcome, said, remedy) = if !beyond.is_empty() {

@@ -1,7 +1,7 @@
-//! When the Tenants that an attestation made end, whatever became of who made them.
+//! The end of the Tenants that an attestation made, whatever became of its process.
 //!
-//! Three things together say it, and no tenant can write one of them: the beginning of the name, a label and an annotation, all of a Tenant, which is the
-//! cluster's. Refuses to end any other, and one whose end can't be read.
+//! Three signs together mark such a Tenant: the beginning of its name, a label and an annotation. No tenant can write one of them, because a Tenant is a cluster-wide
+//! object. Any other Tenant is never ended, and neither is one whose end can't be read.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -11,11 +11,11 @@ use tenure_api::{ObjectId, ObjectMeta, Tenant};
 use crate::object::{Object, Origin};
 use crate::plan::{Apply, Delete, Propagation, Request, Watched};
 
-/// Who writes here, as managedFields show it.
+/// The field manager of the writes, as managedFields show it.
 const MANAGER: &str = "tenure-attest";
 const GROUP: &str = "capsule.clastix.io";
 
-/// When a Tenant ends; nothing for one that no attestation made.
+/// Finds the end of a Tenant; nothing for one that no attestation made.
 #[must_use]
 pub fn find_end(metadata: &ObjectMeta) -> Option<Timestamp> {
     let name = metadata.name.as_deref()?.strip_prefix(ATTEST_PREFIX)?;
@@ -24,7 +24,7 @@ pub fn find_end(metadata: &ObjectMeta) -> Option<Timestamp> {
     (is_labelled && !name.is_empty()).then(|| end.parse().ok())?
 }
 
-/// What ends a Tenant that has reached its end: one that is to stay is first let go.
+/// Returns the request that ends a Tenant after its time. A Tenant with protection against deletion loses this protection first.
 #[must_use]
 pub fn end(tenant: &Tenant) -> Request {
     let metadata = &tenant.metadata;
@@ -32,7 +32,7 @@ pub fn end(tenant: &Tenant) -> Request {
     if tenant.spec.prevent_deletion.unwrap_or_default() {
         let object = json!({
             "apiVersion": format!("{GROUP}/v1beta2"), "kind": "Tenant",
-            // With the uid, so that a namesake isn't meant.
+            // The patch names the uid, so that it applies to no other Tenant of the same name.
             "metadata": { "name": id.name, "uid": metadata.uid },
             "spec": { "preventDeletion": false },
         });
@@ -57,7 +57,7 @@ pub fn end(tenant: &Tenant) -> Request {
     })
 }
 
-/// The id of a Tenant.
+/// Returns the id of a Tenant.
 pub(crate) fn identify(metadata: &ObjectMeta) -> ObjectId {
     ObjectId {
         namespace: String::new(),

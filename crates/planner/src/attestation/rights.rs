@@ -1,4 +1,4 @@
-//! Attacks on who somebody is and what RBAC gives him: the account of a tenant's surfaces, another tenant's objects, the cluster's own.
+//! Attacks on identities and on their rights by RBAC: the account of a tenant's surfaces, another tenant's objects, the cluster's own.
 
 use serde_json::{Value, json};
 use tenure_tenancy::admission::Rule;
@@ -12,7 +12,7 @@ pub(super) fn config_map(name: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } })
 }
 
-/// A Pod that is all right, but for what is changed of it.
+/// Returns a valid Pod, apart from `more`.
 pub(super) fn pod(name: &str, more: impl FnOnce(&mut Value)) -> Value {
     let mut object = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
@@ -73,7 +73,7 @@ fn list_account(names: &Names) -> Vec<Attack> {
             ),
             owner(Verb::Create, "pods", pod("thief", |_| ())),
         ),
-        // A dry run in its name is free: it is how somebody looks.
+        // A dry run in the name of that account is allowed, because users preview changes with it.
         Attack::new(
             "account-by-impersonation",
             "an owner writes in the name of that account",
@@ -165,7 +165,7 @@ fn list_neighbour(names: &Names) -> Vec<Attack> {
 fn list_cluster(names: &Names) -> Vec<Attack> {
     let home = names.tenant();
     let group = format!("/apis/{RBAC}/v1");
-    // The owner of an attestation is an account of the platform namespace, and a rule refuses every RoleBinding to those. RBAC alone is tried here.
+    // The owner of an attestation is an account of the platform namespace, and a rule refuses every RoleBinding to such accounts. This attack tries RBAC alone.
     let subjects = json!([{ "kind": "ServiceAccount", "namespace": home, "name": "default" }]);
     let bind = |kind: &str, role: &str| {
         json!({

@@ -1,5 +1,5 @@
-//! What is made for the attacks: two Tenants, their owners, and the rights by which RBAC alone would let some attacks pass. All of it is named after a
-//! suffix, hangs under the first or the second Tenant, and ends with it.
+//! The objects for the attacks: two Tenants, their owners, and the rights with which RBAC alone would let some attacks pass. All names have one suffix. All objects
+//! hang under the first or the second Tenant, and end with it.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
@@ -11,94 +11,94 @@ use tenure_tenancy::admission::make_owner_reference;
 const RBAC: &str = "rbac.authorization.k8s.io";
 /// Kubernetes' StatefulSet controller, by namespace and name of its account.
 pub const CONTROLLER: (&str, &str) = ("kube-system", "statefulset-controller");
-/// The registry that the tenant allows: a name that nobody can have (RFC 2606).
+/// The registry that the tenant allows: a name that cannot exist (RFC 2606).
 pub(super) const REGISTRY: &str = "registry.attest.invalid";
 /// The hostname that it allows.
 pub(super) const HOST: &str = "own.attest.invalid";
 /// The class that it allows.
 pub(super) const CLASS: &str = "attest";
-/// What the names of StorageClasses are like that it allows besides: a form over which engines that go back run for ever.
+/// The pattern of StorageClass names that the tenant also allows: regular expression engines with backtracking run for ever on it.
 pub(super) const CLASSES: &str = "(a+)+b";
 /// The label that owners don't set on their namespaces.
 pub(super) const DENIED: &str = "attest.tenure.dev/denied";
 /// The annotation that the Tenant sets on its namespaces.
 pub(super) const SET: &str = "attest.tenure.dev/set";
-/// What the Pod and the Deployment are called that attacks change.
+/// The name of the Pod and the Deployment that attacks change.
 pub(super) const PROP: &str = "attest-prop";
-/// How many namespaces the tenant may have: its home, and so many more.
+/// The number of namespaces that the tenant may have, including its home.
 pub(super) const ROOM: u32 = 3;
 
-/// What everything is called.
+/// The names of all objects.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// What tells one attestation from another.
+    /// The suffix that separates this attestation from others.
     pub suffix: String,
     /// The platform's namespace, in which the owners' accounts are.
     pub platform: String,
-    /// The uid of the tenant, once it is there.
+    /// The uid of the tenant, after its creation.
     pub tenant_uid: String,
     /// The uid of the other one.
     pub neighbour_uid: String,
-    /// When all of it ends, as RFC 3339.
+    /// The end of all objects, as RFC 3339.
     pub expires: String,
 }
 
 impl Names {
-    /// The tenant, and its home namespace.
+    /// Returns the tenant, and its home namespace.
     #[must_use]
     pub fn tenant(&self) -> String {
         format!("{ATTEST_PREFIX}{}", self.suffix)
     }
 
-    /// The other tenant, and its home namespace.
+    /// Returns the other tenant, and its home namespace.
     #[must_use]
     pub fn neighbour(&self) -> String {
         format!("{ATTEST_PREFIX}{}-b", self.suffix)
     }
 
-    /// A namespace that doesn't exist, and that a ClusterRoleBinding names.
+    /// Returns a namespace that doesn't exist, and that a ClusterRoleBinding names.
     #[must_use]
     pub fn left_over(&self) -> String {
         format!("{}-left-over", self.tenant())
     }
 
-    /// The account of the tenant's surfaces.
+    /// Returns the account of the tenant's surfaces.
     #[must_use]
     pub fn account(&self) -> String {
         format!("{}-gitops", self.tenant())
     }
 
-    /// The account of the tenant's lane.
+    /// Returns the account of the tenant's lane.
     #[must_use]
     pub fn lane(&self) -> String {
         format!("{LANE_PREFIX}tenant-{}", self.tenant())
     }
 
-    /// The ServiceAccount that owns the tenant.
+    /// Returns the ServiceAccount that owns the tenant.
     #[must_use]
     pub fn owner(&self) -> String {
         format!("{}-owner", self.tenant())
     }
 
-    /// The ServiceAccount that owns the other one.
+    /// Returns the ServiceAccount that owns the other one.
     #[must_use]
     pub fn other_owner(&self) -> String {
         format!("{}-owner", self.neighbour())
     }
 
-    /// A RuntimeClass that the tenant isn't allowed.
+    /// Returns a RuntimeClass that the tenant isn't allowed.
     #[must_use]
     pub fn runtime_class(&self) -> String {
         format!("{}-elsewhere", self.tenant())
     }
 
-    /// The user name of an account.
+    /// Returns the user name of an account.
     #[must_use]
     pub fn user(&self, namespace: &str, name: &str) -> String {
         format!("system:serviceaccount:{namespace}:{name}")
     }
 
-    /// The first and the second Tenant.
+    /// Writes the first and the second Tenant.
     #[must_use]
     pub fn write_tenants(&self) -> [Value; 2] {
         let other_owner = json!([{ "kind": "ServiceAccount", "name": self.user(&self.platform, &self.other_owner()) }]);
@@ -106,7 +106,7 @@ impl Names {
             self.write_tenant(
                 &self.tenant(),
                 json!({
-                    // At home too, where an owner has less unless roles are named: admission has to stop what RBAC lets pass.
+                    // This also holds in the home namespace, where an owner has fewer rights unless roles are named: admission has to stop requests that RBAC allows.
                     "owners": [{
                         "kind": "ServiceAccount", "name": self.user(&self.platform, &self.owner()),
                         "clusterRoles": [OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE],
@@ -148,7 +148,7 @@ impl Names {
     }
 }
 
-/// A Deployment without Pods.
+/// Writes a Deployment without Pods.
 pub(super) fn write_deployment(name: &str) -> Value {
     let labels = json!({ "app": name });
     json!({
@@ -160,13 +160,13 @@ pub(super) fn write_deployment(name: &str) -> Value {
     })
 }
 
-/// A container that the tenant is allowed.
+/// Writes a container that the tenant is allowed.
 fn write_container() -> Value {
     json!({ "name": "a", "image": format!("{REGISTRY}/a:1"), "imagePullPolicy": "Always" })
 }
 
-/// What some attacks are about, path by path: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass that the tenant isn't allowed.
-/// Where a cluster can't have one of them, only those attacks can't be tried.
+/// Lists the objects that some attacks change, path by path: a Pod that is never scheduled, a Deployment without Pods, and a RuntimeClass that the tenant isn't
+/// allowed. If a cluster can't have one of them, only the attacks on it can't be tried.
 #[must_use]
 pub fn list_props(names: &Names) -> [(String, Value); 3] {
     let tenant = names.tenant();
@@ -193,8 +193,8 @@ pub fn list_props(names: &Names) -> [(String, Value); 3] {
     ]
 }
 
-/// What is made once the Tenants are there, path by path: the owners' accounts, and rights that are too wide, so that admission has to stop what RBAC lets
-/// pass. They reach no further than the tenants' own namespaces, and no right reaches the other tenant's.
+/// Lists the objects to create after the Tenants, path by path: the owners' accounts, and rights that are too wide. So admission has to stop the requests that RBAC
+/// allows. The rights end at the tenants' own namespaces, and no right reaches the other tenant's.
 #[must_use]
 pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
     let tenant = names.tenant();
@@ -232,12 +232,12 @@ pub fn list_scene(names: &Names) -> Vec<(String, Value)> {
         "tenure.dev",
     ];
     let home = Some(tenant.as_str());
-    // As a tool leaves it that was uninstalled: whoever creates the namespace has the right.
+    // The binding is as an uninstalled tool leaves it: the creator of the namespace has the right.
     let mut with_left_over = subject.clone();
     if let Some(subjects) = with_left_over.as_array_mut() {
         subjects.push(json!({ "kind": "ServiceAccount", "namespace": names.left_over(), "name": "default" }));
     }
-    // Where Kubernetes' own controller doesn't run, nothing else lets it create anything.
+    // If Kubernetes' own controller doesn't run, no other binding lets this account create anything.
     let metadata_of_controllers = owned(&controllers, home, &tenant, &names.tenant_uid);
     let (namespace, name) = CONTROLLER;
     let lane = format!("{tenant}-lane");

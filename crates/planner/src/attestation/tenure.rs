@@ -1,5 +1,5 @@
-//! Attacks with the tokens of Tenure's own accounts. By RBAC the controller's writes in every namespace, and an administrator has bound the lane's to more
-//! than it needs. Policies of the installation bound what they write.
+//! Attacks with the tokens of Tenure's own accounts. RBAC lets the controller's account write in every namespace, and an administrator has bound the lane's account to
+//! more rights than it needs. Policies of the installation bound the writes of both.
 
 use serde_json::{Value, json};
 use tenure_tenancy::admission::{Rule, make_owner_reference};
@@ -19,7 +19,7 @@ pub(super) fn list(names: &Names) -> Vec<Attack> {
             json!({ "metadata": metadata }),
         )
     };
-    // What the controller writes on each of a tenant's namespaces.
+    // The controller's usual write on each of a tenant's namespaces.
     let control = || change(&home, json!({ "annotations": { "facts.tenure.dev/attest": "attest" } }));
     let bind = |namespace: &str, subject: Value| {
         ask(

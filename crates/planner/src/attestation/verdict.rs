@@ -1,4 +1,4 @@
-//! What the answers to an attempt and to its control mean, and the report of all of them.
+//! The meaning of the answers to an attack and to its control, and the report about all attacks.
 
 use std::fmt::Write as _;
 
@@ -7,28 +7,28 @@ use tenure_api::text::visible_line;
 
 use super::{Attack, Stop};
 
-/// The most bytes of what the API server said that are repeated.
+/// The most bytes of the API server's message that are repeated.
 const LONGEST: usize = 512;
 
-/// What the API server answered.
+/// The API server's answer to a try.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     /// HTTP status; 0 when there was no answer.
     pub code: u16,
-    /// Its message; what went wrong, when there was no answer.
+    /// The message of the answer, or of the failure if there was no answer.
     pub message: String,
-    /// Whether the answer shows what the request was to do, where it says that it was done.
+    /// Whether a successful answer shows the effect of the request.
     pub has_effect: bool,
 }
 
 impl Tried {
-    /// Whether it says that the request was done.
+    /// Checks whether the answer reports success.
     #[must_use]
     pub fn is_done(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// The rule that the message ends with, in brackets, as every refusal of Tenure's does.
+    /// Finds the rule that the message ends with, in brackets, as every refusal of Tenure's does.
     fn find_rule(&self) -> Option<&str> {
         let (_, rule) = self.message.trim_end().strip_suffix(')')?.rsplit_once('(')?;
         Some(rule)
@@ -46,16 +46,16 @@ impl Tried {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It was.
+    /// The attack was stopped.
     Held,
-    /// It was not.
+    /// The attack was not stopped.
     NotHeld,
-    /// Nobody can tell.
+    /// The result is unknown.
     NotTried,
 }
 
 impl Outcome {
-    /// In words.
+    /// Returns the outcome in words.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,24 +66,24 @@ impl Outcome {
     }
 }
 
-/// What came of one attack.
+/// The result of one attack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Judged {
     /// The attack's name.
     pub name: String,
-    /// What it tried.
+    /// The attempt of the attack.
     pub tries: String,
-    /// What should have stopped it.
+    /// The mechanism that should have stopped the attack.
     pub stop: String,
-    /// Whether it did.
+    /// Whether the attack was stopped.
     pub outcome: Outcome,
-    /// What the API server said, or why it couldn't be tried.
+    /// The API server's message, or the reason for which the attack couldn't be tried.
     pub said: String,
-    /// What to do; empty where it held.
+    /// The advice; empty if the attack was stopped.
     pub remedy: String,
 }
 
-/// Judges the answers to an attempt, several for a burst, and the answer to its control, which was asked before.
+/// Judges the answers to an attempt, several for a burst, and the answer to its control, which was sent before.
 #[must_use]
 pub fn judge(attack: &Attack, attempts: &[Tried], control: &Tried) -> Judged {
     let (outcome, said) = decide(attack, attempts, control);
@@ -107,7 +107,7 @@ fn decide(attack: &Attack, attempts: &[Tried], control: &Tried) -> (Outcome, Str
         .filter(|tried| tried.is_done() && tried.has_effect)
         .count();
     let room = attack.burst.map_or(0, |burst| burst.room);
-    // What succeeded beyond its bound did so whatever becomes of the control.
+    // An attack that succeeded beyond its bound counts as a success, whatever the result of the control.
     if done > usize::try_from(room).unwrap_or(usize::MAX) {
         let said = match attack.burst {
             Some(burst) => format!("{done} of {} succeeded, and there was room for {room}", burst.count),
@@ -129,7 +129,7 @@ fn decide(attack: &Attack, attempts: &[Tried], control: &Tried) -> (Outcome, Str
         );
     }
     let mut refused = attempts.iter().filter(|tried| !tried.is_done());
-    // A refusal for another reason (a kind that isn't served, a field that is not valid) stops nobody who knows better.
+    // A refusal for another reason (an unserved kind, an invalid field) doesn't stop an attacker who avoids the mistake.
     if let Some(other) = refused.clone().find(|tried| !is_stopped(attack.stop, tried)) {
         return (
             Outcome::NotTried,
@@ -143,41 +143,42 @@ fn decide(attack: &Attack, attempts: &[Tried], control: &Tried) -> (Outcome, Str
     }
 }
 
-/// Whether a refusal is one that lasts: of the rule that is meant, of another rule, or of RBAC, which comes before both. The reason of a policy's refusal
+/// Checks whether a refusal is one that lasts: of the rule that is meant, of another rule, or of RBAC, which comes before both. The reason of a policy's refusal
 /// is Forbidden, too.
 fn is_stopped(stop: Stop, tried: &Tried) -> bool {
     tried.code == 403
         || (matches!(stop, Stop::Rule(_)) && tried.code == 422 && tried.find_rule() == Some(stop.as_str()))
 }
 
-/// What came of all of them.
+/// The results of all attacks.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Which cluster, as its address.
+    /// The address of the cluster.
     pub cluster: String,
-    /// When it began, as RFC 3339.
+    /// The start of the attestation, as RFC 3339.
     pub started: String,
     /// The version of the program.
     pub version: String,
-    /// One for each attack.
+    /// One result for each attack.
     pub results: Vec<Judged>,
 }
 
 impl Report {
-    /// How many came to this.
+    /// Counts the results with this outcome.
     #[must_use]
     pub fn count(&self, outcome: Outcome) -> usize {
         self.results.iter().filter(|result| result.outcome == outcome).count()
     }
 
-    /// Whether everything was tried, and held. What a cluster has no kinds for is no attack on it, and is named all the same.
+    /// Checks whether at least one attack was stopped, and no attack got through. An attack that couldn't be tried, for example because the cluster doesn't serve its
+    /// kinds, doesn't count, and the report still names it.
     #[must_use]
     pub fn has_held(&self) -> bool {
         self.count(Outcome::NotHeld) == 0 && self.count(Outcome::Held) > 0
     }
 
-    /// For people, a line for each, the worst first.
+    /// Writes the report for people, a line for each attack, the worst first.
     #[must_use]
     pub fn write_text(&self) -> String {
         let mut text = String::new();
@@ -194,7 +195,7 @@ impl Report {
         text
     }
 
-    /// The numbers, in a sentence.
+    /// Returns the numbers, in a sentence.
     #[must_use]
     pub fn summarize(&self) -> String {
         format!(
@@ -246,7 +247,7 @@ mod tests {
             (rbac, tried(404, "not found"), &done, Outcome::NotTried),
             (rbac, tried(0, "no answer"), &done, Outcome::NotTried),
             (rbac, tried(403, "no"), &tried(403, "no"), Outcome::NotTried),
-            // It got through, whatever the control says.
+            // The attack got through, whatever the result of the control.
             (rbac, tried(200, ""), &tried(500, "no"), Outcome::NotHeld),
         ];
         for (stop, attempt, control, outcome) in cases {

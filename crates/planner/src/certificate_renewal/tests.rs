@@ -1,4 +1,4 @@
-//! When what is made, by data, and a play of years in which nobody ever meets a certificate that he doesn't trust.
+//! The times of each renewal as data, and a run of years in which no client ever meets a certificate that it doesn't trust.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn day(days: i64) -> Timestamp {
     later(Timestamp::UNIX_EPOCH, days * DAY)
 }
 
-/// Kept: one authority, made on that day, and a certificate of it, made on that one.
+/// Makes a snapshot with one authority, made on the first day, and a certificate of it, made on the second.
 fn kept(authority: i64, certificate: i64) -> Snapshot {
     Snapshot {
         authorities: vec![Validity::of_authority(day(authority))],
@@ -103,7 +103,7 @@ fn what_is_made_when() {
     }
 }
 
-/// What is kept, and what the API server and another process know of it: that may be minutes old.
+/// The stored certificates, and the copies that the API server and another process know. A copy may be minutes old.
 #[derive(Clone, Default)]
 struct World {
     kept: Vec<(u64, Validity)>,
@@ -115,7 +115,7 @@ struct World {
 fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
     for lag in [0, 1, 3, 8] {
         let mut world = World::default();
-        // As it was, minute by minute, as far back as anybody is behind.
+        // The states minute by minute, as far back as any process may lag.
         let mut past: Vec<World> = Vec::new();
         let (mut certificates, mut authorities) = (0, 0);
         let mut now = day(0);
@@ -153,7 +153,7 @@ fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
             if past.len() > lag + 1 {
                 past.remove(0);
             }
-            // What one shows and what another trusts, each as of any of these minutes.
+            // One process shows a certificate and another one trusts an authority, each as of any of these minutes.
             if now > day(1) {
                 for shows in &past {
                     for trusts in &past {
@@ -164,7 +164,7 @@ fn whoever_is_minutes_behind_never_meets_what_he_does_not_trust() {
                     }
                 }
             }
-            // Minute by minute where something happens, else by hours.
+            // The run goes minute by minute while something happens, else by hours.
             let is_busy = step != Step::Rest || world.kept.len() > 1 || now < day(1);
             now = later(now, if is_busy { MINUTE } else { 60 * MINUTE });
             if !is_busy {

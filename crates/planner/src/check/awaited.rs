@@ -1,5 +1,5 @@
-//! What a folder makes that other objects of it need: kinds and namespaces. Before they are there, the API server refuses what needs them, and
-//! that says nothing of what would become of it.
+//! Kinds and namespaces that a folder creates and other objects of the folder need. Before these exist, the API server refuses such objects, and the refusal says
+//! nothing about their later fate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use tenure_api::{ObjectId, ObjectView};
 use super::{Category, Finding, Level};
 use crate::object::Origin;
 
-/// The kinds and namespaces that a folder makes.
+/// The kinds and namespaces that a folder creates.
 #[derive(Debug, Default)]
 pub struct Awaited {
     kinds: BTreeMap<(String, String), String>,
@@ -17,7 +17,7 @@ pub struct Awaited {
 }
 
 impl Awaited {
-    /// Of all objects of a folder.
+    /// Collects the kinds and namespaces from all objects of a folder.
     #[must_use]
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a Value>) -> Self {
         let mut awaited = Self::default();
@@ -38,20 +38,20 @@ impl Awaited {
         awaited
     }
 
-    /// The namespaces that it makes: whoever asks looks which of them are there already.
+    /// Returns the namespaces that the folder creates. The caller finds out which of them exist already.
     #[must_use]
     pub fn namespaces(&self) -> &BTreeSet<String> {
         &self.namespaces
     }
 
-    /// Of those namespaces only these are not there yet.
+    /// Keeps only the namespaces that don't exist yet.
     #[must_use]
     pub fn keep_missing(mut self, missing: &BTreeSet<String>) -> Self {
         self.namespaces.retain(|namespace| missing.contains(namespace));
         self
     }
 
-    /// Why an object can't be judged yet; nothing, if it can. `is_served` says whether the cluster knows its kind.
+    /// Returns a finding if an object can't be judged yet. `is_served` says whether the cluster knows its kind.
     #[must_use]
     pub fn find(&self, id: &ObjectId, is_served: bool, origin: Option<Origin>) -> Option<Finding> {
         let kind = (id.group.clone(), id.kind.clone());

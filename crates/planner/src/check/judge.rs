@@ -1,8 +1,8 @@
-//! What an answer of the API server to a dry run means for who wants to commit the object.
+//! The meaning of the API server's answer to a dry run, for an author who wants to commit the object.
 //!
-//! By code, reason and causes, as everywhere ([`crate::refusal`]). The API server says a right that is missing, a policy's no and a quota that
-//! is used up with the same code and reason: whether the right is there is asked besides ([`Rights`]), and a quota is known by Kubernetes' own
-//! words, since nothing else tells it; they decide which heading a finding stands under, and nothing more.
+//! The meaning follows from code, reason and causes, as everywhere ([`crate::refusal`]). The API server reports a missing right, a refusal of a policy and an exhausted
+//! quota with equal code and reason. So a separate review finds out whether the right exists ([`Rights`]), and Kubernetes' own words identify a quota, since the answer
+//! has no other sign. These two decide only the heading of a finding.
 
 use serde_json::Value;
 use tenure_api::ObjectId;
@@ -19,42 +19,42 @@ use crate::refusal::{CauseKind, Failure, Reason};
 /// The most findings of one object.
 const MOST_OF_ONE: usize = 20;
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
-/// How Kubernetes' ResourceQuota begins what it says.
+/// The first words of a message of Kubernetes' ResourceQuota.
 const QUOTA_WORDS: [&str; 2] = ["is forbidden: exceeded quota: ", "is forbidden: failed quota: "];
 
 /// The object that an answer is about.
 pub struct Subject<'a> {
-    /// Which.
+    /// The id of the object.
     pub id: &'a ObjectId,
-    /// Its resource, as `deployments.apps`.
+    /// The resource of the object, as `deployments.apps`.
     pub resource: &'a str,
-    /// Who would apply it.
+    /// The identity that would apply the object.
     pub identity: &'a Identity,
-    /// What was sent.
+    /// The sent object.
     pub object: &'a Value,
-    /// Whether it is a Secret, or holds what was copied from one.
+    /// Whether the object is a Secret, or has content that was copied from one.
     pub is_confidential: bool,
-    /// Where a field is written, by its JSON pointer; the object itself for the empty one.
+    /// Finds the place of a field by its JSON pointer; the empty pointer stands for the object itself.
     pub locate: &'a dyn Fn(&str) -> Option<Origin>,
 }
 
 /// Whether the account has the rights that an apply takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// It has them.
+    /// The account has the rights.
     Held,
-    /// It lacks these verbs.
+    /// The account lacks these verbs.
     Lacking(Vec<&'static str>),
-    /// Nobody could tell.
+    /// The rights are unknown.
     Unknown,
 }
 
-/// What a refused dry run came to.
+/// The meaning of a refused dry run.
 #[derive(Debug)]
 pub enum Judgement {
     /// These.
     Findings(Vec<Finding>),
-    /// There was no answer that says anything of the object.
+    /// No answer says anything about the object.
     Untold(String),
 }
 
@@ -81,7 +81,7 @@ impl Subject<'_> {
     }
 }
 
-/// Judges a dry run that was refused.
+/// Judges a refused dry run.
 #[must_use]
 pub fn judge(subject: &Subject<'_>, failure: Failure, rights: &Rights) -> Judgement {
     let is_quota = QUOTA_WORDS.iter().any(|words| failure.message.contains(words));
@@ -207,7 +207,7 @@ fn shorten_list(subject: &Subject<'_>, level: Level, category: Category, mut fin
     findings
 }
 
-/// What tenancy says of an object's place before the API server is asked, as it does in a reconciliation.
+/// Judges by tenancy's rules where the object may be, before the API server is asked, as in a reconciliation.
 #[must_use]
 pub fn judge_reach(subject: &Subject<'_>, placement: &Placement, scope: Scope) -> Option<Finding> {
     let id = subject.id;
@@ -223,7 +223,7 @@ pub fn judge_reach(subject: &Subject<'_>, placement: &Placement, scope: Scope) -
     Some(subject.whole(category, &denial.message, remedy))
 }
 
-/// What the API server warns of, about an object that it would take. A warning can quote the object.
+/// Makes a finding of an API server's warning about an accepted object. A warning can quote the object.
 #[must_use]
 pub fn note_warning(subject: &Subject<'_>, warning: &str) -> Option<Finding> {
     let remedy = "it is accepted all the same";
@@ -231,7 +231,7 @@ pub fn note_warning(subject: &Subject<'_>, warning: &str) -> Option<Finding> {
     (!subject.is_confidential).then(note)
 }
 
-/// That what is encrypted in an object isn't judged.
+/// Makes the finding that the encrypted parts of an object aren't checked.
 #[must_use]
 pub fn note_encrypted(subject: &Subject<'_>) -> Finding {
     let said = "is encrypted with SOPS: what is encrypted is not judged";
@@ -291,7 +291,7 @@ mod tests {
         judge(&subject, failure, rights)
     }
 
-    /// What comes of an answer: its headings with lines, in order; nothing where it says nothing of the object.
+    /// Judges an answer and returns the headings with lines, in order. The result is empty if the answer says nothing about the object.
     #[track_caller]
     fn check(
         answer: (u16, &str, &str, &[(&str, &str, &str)]),

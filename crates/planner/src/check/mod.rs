@@ -1,8 +1,8 @@
-//! Whether a cluster would accept what somebody wants to commit, as findings: what is wrong, in which file and line, and what to do.
+//! Findings about a change before its commit: would a cluster accept it, what is wrong, in which file and line, and what to do.
 //!
-//! Owns what an answer of the API server to a dry run means ([`judge`]), what of a folder can't be judged before something else of it is there
-//! ([`Awaited`]), why nothing could be rendered ([`list_rendering_problems`]), and the form that code hosts read ([`write_sarif`]). Refuses to
-//! take an answer that didn't come for a no, and to repeat what may quote a Secret.
+//! The module has the meaning of the API server's answer to a dry run ([`judge`]), the objects that can't be judged before another object of the folder exists
+//! ([`Awaited`]), the reasons for a failed rendering ([`list_rendering_problems`]), and the form that code hosts read ([`write_sarif`]). A missing answer is never
+//! taken for a refusal, and text that may quote a Secret is never repeated.
 
 mod awaited;
 mod judge;
@@ -26,12 +26,12 @@ pub use surface::find_target_namespace;
 
 use crate::object::Origin;
 
-/// The most findings that are told: a folder of somebody else's must not make a report without end.
+/// The most findings in a report: a folder from another author must not make a report without end.
 pub const MOST_FINDINGS: usize = 5_000;
 /// The most bytes of a message.
 const LONGEST_MESSAGE: usize = 2_048;
 
-/// What a finding is about.
+/// The subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Category {
@@ -41,16 +41,16 @@ pub enum Category {
     Rbac,
     /// A rule, a policy or a webhook refuses it.
     Admission,
-    /// Somebody else has it, or a field of it.
+    /// Another owner has the object or a field of it.
     Ownership,
-    /// There is no room for it.
+    /// The quota is used up.
     Quota,
-    /// It isn't what its kind says, or there is no such kind.
+    /// The object violates its kind's schema, or the kind doesn't exist.
     Schema,
 }
 
 impl Category {
-    /// All of them.
+    /// All categories.
     pub const ALL: [Self; 6] = [
         Self::Rendering,
         Self::Rbac,
@@ -60,7 +60,7 @@ impl Category {
         Self::Schema,
     ];
 
-    /// Its name.
+    /// Returns the name of the category.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -73,7 +73,7 @@ impl Category {
         }
     }
 
-    /// What it means, in a sentence.
+    /// Describes the category in a sentence.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
@@ -87,20 +87,20 @@ impl Category {
     }
 }
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// It would be refused.
+    /// The cluster would refuse the object.
     Error,
-    /// It would be accepted, and somebody loses something by it.
+    /// The cluster would accept the object, and another writer would lose something.
     Warning,
-    /// It is said, and is no finding to stop at.
+    /// Information, which fails no check.
     Note,
 }
 
 impl Level {
-    /// Its name, which is SARIF's, too.
+    /// Returns the name of the level, which is also SARIF's.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -111,23 +111,23 @@ impl Level {
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub level: Level,
-    /// What it is about.
+    /// The category.
     pub category: Category,
-    /// About which object, as `Kind/namespace/name`; none where there is no object yet.
+    /// The object, as `Kind/namespace/name`; unset if no object exists yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// Where that is written, below the root of the files.
+    /// The place of the object, below the root of the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
@@ -160,7 +160,7 @@ impl Finding {
 }
 
 impl fmt::Display for Finding {
-    /// One line, as compilers write theirs; nothing in it makes another, or speaks to a terminal.
+    /// Prints one line, as compilers do. No text in the line begins another line or sends control characters to a terminal.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(origin) = &self.origin {
             write!(formatter, "{origin}: ")?;
@@ -178,18 +178,18 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Whether there is something to stop at.
+/// Checks whether a finding has to stop the change.
 #[must_use]
 pub fn is_refused(findings: &[Finding]) -> bool {
     findings.iter().any(|finding| finding.level != Level::Note)
 }
 
-/// Leaves as many findings as are told, and says that there are more.
+/// Truncates the findings to the bound, and reports that there are more.
 pub fn bound(findings: &mut Vec<Finding>) {
     let Some(more) = findings.len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) else {
         return;
     };
-    // The worst are told.
+    // The worst findings stay.
     findings.sort_by_key(|finding| finding.level);
     let worst = findings.get(MOST_FINDINGS).map_or(Level::Note, |finding| finding.level);
     findings.truncate(MOST_FINDINGS);
@@ -201,7 +201,7 @@ pub fn bound(findings: &mut Vec<Finding>) {
     ));
 }
 
-/// A message in one line and not too long.
+/// Returns a message in one line and not too long.
 fn shorten(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let text: Cow<'_, str> = match line.char_indices().find(|(at, _)| *at >= LONGEST_MESSAGE) {

@@ -1,11 +1,11 @@
-//! From the way in which the API server writes a field to its place in an object.
+//! Converts a field's path from the API server's form into its place in an object.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The JSON pointer of a field that an answer names, as `spec.containers[0].image`, `.spec.containers[name="app"].image` or
-/// `metadata.labels[app]`; as far as the object has it.
+/// Finds the JSON pointer of a field that an answer names, as `spec.containers[0].image`, `.spec.containers[name="app"].image` or `metadata.labels[app]`; as far as the
+/// object has it.
 pub(super) fn find_pointer(object: &Value, field: &str) -> String {
     let mut pointer = String::new();
     let mut at = object;
@@ -19,7 +19,7 @@ pub(super) fn find_pointer(object: &Value, field: &str) -> String {
                 };
                 (step, next, after)
             } else {
-                // Keys can have dots in them: the longest that is there is meant.
+                // Keys can have dots: the longest existing key counts.
                 let ends = |name: &str| {
                     let after = rest.strip_prefix(name);
                     after.is_some_and(|after| after.is_empty() || after.starts_with(['.', '[']))
@@ -37,7 +37,7 @@ pub(super) fn find_pointer(object: &Value, field: &str) -> String {
     pointer
 }
 
-/// An element of a list by its number or its keys, or a field by a key in brackets.
+/// Finds an element of a list by its number or its keys, or a field by a key in brackets.
 fn find_element<'v>(at: &'v Value, inner: &str) -> Option<(String, &'v Value)> {
     match at {
         Value::Array(items) => {

@@ -1,11 +1,11 @@
-//! Why a folder can't be built, a finding for each thing that is wrong.
+//! The reasons for which a folder can't be built, a finding for each problem.
 
 use kustomize::Error;
 
 use super::{Category, Finding, Level};
 use crate::object::Origin;
 
-/// The problems of a build that failed.
+/// Lists the problems of a build that failed.
 #[must_use]
 pub fn list_rendering_problems(error: &Error) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -6,8 +6,8 @@ use super::{Category, Finding};
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// A log with one run. Addresses are relative to the root of the files; what has no place of its own is said of `fallback`, a file below it,
-/// since hosts leave out what is said of no file.
+/// Writes a log with one run. Addresses are relative to the root of the files. A finding without a place is reported at `fallback`, a file below the root, since hosts
+/// leave out findings without a file.
 #[must_use]
 pub fn write_sarif(findings: &[Finding], fallback: &str, version: &str) -> Value {
     let rules = Category::ALL.map(|category| {
@@ -38,7 +38,7 @@ fn write_result(finding: &Finding, fallback: &str) -> Value {
         None => (fallback, 0),
     };
     let mut location = json!({ "artifactLocation": { "uri": write_uri(path), "uriBaseId": "%SRCROOT%" } });
-    // Lines begin with 1; one that isn't known is no region.
+    // Line numbers begin with 1; an unknown line has no region.
     if line > 0
         && let Some(location) = location.as_object_mut()
     {
@@ -54,7 +54,7 @@ fn write_result(finding: &Finding, fallback: &str) -> Value {
     })
 }
 
-/// A path as a relative reference (RFC 3986): nothing in it is a scheme, a host or a query.
+/// Writes a path as a relative reference (RFC 3986): nothing in it is a scheme, a host or a query.
 fn write_uri(path: &str) -> String {
     let mut uri = String::new();
     for byte in path.trim_start_matches('/').bytes() {

@@ -1,9 +1,8 @@
-//! What a Surface says of a folder of its repository.
+//! The settings of a Surface for a folder of its repository.
 
 use tenure_api::Surface;
 
-/// The namespace that a Surface sets on what a folder holds. A folder that none of its paths names counts as the only one that there is, if
-/// there is only one.
+/// Finds the namespace that a Surface sets on the objects of a folder. If the Surface has only one folder, a folder that none of its paths names counts as that one.
 #[must_use]
 pub fn find_target_namespace(surface: &Surface, folder: &str) -> Option<String> {
     let mut folders: Vec<(String, Option<&String>)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Managed objects that are being deleted and stay, because finalizers hold them.
 //!
-//! Such an object still has its effect: a RoleBinding gives rights, a NetworkPolicy allows traffic. So the controller corrects it like any other
-//! object, and empties one that is no longer wanted. Which finalizers the controller removes is decided here ([`FinalizerRule`]).
+//! Such an object still has its effect: a RoleBinding gives rights, a NetworkPolicy allows traffic. So the controller corrects it like any other object, and empties
+//! one that is no longer wanted. [`FinalizerRule`] decides which finalizers the controller removes.
 
 use std::collections::BTreeSet;
 
@@ -28,14 +28,14 @@ const KNOWN_DOMAINS: [&str; 6] = [
     "k8s.aws",
     "cattle.io",
 ];
-/// How many bytes of finalizers' names a message lists.
+/// The most bytes of finalizers' names in a message.
 const LONGEST_LIST: usize = 256;
 
-/// Which finalizers stay on a managed object.
+/// The rule for finalizers that stay on a managed object.
 ///
-/// managedFields name a client, not a user, so they don't prove who set a finalizer. Where admission checks writes, it lets no identity of a tenant set
-/// one on a managed object; every finalizer there belongs to another controller and stays. Elsewhere only known finalizers stay, since a
-/// tenant could have set any other one.
+/// managedFields name a client, not a user, so they don't prove the identity that set a finalizer. Where admission checks writes, no identity of a tenant can set a
+/// finalizer on a managed object. So every finalizer there belongs to another controller and stays. Elsewhere only known finalizers stay, since a tenant could have set
+/// any other one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FinalizerRule<'a> {
     /// Whether admission checks writes in the cluster.
@@ -45,12 +45,12 @@ pub(crate) struct FinalizerRule<'a> {
 }
 
 impl FinalizerRule<'_> {
-    /// Whether admission keeps tenants from setting finalizers on an object: its rule covers those with the label.
+    /// Checks whether admission keeps tenants from setting finalizers on an object: its rule covers those with the label.
     pub(super) fn is_checked(&self, live: &Value) -> bool {
         self.is_guarded && ObjectView::of(live).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
     }
 
-    /// The finalizers of an object that the controller removes.
+    /// Lists the finalizers of an object that the controller removes.
     pub(crate) fn list_removable(&self, live: &Value) -> Vec<String> {
         if self.is_checked(live) {
             return Vec::new();
@@ -75,7 +75,7 @@ impl FinalizerRule<'_> {
     }
 }
 
-/// The patch that removes finalizers; none if the object has none of them.
+/// Returns the patch that removes finalizers; none if the object has none of them.
 pub(crate) fn release(target: Watched, live: &Value, finalizers: Vec<String>) -> Option<Release> {
     let view = ObjectView::of(live);
     let all: Vec<&str> = view.list_texts("/metadata/finalizers").collect();
@@ -99,7 +99,7 @@ pub(crate) fn release(target: Watched, live: &Value, finalizers: Vec<String>) ->
     })
 }
 
-/// The object without effect: it gives no rights and allows no traffic. None for a kind without such a form, and for an object that has it.
+/// Returns the object without effect: it gives no rights and allows no traffic. Returns nothing for a kind without such a form, and for an object that already has it.
 pub(crate) fn neutralize(live: &Value) -> Option<Value> {
     let view = ObjectView::of(live);
     let (field, inert) = match (
@@ -108,7 +108,7 @@ pub(crate) fn neutralize(live: &Value) -> Option<Value> {
     ) {
         ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => ("subjects", json!([])),
         ("rbac.authorization.k8s.io", "Role" | "ClusterRole") => ("rules", json!([])),
-        // It selects no Pod but one that asks for it, and allows nothing.
+        // This policy selects only Pods with its own label, and allows nothing.
         ("networking.k8s.io", "NetworkPolicy") => (
             "spec",
             json!({
@@ -153,7 +153,7 @@ pub(crate) fn neutralize(live: &Value) -> Option<Value> {
     Some(Value::Object(object))
 }
 
-/// What a reader of Ready learns of an object that finalizers hold.
+/// Describes an object that finalizers hold, for readers of Ready.
 pub(crate) fn describe(id: &ObjectId, live: &Value, state: &str) -> String {
     let finalizers: Vec<String> = ObjectView::of(live)
         .list_texts("/metadata/finalizers")
@@ -170,7 +170,7 @@ pub(crate) fn describe(id: &ObjectId, live: &Value, state: &str) -> String {
 }
 
 impl Dependents<'_> {
-    /// The removal of finalizers from an object, once in an attempt. A failure is a problem.
+    /// Returns the removal of finalizers from an object, once in an attempt. A failure is a problem.
     pub(super) fn release(&mut self, target: Watched, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
         match self.attempt.released.get(&target.id) {
             Some(WriteAnswer::Failed(failure)) => {
@@ -188,7 +188,7 @@ impl Dependents<'_> {
         }
     }
 
-    /// Whether this attempt has removed the last finalizer of an object.
+    /// Checks whether this attempt has removed the last finalizer of an object.
     pub(super) fn is_released(&self, id: &ObjectId) -> bool {
         match self.attempt.released.get(id) {
             Some(WriteAnswer::Done(object)) => {
@@ -199,7 +199,7 @@ impl Dependents<'_> {
         }
     }
 
-    /// What makes unwanted objects of the owner harmless that are being deleted and stay. Each of them is a problem.
+    /// Neutralizes unwanted objects of the owner that are being deleted and stay. Each of them is a problem.
     pub(crate) fn neutralize_lingering(
         &mut self,
         is_wanted: impl Fn(&ObjectId) -> bool,
@@ -229,7 +229,7 @@ impl Dependents<'_> {
     fn neutralize(&mut self, id: &ObjectId, live: &Value, problems: &mut Vec<String>) -> Option<Request> {
         match self.attempt.applied.get(id) {
             Some(WriteAnswer::Failed(failure)) => {
-                // A conflict says that it is gone, or another object by now.
+                // After a conflict, the object is gone, or is another one by now.
                 if failure.reason != Reason::Conflict {
                     problems.push(failed(id, "apply", failure));
                 }
@@ -261,7 +261,7 @@ impl Dependents<'_> {
         self.lingering.insert(id.clone(), describe(id, live, state));
     }
 
-    /// What is to be said of wanted objects that are being deleted and stay.
+    /// Lists the messages about wanted objects that are being deleted and stay.
     pub(crate) fn list_lingering(&self) -> BTreeSet<String> {
         self.lingering.values().cloned().collect()
     }

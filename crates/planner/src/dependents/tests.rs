@@ -59,7 +59,7 @@ fn an_object_is_labelled_only_as_it_was_without_finalizers() {
         panic!("{steps:?}")
     };
     assert_eq!(apply.object.0["metadata"]["resourceVersion"], "8");
-    // Where no admission checks, each look removes what came meanwhile.
+    // If no admission checks writes, each look removes the finalizers that were added meanwhile.
     let steps = plan_writes(
         &held,
         &Attempt::begin(Timestamp::UNIX_EPOCH, &ObjectMeta::default()),

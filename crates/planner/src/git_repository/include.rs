@@ -1,7 +1,7 @@
 //! `spec.include`: files of other GitRepositories of the same namespace.
 //!
-//! Owns what has to be there first, and circles: two that include each other would make new artifacts of each other without end. Refuses
-//! names of other namespaces by having no place for one.
+//! The module checks which repositories must exist first, and finds cycles: two repositories that include each other would make new artifacts of each other without
+//! end. Names have no namespace, so other namespaces can't be named.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,11 +18,11 @@ use crate::cycle;
 use crate::maxima::INCLUDES;
 use crate::source::{Obstacle, Refusal};
 
-/// What is known of the repositories that one includes.
+/// The known facts about the included repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Beside {
-    /// Those that exist, by name.
+    /// The existing repositories, by name.
     pub repositories: BTreeMap<String, IncludedRepository>,
     /// The way from one to the next back to itself.
     pub cycle: Option<Vec<String>>,
@@ -32,9 +32,9 @@ pub struct Beside {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IncludedRepository {
-    /// Which object it is.
+    /// The uid of the repository.
     pub uid: String,
-    /// What is stored for it; its status is not believed.
+    /// The stored artifact of the repository. The status is no evidence of it.
     pub artifact: Option<IncludedArtifact>,
 }
 
@@ -44,17 +44,17 @@ pub struct IncludedRepository {
 pub struct IncludeRequest {
     /// Name of the repository, in the same namespace.
     pub name: String,
-    /// Which object that is.
+    /// The uid of the repository.
     pub uid: String,
-    /// What is stored for it.
+    /// The stored artifact of the included repository.
     pub artifact: IncludedArtifact,
     /// Folder or file that is taken; all when empty.
     pub from: String,
-    /// Where it goes; the root when empty.
+    /// The target folder; empty for the root.
     pub to: String,
 }
 
-/// Looks at the repositories that one includes: `get` finds one in the same namespace, and what is stored for it.
+/// Finds the repositories that one includes: `get` finds one in the same namespace, with its stored artifact.
 pub fn find_included(
     own: &GitRepository,
     get: impl Fn(&str) -> Option<Arc<GitRepository>>,
@@ -80,7 +80,7 @@ pub fn find_included(
     Beside { repositories, cycle }
 }
 
-/// Whether what is written can be meant.
+/// Checks whether the includes are valid.
 pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), Refusal> {
     if includes.len() > INCLUDES {
         return Err(Refusal::invalid(format!(
@@ -97,7 +97,7 @@ pub(super) fn check_includes(includes: &[GitRepositoryInclude]) -> Result<(), Re
     Ok(())
 }
 
-/// From where to where.
+/// Reads the source path and the target path.
 fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, String), Refusal> {
     let from = include.from_path.as_deref().unwrap_or_default();
     let from = read_path(&format!("spec.include[{index}].fromPath"), from)?;
@@ -108,7 +108,7 @@ fn read_paths(index: usize, include: &GitRepositoryInclude) -> Result<(String, S
     Ok((from, read_path(&format!("spec.include[{index}].toPath"), to)?))
 }
 
-/// Whether all that is included is there.
+/// Checks whether all included repositories have an artifact.
 pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -> Result<(), Obstacle> {
     if let Some(cycle) = &beside.cycle {
         return Err(Obstacle::Refused(Refusal::invalid(format!(
@@ -139,7 +139,7 @@ pub(super) fn check_beside(includes: &[GitRepositoryInclude], beside: &Beside) -
     Ok(())
 }
 
-/// What of all this decides a fetch.
+/// Writes the part of these facts that decides about a fetch.
 pub(super) fn mark(beside: &Beside) -> String {
     let mut mark = String::new();
     for (name, repository) in &beside.repositories {
@@ -153,7 +153,7 @@ pub(super) fn mark(beside: &Beside) -> String {
     mark
 }
 
-/// What is to be put into the artifact. Whatever is not there is left out: it was checked before.
+/// Lists the artifacts to include. Missing ones are left out: an earlier check has handled them.
 pub(super) fn write_requests(includes: &[GitRepositoryInclude], beside: &Beside) -> Vec<IncludeRequest> {
     let written = includes.iter().enumerate().filter_map(|(index, include)| {
         let repository = beside.repositories.get(&include.repository.name)?;

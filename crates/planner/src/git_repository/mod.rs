@@ -1,4 +1,4 @@
-//! What a GitRepository is among the sources: its fields, and what is fetched for it.
+//! GitRepositories as sources: their fields, and the request of a fetch.
 
 mod include;
 mod paths;
@@ -25,26 +25,26 @@ use crate::source::{
 
 /// A plan for a GitRepository.
 pub type Plan = source::Plan<GitRepository>;
-/// What is known of one when a plan is made.
+/// The known facts when a plan is made.
 pub type Snapshot = source::Snapshot<GitRepository>;
 /// Something to do for one.
 pub type Step = source::Step<FetchRequest>;
 
-/// What to fetch: the one form of it, from the plan to the connection. `sources` reads its address and its reference, and the Secret's
-/// data beside it, and keeps what it read to itself, because that holds credentials.
+/// The request of a fetch: its one form, from the plan to the connection. `sources` reads the address, the reference and the Secret's data. It keeps the result to
+/// itself, because this holds credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FetchRequest {
     /// Address. A plan that is printed, as text or as data, holds no more of it than may be shown.
     #[serde(serialize_with = "SourceUrl::serialize_shown")]
     pub url: SourceUrl,
-    /// Which revision, Flux's precedence: commit, name, semver, tag, branch (`master`).
+    /// The revision, with Flux's precedence: commit, name, semver, tag, branch (`master`).
     pub reference: GitRepositoryRef,
-    /// What kind of credentials the Secret holds.
+    /// The kind of the credentials in the Secret.
     pub provider: Provider,
     /// Secret with the credentials, in the repository's namespace, read as the plan's identity.
     pub secret: Option<String>,
-    /// Folders, or files, that are taken, each without `./` in front and `/` at the end; all when there is none.
+    /// Folders or files to fetch, each without `./` in front and `/` at the end. An empty list means everything.
     pub sparse: Vec<String>,
     /// Whether submodules are fetched, and theirs.
     pub submodules: bool,
@@ -52,23 +52,23 @@ pub struct FetchRequest {
     pub include: Vec<IncludeRequest>,
     /// Secret with the address of a proxy, and credentials for it.
     pub proxy: Option<String>,
-    /// What has to be signed, and by whom.
+    /// The objects that must be signed, and the trusted keys.
     pub verify: Option<VerifyRequest>,
     /// Patterns of files to leave out.
     pub ignore: Option<String>,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already and was made the same way: nothing is fetched when the upstream still has its revision.
+    /// The stored artifact that was made in the same way. Nothing is fetched if the upstream still has its revision.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks: a tenant's request is bound to the addresses that an administrator allows to tenants.
     pub platform: bool,
 }
 
-/// What kind of credentials a Secret holds.
+/// The kind of the credentials in a Secret.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Provider {
-    /// Those that a Git server takes as they are.
+    /// Credentials that a Git server accepts unchanged.
     #[default]
     Generic,
     /// A GitHub App, which gets tokens of GitHub.
@@ -210,7 +210,7 @@ impl Source for GitRepository {
     }
 }
 
-/// What kind of credentials there are.
+/// Reads the kind of the credentials.
 fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, Refusal> {
     match spec.provider.as_deref() {
         None | Some("" | "generic") => Ok(Provider::Generic),
@@ -229,12 +229,12 @@ fn read_provider(spec: &GitRepositorySpec) -> Result<Provider, Refusal> {
     }
 }
 
-/// What has to be signed.
+/// Reads which objects must be signed.
 fn read_verification(spec: &GitRepositorySpec) -> Result<Option<VerifyRequest>, Refusal> {
     verify::read_verification(spec.verify.as_ref(), spec.reference.as_ref())
 }
 
-/// The folders that are taken; nothing when all are.
+/// Reads the folders that are taken; nothing when all are.
 fn read_sparse(folders: &[String]) -> Result<Vec<String>, Refusal> {
     if folders.len() > SPARSE_FOLDERS {
         return Err(Refusal::invalid(format!(

@@ -1,11 +1,11 @@
-//! Paths of a specification that lead into a repository's files.
+//! Paths of a spec that lead into a repository's files.
 //!
-//! Owns what such a path may be: relative to the root, of plain parts. Refuses what leads anywhere else, though nothing here or later
-//! would follow it: a path that means something else than it seems to is a mistake.
+//! A path must be relative to the root, of plain parts. A path that leads anywhere else is refused, though no code here or later would follow it: a path that means
+//! something else than it seems is a mistake.
 
 use crate::source::Refusal;
 
-/// The longest path: what the archive of an artifact may hold.
+/// The longest path that the archive of an artifact may hold.
 const LONGEST: usize = 1024;
 
 /// Reads a folder's (or file's) path: without `./` in front and `/` at the end; the root is empty.

@@ -5,17 +5,17 @@ use tenure_api::git_repository::{GitRepositoryRef, GitRepositoryVerification};
 
 use crate::source::{Refusal, RefusalReason};
 
-/// What has to be signed, and by whom.
+/// The objects that must be signed, and the trusted keys.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyRequest {
-    /// What has to be signed.
+    /// The objects that must be signed.
     pub mode: VerifyMode,
-    /// Secret with the public keys of those who may, in the repository's namespace, read as the plan's identity.
+    /// Secret with the trusted public keys, in the repository's namespace, read as the plan's identity.
     pub secret: String,
 }
 
-/// Which objects have to be signed.
+/// The objects that must be signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum VerifyMode {
     /// The commit.
@@ -29,7 +29,7 @@ pub enum VerifyMode {
 }
 
 impl VerifyMode {
-    /// As it stands in the specification and in the status.
+    /// Returns the mode as the spec and the status write it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -39,20 +39,20 @@ impl VerifyMode {
         }
     }
 
-    /// Whether the commit has to be signed.
+    /// Checks whether the commit has to be signed.
     #[must_use]
     pub fn needs_commit(self) -> bool {
         self != Self::Tag
     }
 
-    /// Whether the tag has to be signed.
+    /// Checks whether the tag has to be signed.
     #[must_use]
     pub fn needs_tag(self) -> bool {
         self != Self::Head
     }
 }
 
-/// Reads what has to be signed.
+/// Reads which objects must be signed.
 pub(super) fn read_verification(
     verification: Option<&GitRepositoryVerification>,
     reference: Option<&GitRepositoryRef>,
@@ -82,7 +82,7 @@ pub(super) fn read_verification(
     }))
 }
 
-/// Whether a tag is fetched: commits come before names, names before versions and tags.
+/// Checks whether a tag is fetched: commits come before names, names before versions and tags.
 fn is_tag(reference: &GitRepositoryRef) -> bool {
     let given = |text: &Option<String>| text.as_ref().filter(|text| !text.is_empty()).cloned();
     if given(&reference.commit).is_some() {

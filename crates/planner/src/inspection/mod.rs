@@ -1,10 +1,8 @@
-//! What people ask about objects that are there: what came of one ([`tree`]), where one came from ([`trace`]), and how somebody would write
-//! it down ([`portable`]).
+//! Answers to users about existing objects: the results of an object ([`tree`]), the origin of an object ([`trace`]), and its form as a manifest ([`portable`]).
 //!
-//! These are functions of what was looked at: each says what it has to know besides, until it knows enough ([`Sought`]). Owns what is believed
-//! of what objects say: a label is written by whoever edits the object, a status by whoever may write that, and only both together are a proof.
-//! Refuses to take what may not be looked at for what isn't there, and to follow anything without end: rings are named, depth and numbers have
-//! a bound.
+//! These are functions of the findings so far. Each returns what it has to know next, until it knows enough ([`Sought`]). A label alone proves nothing, because any
+//! editor of the object writes it. A status alone proves nothing, because any account with rights on the status writes it. Only both together are a proof. An object
+//! that may not be read is never reported as missing. Every walk has an end: cycles are named, and depth and numbers have a bound.
 
 pub mod portable;
 pub mod trace;
@@ -24,7 +22,7 @@ use crate::refusal::Reason;
 const KUSTOMIZE_GROUP: &str = "kustomize.toolkit.fluxcd.io";
 const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
 const TENURE_GROUP: &str = "tenure.dev";
-/// The groups whose objects a reconciler looks after, and says of them in the condition Ready how that went.
+/// The groups whose objects a reconciler handles and whose condition Ready reports the result.
 const RECONCILED_GROUPS: [&str; 6] = [
     KUSTOMIZE_GROUP,
     SOURCE_GROUP,
@@ -34,12 +32,12 @@ const RECONCILED_GROUPS: [&str; 6] = [
     "capsule.clastix.io",
 ];
 
-/// What has to be known before there is an answer.
+/// Facts that are missing for an answer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Sought {
     /// An object.
     Object(ObjectId),
-    /// Whose a namespace is, with what another one, if any, has to do with it.
+    /// The owner of a namespace, and its relation to another namespace, if there is one.
     Placement(Neighbours),
 }
 
@@ -48,44 +46,44 @@ pub enum Sought {
 pub struct Neighbours {
     /// The namespace.
     pub namespace: String,
-    /// The other one; empty when there is none.
+    /// The other namespace; empty if there is none.
     pub other: String,
 }
 
-/// What was looked at so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Objects. Of a Secret or a ConfigMap the metadata are enough.
+    /// The read objects. For a Secret or a ConfigMap, the metadata are enough.
     pub objects: BTreeMap<ObjectId, Live>,
-    /// Whose namespaces are; or why that can't be told.
+    /// The owners of namespaces, or the reason for which an owner is unknown.
     pub placements: BTreeMap<Neighbours, Result<Placement, String>>,
 }
 
-/// How an object is, in a word.
+/// The state of an object, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// As its spec wants it.
     Ready,
     /// On the way there.
     InProgress,
-    /// It does not get there by itself.
+    /// The object will not become ready by itself.
     Failed,
-    /// It is being deleted.
+    /// The object is being deleted.
     Terminating,
-    /// It is not there.
+    /// The object doesn't exist.
     Absent,
-    /// Its kind is not served here.
+    /// The cluster doesn't serve the object's kind.
     Unserved,
-    /// Who asks may not look at it.
+    /// The user may not read the object.
     Forbidden,
-    /// It was not looked at, or could not be.
+    /// The object was not read, or could not be read.
     Unknown,
-    /// It is in another cluster.
+    /// The object is in another cluster.
     Elsewhere,
 }
 
 impl State {
-    /// The word.
+    /// Returns the word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -102,7 +100,7 @@ impl State {
     }
 }
 
-/// How an object is.
+/// The state of an object, with its message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Standing {
@@ -111,7 +109,7 @@ pub struct Standing {
     /// The reason that its condition Ready gives; empty when it has none.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What there is to say; may be empty.
+    /// The message; may be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Whether it is suspended.
@@ -129,7 +127,7 @@ impl Standing {
         }
     }
 
-    /// What the look at an object says of it.
+    /// Describes an object from the answer to its read.
     #[must_use]
     pub fn of(live: &Live) -> Self {
         match live {
@@ -153,7 +151,7 @@ impl Standing {
         let (group, _) = tenure_api::inventory::split_api_version(view.read_text("/apiVersion"));
         let is_reconciled = RECONCILED_GROUPS.contains(&group);
         let state = match &health {
-            // Whoever reconciles it says that this attempt is over, and how it went.
+            // The reconciler of the object reports the end and the result of this attempt.
             Health::InProgress(_) if is_reconciled && ready.status == "False" && !is_reconciling => State::Failed,
             Health::Current if is_reconciled && ready.status.is_empty() => State::Unknown,
             Health::Current => State::Ready,
@@ -176,8 +174,8 @@ impl Standing {
     }
 }
 
-/// Who a Kustomization acts as, as tenancy decides. Who acts by default in a namespace is a setting of the controllers, which nobody tells
-/// here; and whose a namespace is not everybody may read.
+/// Describes the identity of a Kustomization, as tenancy decides it. The default identity of a namespace is a setting of the controllers, which is unknown here. Not
+/// every user may read the owner of a namespace.
 #[must_use]
 pub fn describe_identity(placement: Result<&Placement, &str>, kustomization: &Value, namespace: &str) -> String {
     let named =
@@ -202,7 +200,7 @@ pub fn describe_identity(placement: Result<&Placement, &str>, kustomization: &Va
     }
 }
 
-/// Which object a Kustomization's `sourceRef` names.
+/// Finds the object that a Kustomization's `sourceRef` names.
 #[must_use]
 pub fn find_source(kustomization: &Value) -> Option<ObjectId> {
     let view = ObjectView::of(kustomization);
@@ -217,7 +215,7 @@ pub fn find_source(kustomization: &Value) -> Option<ObjectId> {
         group: SOURCE_GROUP.to_owned(),
         kind: view.find_text("/spec/sourceRef/kind")?.to_owned(),
     };
-    // What it names is written by anybody: only what could be an object is looked for.
+    // Any user writes this name: it is looked up only if it could be an object's name.
     id.to_string().parse().ok()
 }
 
@@ -237,7 +235,7 @@ fn is_source(id: &ObjectId) -> bool {
     id.group == SOURCE_GROUP
 }
 
-/// Which other cluster a Kustomization's inventory is of; nothing when it is of this one.
+/// Finds the other cluster of a Kustomization's inventory; nothing if the inventory is of this cluster.
 pub(crate) fn find_other_cluster(kustomization: ObjectView<'_>) -> Option<String> {
     let said = kustomization.find_condition(condition::APPLIED_ELSEWHERE);
     let named = said.and_then(|said| said.message.split_whitespace().next());
@@ -250,7 +248,7 @@ pub(crate) fn find_other_cluster(kustomization: ObjectView<'_>) -> Option<String
     }
 }
 
-/// A source's address as it may be shown.
+/// Returns a source's address as it may be shown.
 fn show_url(source: ObjectView<'_>) -> Option<String> {
     let url = source.find_text("/spec/url").filter(|url| !url.is_empty());
     url.map(|url| SourceUrl::new(url).shown())
@@ -333,7 +331,7 @@ mod tests {
             told.starts_with("nobody: ") && told.contains("two tenants claim it"),
             "{told}"
         );
-        // Who may not read Tenants, as most of their owners, is told what the Kustomization says of itself.
+        // A user who may not read Tenants, as most owners of Tenants, gets the Kustomization's own report.
         let told = describe_identity(Err("tenants is forbidden"), &named, "shop");
         assert!(
             told.contains("deployer") && told.contains("tenants is forbidden"),

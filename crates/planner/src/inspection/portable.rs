@@ -1,6 +1,6 @@
-//! An object as somebody would write it into a repository: what its author said, and nothing that a server or a controller added.
+//! An object as an author would write it into a repository: the author's fields, without the additions of servers and controllers.
 //!
-//! Owns what is left out, and which Secrets hold an object's credentials. Refuses to decide who may see those: whoever asks for them does.
+//! The module decides which fields are left out, and which Secrets hold an object's credentials. The caller decides which users may see these Secrets.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE, REQUESTED_AT};
 const PASSING: [&str; 2] = [REQUESTED_AT, "kubectl.kubernetes.io/last-applied-configuration"];
 /// Labels that say which Kustomization applied an object: in a repository they would be a lie.
 const APPLIED_BY: [&str; 2] = [OWNER_NAME, OWNER_NAMESPACE];
-/// Where sources, Kustomizations and Receivers name the Secrets with their credentials and keys, all of their own namespace.
+/// The fields with which sources, Kustomizations and Receivers name the Secrets with their credentials and keys, all in their own namespace.
 const CREDENTIALS: [&str; 9] = [
     "/spec/secretRef/name",
     "/spec/certSecretRef/name",
@@ -25,7 +25,7 @@ const CREDENTIALS: [&str; 9] = [
     "/spec/kubeConfig/secretRef/name",
 ];
 
-/// The object as its author would write it.
+/// Makes the object as its author would write it.
 #[must_use]
 pub fn make_portable(object: &Value) -> Value {
     let view = ObjectView::of(object);
@@ -51,14 +51,14 @@ pub fn make_portable(object: &Value) -> Value {
     Value::Object(portable)
 }
 
-/// The Secrets in an object's own namespace that hold its credentials and keys.
+/// Lists the Secrets in an object's own namespace that hold its credentials and keys.
 #[must_use]
 pub fn list_credentials(object: &Value) -> BTreeSet<String> {
     let named = list_credential_fields(object).into_iter();
     named.map(|(_, name)| name.to_owned()).collect()
 }
 
-/// The same with the fields that name them, such as `.spec.secretRef` and `.spec.sources[2].secretRef`.
+/// Lists the Secrets together with the fields that name them, such as `.spec.secretRef` and `.spec.sources[2].secretRef`.
 #[must_use]
 pub fn list_credential_fields(object: &Value) -> Vec<(String, &str)> {
     let view = ObjectView::of(object);
@@ -74,7 +74,7 @@ pub fn list_credential_fields(object: &Value) -> Vec<(String, &str)> {
     own.chain(of_sources).filter(|(_, name)| !name.is_empty()).collect()
 }
 
-/// What generated an object and would generate it again, as `Kind/name`.
+/// Finds the object that generated this one and would generate it again, as `Kind/name`.
 #[must_use]
 pub fn find_generator(object: &Value) -> Option<String> {
     let mut owners = ObjectView::of(object).list_views("/metadata/ownerReferences");

@@ -1,9 +1,9 @@
-//! Where an object came from: what owns it, which Kustomization applied it as whom, from which source at which revision, which Surface
-//! generated that, and whose all of it is.
+//! The origin of an object: its owner, the Kustomization that applied it and its identity, the source and revision, the Surface that generated that Kustomization, and
+//! the owner of them all.
 //!
-//! Owns what counts as a proof. Labels are written by whoever may edit the object: that a Kustomization applied it counts when the inventory in
-//! that one's status lists it, and what lives in its namespace may apply there; that something owns it, when the owner bears the uid that the
-//! reference names. What an object claims and nobody confirms is said, and never taken for an answer.
+//! A claim needs a proof, because any editor of an object writes its labels. A Kustomization counts as the applier if the inventory in its status lists the object, and
+//! if objects of its namespace may apply there. An object counts as the owner if it has the uid in the ownerReference. An unconfirmed claim is reported as a doubt, and
+//! never taken for an answer.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -19,10 +19,10 @@ use crate::answer::Live;
 use crate::cycle::describe_cycle;
 use crate::surface::{name_kustomizations, name_repository};
 
-/// How many steps up are followed.
+/// The number of steps upwards.
 const MOST_STEPS: usize = 16;
 
-/// Where an object came from.
+/// The origin of an object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Trace {
@@ -30,12 +30,12 @@ pub struct Trace {
     pub verdict: Verdict,
     /// In a sentence.
     pub summary: String,
-    /// What an object says that nothing confirms.
+    /// Claims of an object that nothing confirms.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<String>,
-    /// The object, and what stands behind it.
+    /// The object, and the objects behind it.
     pub links: Vec<Link>,
-    /// Whose it is.
+    /// The owner of the object.
     pub owner: String,
 }
 
@@ -44,42 +44,42 @@ pub struct Trace {
 pub enum Verdict {
     /// Something does, and it was confirmed.
     Managed,
-    /// The object says so, and what it names doesn't.
+    /// The object claims it, and the named object doesn't confirm it.
     Unconfirmed,
-    /// The object says so, and what it names may not be looked at.
+    /// The object claims it, and the named object may not be read.
     Unknown,
-    /// Nothing does.
+    /// Nothing manages the object.
     Unmanaged,
 }
 
-/// One step of the way.
+/// One step of the path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// What it is to what stands before it.
+    /// The relation of this step to the previous one.
     pub role: Role,
     /// `Kind/namespace/name`.
     pub object: String,
-    /// How it is.
+    /// The state of the object.
     #[serde(flatten)]
     pub standing: Standing,
-    /// What else is known of it, by names in camel case.
+    /// Further details, by names in camel case.
     #[serde(serialize_with = "write_details", skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<(&'static str, String)>,
 }
 
-/// What a step of the way is to the one before it.
+/// The relation of a step of the path to the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Role {
-    /// The object that was asked for.
+    /// The object of the question.
     Object,
-    /// It owns the one before, as the deployment does its pods.
+    /// Owner of the previous object, as a Deployment owns its Pods.
     Owner,
-    /// It applied the one before.
+    /// The object that applied the previous one.
     Applier,
-    /// What the one before is applied from.
+    /// The source of the previous object.
     Source,
-    /// It generated the one before.
+    /// The object that generated the previous one.
     Generator,
 }
 
@@ -87,7 +87,7 @@ fn write_details<S: Serializer>(details: &[(&'static str, String)], serializer: 
     serializer.collect_map(details.iter().map(|(name, value)| (name, value)))
 }
 
-/// What speaks for and against what an object says of who manages it.
+/// The evidence for and against an object's claim about its manager.
 enum Claim {
     Confirmed {
         by: ObjectId,
@@ -98,10 +98,10 @@ enum Claim {
     Untold(String),
 }
 
-/// Where an object came from; or what has to be looked at before that can be told.
+/// Traces the origin of an object, or returns what has to be looked at first.
 ///
 /// # Errors
-/// What has to be looked at.
+/// The objects or facts to look at next.
 pub fn trace(start: &ObjectId, found: &Findings) -> Result<Trace, Sought> {
     let mut trace = Trace {
         verdict: Verdict::Unmanaged,
@@ -254,7 +254,7 @@ impl Findings {
         })
     }
 
-    /// Whose all of it is: by the namespace of the first on the way that is reconciled, or else of the object itself.
+    /// Describes the owner of the path: by the namespace of the first reconciled object on it, or else of the object itself.
     fn describe_owner(&self, way: &[ObjectId]) -> Result<String, Sought> {
         let is_reconciled = |id: &&ObjectId| is_kustomization(id) || is_surface(id) || is_source(id);
         let first = way.iter().find(is_reconciled).or(way.first());
@@ -271,7 +271,7 @@ impl Findings {
     }
 }
 
-/// What an object says of who manages it, each with what comes of it.
+/// Lists an object's claims about its manager, each with the result of its check.
 fn list_claims(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
     let mut claims = Vec::new();
     if let Some((namespace, name)) = owner::read_owner_labels(object) {
@@ -295,11 +295,11 @@ fn make_id(namespace: &str, name: &str, group: &str, kind: &str) -> Option<Objec
         group: group.to_owned(),
         kind: kind.to_owned(),
     };
-    // Anybody wrote these words: what could be no object is not looked for.
+    // Any user can write these words: a name that no object can have is not looked up.
     id.to_string().parse().ok()
 }
 
-/// Whether a Kustomization that labels name says so, too.
+/// Checks whether the Kustomization that labels name confirms it.
 fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Claim, Sought> {
     let says = format!("the labels of {} say that {} applied it", id.subject(), named.subject());
     let kustomization = match found.look(&named)? {
@@ -354,7 +354,7 @@ fn check_applied(id: &ObjectId, named: ObjectId, found: &Findings) -> Result<Cla
     })
 }
 
-/// Whether what references name is what they mean.
+/// Checks whether the owner references lead to the owners with their uids.
 fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<Claim>, Sought> {
     let view = ObjectView::of(object);
     let Some(reference) = view
@@ -375,7 +375,7 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
     let (group, _) = tenure_api::inventory::split_api_version(reference.read_text("/apiVersion"));
     let (kind, name) = (reference.read_text("/kind"), reference.read_text("/name"));
     let says = format!("{} says that {kind} {name} owns it", id.subject());
-    // An owner is in the same namespace, or in none; which of the two its kind says, and who looks it up.
+    // An owner is in the same namespace, or has none. The kind decides, at the lookup.
     let Some(named) = make_id(&id.namespace, name, group, kind) else {
         return Ok(vec![Claim::Refuted(format!("{says}, which can't be an object"))]);
     };
@@ -401,7 +401,7 @@ fn check_owners(id: &ObjectId, object: &Value, found: &Findings) -> Result<Vec<C
     Ok(vec![claim])
 }
 
-/// Whether a Surface generates what says so.
+/// Checks whether a Surface generates the object that claims so.
 fn check_generated(id: &ObjectId, surface: ObjectId, object: &Value, says: &str) -> Claim {
     let Ok(whole) = serde_json::from_value::<Surface>(object.clone()) else {
         return Claim::Untold(format!("{says}, which can't be read"));

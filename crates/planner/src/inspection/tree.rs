@@ -1,7 +1,7 @@
-//! What came of an object: the inventory of a Kustomization, what a Surface generated, and so on downwards.
+//! The results of an object: the inventory of a Kustomization, the objects that a Surface generated, and so on downwards.
 //!
-//! Owns which objects those are, and what each is shown as. Refuses to look for objects of another cluster in this one, and to believe an
-//! inventory: an object that doesn't say itself that it was applied by this Kustomization is shown as one that doesn't.
+//! The module decides which objects those are, and how each is shown. Objects of another cluster are not looked up in this one. An inventory alone is no proof: an
+//! object whose labels don't name this Kustomization is shown as doubtful.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -17,21 +17,21 @@ use super::{
 use crate::cycle::describe_cycle;
 use crate::surface::{name_kustomizations, name_repository};
 
-/// The deepest that is asked for: what is shown is nested as deep.
+/// The deepest request: the output is nested as deep.
 pub const DEEPEST: usize = 32;
 
-/// How much is looked at.
+/// The extent of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// How many steps down; [`DEEPEST`] at most.
+    /// The number of steps downwards; [`DEEPEST`] at most.
     pub depth: usize,
-    /// How many objects.
+    /// The number of objects.
     pub objects: usize,
-    /// Only what reconcilers look after: sources, Kustomizations, Surfaces.
+    /// Whether only objects with reconcilers are shown: sources, Kustomizations, Surfaces.
     pub compact: bool,
 }
 
-/// An object with what came of it.
+/// An object with its results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Node {
@@ -47,16 +47,16 @@ pub struct Node {
     pub group: String,
     /// Kind.
     pub kind: String,
-    /// How it is.
+    /// The state of the object.
     #[serde(flatten)]
     pub standing: Standing,
-    /// What else there is to say of it.
+    /// Further remarks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What came of it.
+    /// The results of the object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Node>,
-    /// How many more came of it, which were not looked at.
+    /// The number of further results that were not read.
     #[serde(skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -67,7 +67,7 @@ fn is_zero(number: &usize) -> bool {
 }
 
 impl Node {
-    /// How many objects there are in it that who asked may not look at.
+    /// Counts the objects of the tree that the user may not read.
     #[must_use]
     pub fn count_forbidden(&self) -> usize {
         let own = usize::from(self.standing.state == State::Forbidden);
@@ -86,35 +86,35 @@ struct Placed {
 /// A child as its parent names it.
 struct Child {
     id: Result<ObjectId, String>,
-    /// Where it is, if that is another cluster.
+    /// The cluster of the object, if it is another one.
     elsewhere: Option<String>,
     tie: Tie,
 }
 
-/// How a child says itself whose it is.
+/// The claim of a child about its parent.
 enum Tie {
-    /// By the labels of the Kustomization, namespace and name, that applied it.
+    /// The labels name the Kustomization that applied the child.
     Applied { namespace: String, name: String },
-    /// By an owner reference to the Surface with that uid.
+    /// An ownerReference has the uid of the Surface.
     Generated { uid: String },
 }
 
-/// Whether anything comes of objects of this kind.
+/// Checks whether objects of this kind can have results.
 #[must_use]
 pub fn has_children(id: &ObjectId) -> bool {
     is_kustomization(id) || is_surface(id)
 }
 
-/// The tree below an object; or which objects have to be looked at first, in the order in which they are shown.
+/// Builds the tree below an object, or returns the objects to read first, in the order of the output.
 ///
 /// # Errors
-/// What has to be looked at.
+/// The objects to read first.
 pub fn tree(root: &ObjectId, found: &Findings, extent: &Extent) -> Result<Node, Vec<ObjectId>> {
     let mut placed = vec![place(Ok(root.clone()), None, 0)];
     let mut queue = VecDeque::from([(0, None::<Tie>)]);
     let mut expanded: BTreeSet<ObjectId> = BTreeSet::new();
     let mut wanted = Vec::new();
-    // Level by level: so what is looked at first is what is shown, however little of it there may be.
+    // The walk goes level by level: so the shown objects are read first, even with a small bound.
     while let Some((index, tie)) = queue.pop_front() {
         let Some(current) = placed.get(index) else { continue };
         let (Some(id), depth) = (current.id.clone(), current.depth) else {
@@ -191,7 +191,7 @@ fn place(id: Result<ObjectId, String>, above: Option<usize>, depth: usize) -> Pl
     Placed { id, above, depth, node }
 }
 
-/// The way from an object that stands above itself back to itself.
+/// Finds the path from an object back to itself, if it is its own ancestor.
 fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
     let start = placed.get(index)?;
     let id = start.id.as_ref()?;
@@ -208,7 +208,7 @@ fn find_ring(placed: &[Placed], index: usize) -> Option<String> {
     None
 }
 
-/// Puts each node below the one that it came of. Children stand behind their parents.
+/// Puts each node below its parent. Children stand behind their parents in the list.
 fn fold(mut placed: Vec<Placed>) -> Node {
     let root = loop {
         match placed.pop() {
@@ -227,7 +227,7 @@ fn fold(mut placed: Vec<Placed>) -> Node {
 }
 
 impl Tie {
-    /// What speaks against it in what the child says itself.
+    /// Finds a contradiction to the parent's claim in the child's own metadata.
     fn find_doubt(&self, object: &Value) -> Option<String> {
         let view = ObjectView::of(object);
         match self {
@@ -345,7 +345,7 @@ mod tests {
         (id(&format!("a_{name}__ConfigMap")), Live::Present(Object(object)))
     }
 
-    /// The tree, looked at as it is asked for; how many rounds that took is part of the answer.
+    /// Grows the tree from requested looks; the number of rounds is part of the result.
     fn grow(root: &str, all: &[(ObjectId, Live)], extent: &Extent) -> (Node, usize) {
         let mut found = Findings::default();
         for rounds in 0.. {
@@ -364,7 +364,7 @@ mod tests {
         unreachable!("the rounds have no end");
     }
 
-    /// Subject, state and notes of every object, indented.
+    /// Writes subject, state and notes of every object, indented.
     fn write(node: &Node, depth: usize, lines: &mut Vec<String>) {
         let mut line = format!("{}{} {}", "  ".repeat(depth), node.object, node.standing.state.as_str());
         node.notes.iter().for_each(|note| line.push_str(&format!("; {note}")));
@@ -515,7 +515,7 @@ mod tests {
         let conditions = object["status"]["conditions"].as_array_mut().expect("a list");
         conditions.push(json!({"type": "AppliedElsewhere", "status": "True", "message": "abc123 is the cluster that"}));
         check(&object, "abc123");
-        // Whoever takes the field away has not brought the objects here.
+        // A user who removes the field has not moved the objects into this cluster.
         object["spec"] = json!({});
         check(&object, "abc123");
     }

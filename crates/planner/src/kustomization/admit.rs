@@ -1,4 +1,4 @@
-//! Whether a Kustomization may be reconciled at all: by whom, with fields that are implemented, valid and allowed.
+//! Admission of a Kustomization: its identity, and fields that are implemented, valid and allowed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::overlay::Overlay;
 use crate::plan::{FinalizerChange, Next, Withheld};
 use crate::source::Source as _;
 
-/// How soon it is asked again who may act, when nothing told that it changed.
+/// The time until the identity is decided again, if no watch reported a change.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Decides who acts, and refuses what cannot be done whatever the source holds.
+/// Decides the identity, and refuses a spec that can't be executed whatever the source holds.
 pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context<'a>> {
     let kustomization = &snapshot.kustomization;
     let (Some(namespace), Some(name)) = (
@@ -49,7 +49,7 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     let denied = |denial: tenure_tenancy::Denial| {
         let mut plan = stalled(denial.reason.as_str(), denial.message);
         if denial.reason == DenialReason::IdentityMissing {
-            // Whose a namespace is may become known without this object changing.
+            // The owner of a namespace may become known without a change of this object.
             plan.next = Next::Done(Some(crate::ending::add_duration(now, IDENTITY_INTERVAL)));
         }
         plan
@@ -150,13 +150,13 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
         overlay,
         mode,
         detected: Vec::new(),
-        // What can't be read was refused above.
+        // Unreadable rules were refused above.
         ignored: Arc::new(Ignored::of(spec).unwrap_or_default()),
         memory,
         named: Arc::default(),
         withheld: Vec::new(),
         events: Vec::new(),
-        // Of another cluster nothing is watched before it is known which.
+        // Objects of another cluster are watched only after the cluster is known.
         watch: if elsewhere::is_elsewhere(snapshot) {
             Vec::new()
         } else {
@@ -202,13 +202,13 @@ pub(super) fn admit<'a>(snapshot: &'a Snapshot, now: Timestamp) -> Phase<Context
     }
 }
 
-/// Whether a deletion was allowed since the attempt began. That the annotation was taken away again is no reason to begin anew.
+/// Checks whether a deletion was allowed since the attempt began. A removed annotation is no reason to restart.
 fn newly_allowed(snapshot: &Snapshot) -> bool {
     let allowed = super::read_allowed_deletion(&snapshot.kustomization.metadata);
     allowed.is_some() && allowed != snapshot.attempt.allowed
 }
 
-/// Adds the finalizer to whatever plan was made, unless the object is going or suspended.
+/// Adds the finalizer to any plan, unless the object is being deleted or suspended.
 pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
     let metadata = &snapshot.kustomization.metadata;
     let present = metadata
@@ -221,7 +221,7 @@ pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// The fields that are set and not implemented.
+/// Returns the fields that are set and not implemented.
 fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
     let decryption = spec.decryption.as_ref();
     let set = [(
@@ -234,7 +234,7 @@ fn unimplemented(spec: &KustomizationSpec) -> Vec<&'static str> {
         .collect()
 }
 
-/// The folder within the source, without `.`, `..` and doubled separators. A leading `/` is the source's root, as in Flux.
+/// Returns the folder within the source, without `.`, `..` and doubled separators. A leading `/` is the source's root, as in Flux.
 fn normalise(path: &str) -> Result<String, String> {
     let mut parts: Vec<&str> = Vec::new();
     if path.chars().any(char::is_control) {

@@ -1,7 +1,6 @@
-//! The apply, stage by stage: read, dry-run, compare, take over, apply what differs, wait until what others need is ready.
+//! The apply, stage by stage: read, dry-run, compare, take over, apply the differences, wait until objects that others need are ready.
 //!
-//! A stage is applied only if every dry-run of it was accepted, unless part of it is asked for; all that were refused are named, not just
-//! the first.
+//! A stage is applied only if every dry-run of it was accepted, unless a partial apply is requested. The status names all refused objects, not just the first.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,16 +28,16 @@ use crate::health::Health;
 use crate::immutable;
 use crate::plan::{Apply, Delete, Forecast, Next, Request, Stage};
 
-/// How long a list of finalizers in a message may get, in bytes.
+/// The most bytes of a list of finalizers in a message.
 const LONGEST_LIST: usize = 256;
-/// How long a list of objects that are waited for may get, in bytes.
+/// The most bytes of a list of awaited objects in a message.
 const HELD_NAMED: usize = 700;
-/// How long the objects of an early stage may take to become ready (Flux's).
+/// The time in which the objects of an early stage have to become ready (Flux's).
 const STAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Applies all stages; returns when every object is as desired, skipped, or backed off.
 ///
-/// An object that is being deleted holds up itself and what can't be without it; it is waited for when all others are applied.
+/// An object that is being deleted holds up itself and its dependents. The plan waits for it after all others are applied.
 pub(super) fn apply(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     recreate_first(context, desired)?;
     let mut waiting: Vec<String> = Vec::new();
@@ -128,7 +127,7 @@ fn recreate_first(context: &mut Context<'_>, desired: &Desired) -> Phase<()> {
     Err(ending::waiting(looked, deadline, message))
 }
 
-/// Whether an object needs no recreation any more: its deletion was refused, or somebody else created it.
+/// Checks whether an object needs no recreation any more: its deletion was refused, or another client created it.
 fn is_kept(snapshot: &Snapshot, id: &ObjectId) -> bool {
     let is_deleted = matches!(
         snapshot.attempt.deleted.get(id),
@@ -143,7 +142,7 @@ fn list_dry_runs(objects: &[&DesiredObject]) -> Vec<Request> {
     objects.map(|object| Request::DryRun(apply_of(object))).collect()
 }
 
-/// Whether an object can't be applied without another: it lives in that Namespace, is of the kind which that defines, or binds that role.
+/// Checks whether an object can't be applied without another: it lives in that Namespace, is of the kind which that defines, or binds that role.
 fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
     let text = |path: &str| other.object.view().find_text(path);
     let refers = |path: &str| object.object.view().find_text(path);
@@ -162,7 +161,7 @@ fn needs(object: &DesiredObject, other: &DesiredObject) -> bool {
     }
 }
 
-/// Waits, within the attempt's time, until what is being deleted is gone and can be made anew.
+/// Waits, within the attempt's time, until deleted objects are gone and can be re-created.
 fn wait_until_gone(context: &mut Context<'_>, gone: &[&DesiredObject]) -> Phase<()> {
     if gone.is_empty() {
         return Ok(());
@@ -189,7 +188,7 @@ fn list_held(context: &Context<'_>, gone: &[&DesiredObject]) -> String {
     name_some(&held.collect::<Vec<_>>(), HELD_NAMED)
 }
 
-/// An object that is being deleted, with the finalizers that hold it.
+/// Returns an object that is being deleted, with the finalizers that hold it.
 pub(super) fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
     let live = context.snapshot.live.get(id).and_then(Live::object);
     let finalizers: Vec<String> = live
@@ -207,7 +206,7 @@ pub(super) fn describe_held(context: &Context<'_>, id: &ObjectId) -> String {
     }
 }
 
-/// What is found about the objects of a stage, each list in the order of their apply.
+/// The findings about the objects of a stage, each list in the order of their apply.
 #[derive(Default)]
 struct Found<'a> {
     reads: Vec<Request>,
@@ -219,7 +218,7 @@ struct Found<'a> {
     gone: Vec<&'a DesiredObject>,
     refused: Vec<(&'a DesiredObject, Failure)>,
     kept: Vec<(&'a DesiredObject, Kept)>,
-    /// What somebody, named here, may be about to drop.
+    /// Objects whose owner, named here, may be about to drop them.
     awaited: Vec<(&'a DesiredObject, String)>,
     /// Whether kubectl wrote at the same time.
     overtaken: bool,
@@ -304,7 +303,7 @@ fn stage<'a>(
         }
     };
     let guarded = guard::guard_recreation(context, deletes, &owners);
-    // Nothing is deleted before everything in the stage is allowed.
+    // Deletions begin after everything in the stage is allowed.
     if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
         return Err(ending::failed(
             context.fork(),
@@ -325,7 +324,7 @@ fn stage<'a>(
     if found.overtaken {
         return Err(Box::new(context.fork().finish(Next::Restart)));
     }
-    // What was accepted of the stage is applied.
+    // The accepted objects of the stage are applied.
     refuse(context, stage, objects.len(), &found)?;
     match guarded.held {
         Some(message) => Err(ending::failed(context.fork(), reason::DELETION_GUARDED, message)),
@@ -376,7 +375,7 @@ fn refuse(context: &mut Context<'_>, stage: Stage, count: usize, found: &Found<'
     ))
 }
 
-/// Notes what would be done in a stage; returns what isn't there, since what needs it can't be looked at.
+/// Notes the would-be changes of a stage; returns the missing objects, since objects that need them can't be checked.
 fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObject> {
     let mut missing = Vec::new();
     for (object, change) in found.applies {
@@ -406,7 +405,7 @@ fn detect<'a>(context: &mut Context<'_>, found: Found<'a>) -> Vec<&'a DesiredObj
     missing
 }
 
-/// The plan that applies what differs in a stage, or before all of them.
+/// Makes the plan that applies the differences of a stage, or the steps before all of them.
 fn write(
     context: &mut Context<'_>,
     desired: &Desired,
@@ -493,7 +492,7 @@ fn describe(context: &Context<'_>, object: &DesiredObject, failure: &Failure) ->
     )
 }
 
-/// Whether a failure says that a binding may give the ServiceAccount its own rights.
+/// Checks whether a failure reports that a binding may give the ServiceAccount its own rights.
 fn keeps_own_rights(context: &Context<'_>, id: &ObjectId, failure: &Failure) -> bool {
     let live = context.live(id).and_then(Live::object);
     live.and_then(|live| recreate::find_own_rights(context, id, live))
@@ -550,7 +549,7 @@ fn wait_for_stage(
     Err(plan)
 }
 
-/// What is expected after a stage.
+/// Returns the expected actions after a stage.
 fn forecast(context: &Context<'_>, desired: &Desired, is_ahead: impl Fn(Stage) -> bool) -> Vec<Forecast> {
     let mut forecasts = Vec::new();
     for later in STAGES.into_iter().filter(|later| is_ahead(*later)) {

@@ -11,13 +11,13 @@ use super::types::{Attempt, Memory, Untold};
 use crate::answer::{DeleteAnswer, WriteAnswer};
 use crate::plan::EventKind;
 
-/// Notes that an object is about to be changed, with the line of the event that tells of it.
+/// Notes that an object is about to be changed, with the line for the event.
 pub(super) fn note_change(context: &mut Context<'_>, id: &ObjectId, line: String) {
     context.memory.changed_by.clone_from(&context.revision);
     context.memory.changes.insert(id.clone(), line);
 }
 
-/// Adds events for all that was changed and not told of yet: one for each revision that was applied.
+/// Adds events for all unreported changes: one for each applied revision.
 pub(super) fn report_changes(context: &mut Context<'_>) {
     keep_changes(context);
     tell_all_but(context, 0);

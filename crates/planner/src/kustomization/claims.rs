@@ -1,7 +1,7 @@
 //! Finds the objects that own PersistentVolumeClaims, directly or through other objects. Kubernetes deletes the claims, and their data, with the owner.
 //!
-//! Only objects of custom kinds are looked at: no built-in kind but StatefulSet owns claims that outlive a Pod. An object counts as an owner if the
-//! search ends early, but not if the ServiceAccount may not list claims.
+//! Only objects of custom kinds are checked: among the built-in kinds, only StatefulSet owns claims that outlive a Pod. An object counts as an owner if the search ends
+//! early, but not if the ServiceAccount may not list claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,16 +13,16 @@ use super::context::Context;
 use crate::answer::{ClaimOwner, ClaimsAnswer, Live, Reason};
 use crate::plan::{Delete, Request, Watched};
 
-/// How groups end whose kinds own no claims: Kubernetes', Flux's, Capsule's and Tenure's.
+/// The endings of groups whose kinds own no claims: Kubernetes', Flux's, Capsule's and Tenure's.
 const WITHOUT_CLAIMS: [&str; 4] = [".k8s.io", ".fluxcd.io", "capsule.clastix.io", "tenure.dev"];
-/// How many objects between a claim and its last owner are read in an attempt.
+/// The number of objects between a claim and its last owner that an attempt reads.
 const MOST_READS: usize = 64;
-/// How many objects may be between them.
+/// The largest number of objects between them.
 const DEEPEST: usize = 8;
 
-/// Why it isn't known which objects own claims.
+/// The reason for which the owners of claims are unknown.
 pub(super) enum Unknown {
-    /// These requests have to be answered first.
+    /// The plan sends these requests first.
     Ask(Vec<Request>),
     /// A request failed, and may succeed later.
     Failed(String),
@@ -82,7 +82,7 @@ fn is_custom(id: &ObjectId) -> bool {
     id.group.contains('.') && !is_without_claims
 }
 
-/// A walk from the claims of a namespace to what owns them.
+/// A walk from the claims of a namespace to their owners.
 struct Walk<'c> {
     context: &'c Context<'c>,
     namespace: &'c str,
@@ -137,7 +137,7 @@ impl<'c> Walk<'c> {
         self.is_given_up = true;
     }
 
-    /// The owners of an owner, once it was read. Fails if it can't be read now.
+    /// Lists the owners of an owner, once it was read. Fails if it can't be read now.
     fn list_owners(&mut self, owner: &ClaimOwner) -> Result<Vec<ClaimOwner>, String> {
         // A claim of a Pod is as short-lived as the Pod.
         if self.is_given_up || (owner.api_version == "v1" && owner.kind == "Pod") {
@@ -164,9 +164,9 @@ impl<'c> Walk<'c> {
                 self.looked_at += usize::from(!self.by_uid.contains_key(owner.uid.as_str()));
                 Ok(list_owners(&object.0))
             }
-            // The owner is gone, and the claim goes without us.
+            // The owner is gone, and Kubernetes deletes the claim.
             Some(Live::Present(_) | Live::Absent | Live::Unserved) => Ok(Vec::new()),
-            // Nobody knows what owns it.
+            // The owner of the claim is unknown.
             Some(Live::Failed(failure)) if failure.reason == Reason::Forbidden => {
                 self.give_up();
                 Ok(Vec::new())
@@ -181,7 +181,7 @@ impl<'c> Walk<'c> {
     }
 }
 
-/// The owners that an object names.
+/// Lists the owners that an object names.
 #[must_use]
 pub fn list_owners(object: &Value) -> Vec<ClaimOwner> {
     let references = ObjectView::of(object).find("/metadata/ownerReferences");

@@ -1,6 +1,6 @@
-//! Drift that keeps coming back. A field that was put back three times within a minute is contested: the object is left alone for a
-//! while, longer each time, and the condition names the other manager instead of the two writing for ever. A field that was put back
-//! four times more slowly costs little, and is put back each time; its other writer is named all the same.
+//! Drift that keeps coming back. A field that was put back three times within a minute is contested. The object is then left alone for a while, longer each time, and
+//! the condition names the other manager. So the two don't write for ever. A field that was put back four times more slowly costs little: it is put back each time, and
+//! its other writer is named too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,20 +19,20 @@ use crate::fields;
 
 /// Within this time reversals of one field are counted.
 const WINDOW: SignedDuration = SignedDuration::from_secs(60);
-/// That many reversals make a contest.
+/// The number of reversals that make a contest.
 const REVERSALS: usize = 3;
-/// That many, however slow, are named.
+/// The number of reversals from which the other writer is named, however slow they are.
 const NAMED: usize = 4;
-/// How many reversals of a field are remembered, and of how many fields of one Kustomization.
+/// The number of remembered reversals of a field, and of remembered fields of one Kustomization.
 const REMEMBERED: usize = 8;
 const FIELDS: usize = 256;
-/// How long a field is remembered at least and at most; in between, three times as long as its reversals are apart.
+/// The shortest and the longest memory of a field; in between, it is three times the time between reversals.
 const PATIENCE: (SignedDuration, SignedDuration) = (SignedDuration::from_mins(10), SignedDuration::from_hours(24));
 /// The first back-off; doubled each time up to the longest.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(60);
 const LONGEST_BACK_OFF: Duration = Duration::from_secs(600);
 
-/// The fields that somebody changed since the object was last as desired; none when the desired object itself has changed.
+/// Finds the fields that another writer changed since the object was last as desired. The result is empty if the desired object itself has changed.
 pub(super) fn find_changes(
     context: &Context<'_>,
     object: &DesiredObject,
@@ -58,7 +58,7 @@ pub(super) fn find_changes(
             path: difference.path.clone(),
         }));
     }
-    // What others had added is seen only after the take-over, when the object no longer tells by whom.
+    // Fields that others had added are seen only after the take-over, when the object no longer names their managers.
     for difference in differences {
         let manager = taken.and_then(|taken| fields::find_manager_among(taken, &difference));
         if manager.is_some() && !found.iter().any(|found| found.path == difference.path) {
@@ -71,7 +71,7 @@ pub(super) fn find_changes(
     found
 }
 
-/// The changes for a message: ` (replicas was changed by kubectl-edit)`.
+/// Returns the changes for a message: ` (replicas was changed by kubectl-edit)`.
 pub(super) fn describe(changes: &[DriftedField]) -> String {
     if changes.is_empty() {
         return String::new();
@@ -83,7 +83,7 @@ pub(super) fn describe(changes: &[DriftedField]) -> String {
     format!(" (drift: {})", changes.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Whether putting these fields back once more would be one time too many; then the object is backed off, and this is why.
+/// Checks whether one more restoration of these fields would be too many. Then the object is backed off, and the result is the reason.
 pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField]) -> Option<String> {
     let now = context.now;
     let contested: Vec<&DriftedField> = changes
@@ -126,7 +126,7 @@ pub(super) fn judge(context: &mut Context<'_>, id: &ObjectId, changes: &[Drifted
     Some(why)
 }
 
-/// Why an object is left alone, while it is.
+/// Returns why an object is left alone, while it is.
 pub(super) fn find_back_off(context: &Context<'_>, id: &ObjectId) -> Option<String> {
     let back_off = context.memory.backed_off.get(id)?;
     (context.now < back_off.until).then(|| explain(id, back_off))
@@ -152,8 +152,7 @@ fn seconds(time: jiff::Timestamp) -> String {
         .to_string()
 }
 
-/// Keeps what was found out about the drift over a take-over, after which the object no longer tells who changed it, and the entries
-/// that told it.
+/// Keeps the findings about drift over a take-over, with the old entries. After the take-over the object doesn't name the writer any more.
 pub(super) fn keep(context: &mut Context<'_>, id: &ObjectId, changes: &[DriftedField], entries: Vec<Value>) {
     context.memory.drift.insert(id.clone(), changes.to_vec());
     context.memory.taken.insert(id.clone(), entries);
@@ -187,7 +186,7 @@ pub(super) fn remember(context: &mut Context<'_>, id: &ObjectId, changes: &[Drif
     }
 }
 
-/// Until when the reversals of a field count, if none is added to them.
+/// Returns the end of the time for which a field's reversals count, if no reversal is added.
 fn remembered_until(reversals: &[Reversal]) -> Option<jiff::Timestamp> {
     let (first, last) = (reversals.first()?.at, reversals.last()?.at);
     let between = i32::try_from(reversals.len().saturating_sub(1))
@@ -205,14 +204,14 @@ pub(super) fn forget_old(context: &mut Context<'_>) {
         .memory
         .reversals
         .retain(|_, reversals| remembered_until(reversals).is_some_and(|until| now < until));
-    // Kept for a while after it ended, so that a contest that goes on is backed off longer.
+    // The back-off is kept for a while after its end, so that a continuing contest is backed off longer.
     context
         .memory
         .backed_off
         .retain(|_, back_off| now.duration_since(back_off.until) < WINDOW);
 }
 
-/// Why each object that is left alone now is, and which fields are put back again and again.
+/// Describes why each object is left alone now, and which fields are put back again and again.
 pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
     let mut lines: Vec<String> = context
         .memory
@@ -238,7 +237,7 @@ pub(super) fn list_contested(context: &Context<'_>) -> Vec<String> {
     lines
 }
 
-/// The fields that are put back again and again, though too slowly to leave their objects alone, and by whom they are changed.
+/// Finds the fields that are put back again and again, though too slowly for a back-off, and their writers.
 fn slow<'m>(context: &'m Context<'_>) -> BTreeMap<ObjectId, (BTreeSet<&'m str>, BTreeSet<&'m str>)> {
     let mut found: BTreeMap<ObjectId, (BTreeSet<&str>, BTreeSet<&str>)> = BTreeMap::new();
     for (key, reversals) in named(context) {
@@ -264,7 +263,7 @@ fn named<'m>(context: &'m Context<'_>) -> impl Iterator<Item = (&'m String, &'m 
     })
 }
 
-/// When the next back-off ends, or what is named is over if nobody goes on with it.
+/// Returns the end of the next back-off, or the time at which a named writer is forgotten without further changes.
 pub(super) fn find_next_end(context: &Context<'_>) -> Option<jiff::Timestamp> {
     let ends = context.memory.backed_off.values().map(|back_off| back_off.until);
     let over = named(context).filter_map(|(_, reversals)| remembered_until(reversals));

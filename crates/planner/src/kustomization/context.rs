@@ -1,4 +1,4 @@
-//! What every phase of a plan needs: the snapshot, the time, what admission decided, and the memory that the plan will hand on.
+//! The common data of every phase of a plan: the snapshot, the time, admission's decision, and the memory that the plan hands on.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use crate::overlay::Overlay;
 use crate::plan::{Event, Next, Request, Watched, Withheld};
 use crate::target::Target;
 
-/// How long objects may be read when the attempt's time is over.
+/// The time for which objects may be read after the end of the attempt's time.
 const LAST_LOOK: Duration = Duration::from_secs(10);
 
 /// A plan in the making.
@@ -37,25 +37,25 @@ pub(super) struct Context<'a> {
     pub(super) timeout: Duration,
     /// Folder to render, normalised.
     pub(super) path: String,
-    /// What is laid over it.
+    /// The overlay that is laid over the folder.
     pub(super) overlay: Overlay,
-    /// How much of it is applied.
+    /// The part of Git's content that is applied.
     pub(super) mode: ApplyMode,
-    /// What would be done, where nothing is.
+    /// The actions that a plan would take, in the mode without writes.
     pub(super) detected: Vec<Detected>,
-    /// What is left to others.
+    /// The fields and objects that are left to other writers.
     pub(super) ignored: Arc<Ignored>,
     pub(super) memory: Memory,
-    /// What the inventory names, once somebody has asked.
+    /// The objects that the inventory names, computed at the first use.
     pub(super) named: Arc<OnceLock<HashSet<String>>>,
     pub(super) withheld: Vec<Withheld>,
     pub(super) events: Vec<Event>,
     pub(super) watch: Vec<Watched>,
     /// The cluster to apply to, if it isn't this one and is known already.
     pub(super) target: Option<Arc<Target>>,
-    /// Revision of the artifact, as soon as it is known.
+    /// Revision of the artifact, once it is known.
     pub(super) revision: Option<String>,
-    /// Digest of what it was built to, as soon as it is known: from then on the history tells how the attempt ends.
+    /// Digest of the build result, once it is known. From then on the history records the end of the attempt.
     pub(super) built: Option<String>,
 }
 
@@ -72,12 +72,12 @@ impl<'a> Context<'a> {
         self.snapshot.live.get(id)
     }
 
-    /// What is known of an object of this cluster.
+    /// Returns the known state of an object of this cluster.
     pub(super) fn here(&self, id: &ObjectId) -> Option<&'a Live> {
         self.snapshot.find_here(id)
     }
 
-    /// Whether the stored inventory names an object.
+    /// Checks whether the stored inventory names an object.
     pub(super) fn is_named(&self, id: &ObjectId) -> bool {
         let named = self.named.get_or_init(|| {
             let status = self.snapshot.kustomization.status.as_ref();
@@ -88,7 +88,7 @@ impl<'a> Context<'a> {
         named.contains(&id.to_string())
     }
 
-    /// Where it may write.
+    /// Returns the placement that bounds the writes.
     pub(super) fn reach(&self) -> Cow<'a, Placement> {
         self.snapshot.reach()
     }
@@ -100,7 +100,7 @@ impl<'a> Context<'a> {
         });
     }
 
-    /// A plan with these steps, to be made again with their answers; or the end of the attempt, if its time is over.
+    /// Returns a plan with these steps, which is made again with their answers; or the end of the attempt, if its time is over.
     pub(super) fn again<S: Into<Step>>(self, steps: Vec<S>) -> Box<Plan> {
         let steps: Vec<Step> = steps.into_iter().map(Into::into).collect();
         let deadline = add_duration(self.began(), self.timeout);
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
             let attempt = self.snapshot.attempt.started;
             let mut waits = self.memory.waiting.iter().chain(&self.memory.prune_waiting);
             if waits.any(|waiting| waiting.attempt == attempt) {
-                // It had applied everything and was waiting; what is to be done since is another attempt's, with its own time.
+                // The attempt had applied everything and was waiting. New steps belong to another attempt, with its own time.
                 return Box::new(self.finish(Next::Restart));
             }
             let message = super::ending::out_of_time(&self, &steps);
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
         let mut plan = self.finish(Next::Again);
         plan.identity = Some(identity);
         plan.steps = steps;
-        // What can be looked at may be looked at before it is said that something is still missing.
+        // Reads may still run after the deadline, before the plan reports that something is missing.
         plan.deadline = Some(if reads_only {
             deadline.max(add_duration(now, LAST_LOOK))
         } else {
@@ -134,7 +134,7 @@ impl<'a> Context<'a> {
         Box::new(plan)
     }
 
-    /// A plan without steps or status.
+    /// Returns a plan without steps or status.
     pub(super) fn finish(self, next: Next) -> Plan {
         let mut plan = Plan::idle(name_subject(self.snapshot), self.memory);
         plan.identity = Some(self.identity);
@@ -147,7 +147,7 @@ impl<'a> Context<'a> {
         plan
     }
 
-    /// A copy of what has been gathered, for a phase that borrows the context and has to end.
+    /// Returns a copy of the gathered data, for a phase that borrows the context and has to end.
     pub(super) fn fork(&self) -> Context<'a> {
         Context {
             snapshot: self.snapshot,
@@ -174,7 +174,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// When the attempt, waiting included, must end.
+    /// Returns the end of the attempt, including waits.
     pub(super) fn deadline(&self) -> Timestamp {
         let since = match &self.memory.waiting {
             Some(waiting)
@@ -188,24 +188,24 @@ impl<'a> Context<'a> {
         add_duration(since, self.timeout)
     }
 
-    /// When the attempt's own time began.
+    /// Returns the start of the attempt's own time.
     pub(super) fn began(&self) -> Timestamp {
         let attempt = &self.snapshot.attempt;
         attempt.rendered_at.unwrap_or(attempt.started)
     }
 }
 
-/// `Kustomization/namespace/name`.
+/// Returns `Kustomization/namespace/name`.
 pub(super) fn name_subject(snapshot: &Snapshot) -> String {
     crate::ending::name_subject("Kustomization", &snapshot.kustomization.metadata)
 }
 
-/// Whether deleting the Kustomization deletes its objects.
+/// Checks whether deleting the Kustomization deletes its objects.
 pub(super) fn deletes_objects(spec: &KustomizationSpec) -> bool {
     match spec.deletion_policy() {
         Some(DeletionPolicy::MirrorPrune) => spec.prune,
         Some(DeletionPolicy::Delete | DeletionPolicy::WaitForTermination) => true,
-        // A policy that is not one deletes nothing: what was left can still be deleted, what was deleted is gone.
+        // An invalid policy deletes nothing: remaining objects can still be deleted later, deleted ones are lost.
         Some(DeletionPolicy::Orphan) | None => false,
     }
 }

@@ -1,6 +1,6 @@
-//! Health by expressions of a Kustomization's own, for the kinds that it names, as in Flux: the kind's entry, else that of its whole group;
-//! a generation that is not observed yet is InProgress; then inProgress, failed and current, and the first that is true says it; when none
-//! is, it is InProgress. An expression that can't be evaluated makes it Unknown, which is waited for. Jobs are judged by Flux's own rule.
+//! Health by a Kustomization's own expressions, for the kinds that it names, as in Flux. The entry of a kind takes precedence over the entry of its whole group. A
+//! generation that is not observed yet is InProgress. Then inProgress, failed and current are evaluated, and the first true one is the result; if none is true, the
+//! object is InProgress. An expression that can't be evaluated makes the object Unknown, and the plan waits. Jobs follow Flux's own rule.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::health::{self, Health};
 /// The custom checks of a plan; each is compiled when it is first needed.
 pub(super) struct CustomHealth<'a> {
     checks: &'a [CustomHealthCheck],
-    /// By group and kind; the kind is empty for the whole group.
+    /// Indexes by group and kind; the kind is empty for the whole group.
     places: BTreeMap<(&'a str, &'a str), usize>,
     environment: Environment,
     compiled: BTreeMap<usize, Result<Vec<(Outcome, Expression)>, String>>,
@@ -26,7 +26,7 @@ pub(super) struct CustomHealth<'a> {
     pub(super) is_spent: bool,
 }
 
-/// What it means that an expression is true.
+/// The meaning of a true expression.
 #[derive(Clone, Copy)]
 enum Outcome {
     InProgress,
@@ -49,7 +49,7 @@ impl<'a> CustomHealth<'a> {
         }
     }
 
-    /// The health of what was read: by the check of its kind, if there is one, else by the usual rules.
+    /// Judges the health of a read object: by the check of its kind, if there is one, else by the usual rules.
     pub(super) fn judge(
         &mut self,
         memory: &mut ExpressionMemory,
@@ -130,7 +130,7 @@ impl<'a> CustomHealth<'a> {
     }
 }
 
-/// The expressions of a check, in the order in which they are asked.
+/// Compiles the expressions of a check, in the order in which they are asked.
 fn compile(
     checks: &[CustomHealthCheck],
     index: usize,
@@ -173,8 +173,8 @@ mod tests {
     /// Recorded by `e2e/flux-expressions`.
     const RECORDED: &str = include_str!("../../tests/data/health-expressions.json");
 
-    /// What Flux only parses is checked here, so these are refused before any object is looked at. Names of types stay names of types,
-    /// whatever fields an object has.
+    /// Flux only parses expressions. Here they are also checked, so these are refused before any object is looked at. Names of types stay names of types, even if an
+    /// object has fields of these names.
     const REFUSED_AT_ONCE: [&str; 6] = [
         "'yes'",
         "noSuchFunction(status)",

@@ -1,6 +1,6 @@
-//! What `spec.decryption` asks for: which Secret holds the keys, which of its entries are keys, and what is done about files that were changed
-//! and Secrets that are still encrypted. It refuses by name what would have to be asked of a key service: a file says which address is asked,
-//! so whoever writes files would be handed what the controller may say there.
+//! The decryption that `spec.decryption` requests: the Secret with the keys, the entries that are keys, and the handling of files that were changed and of Secrets that
+//! are still encrypted. A key that needs a request to a key service is refused by name. A file names the address of such a service, so an author of files would receive
+//! whatever the controller may send there.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +19,9 @@ use crate::object::{Object, RenderedObject};
 
 /// The only provider, as in Flux.
 pub(crate) const SOPS: &str = "sops";
-/// How the names of keys end: identities of age, and armored keys of OpenPGP.
+/// The endings of the names of keys: identities of age, and armored keys of OpenPGP.
 const KEYS: [&str; 2] = [".agekey", ".asc"];
-/// What Flux gives to key services, by the names of entries.
+/// The names of entries that Flux passes to key services.
 const SERVICES: [(&str, &str); 4] = [
     ("sops.vault-token", "HashiCorp Vault"),
     ("sops.aws-kms", "AWS KMS"),
@@ -33,7 +33,7 @@ const MOST_ENTRIES: usize = 64;
 /// Changed files that a message names.
 const NAMED: usize = 5;
 
-/// Refuses what a spec says wrongly whatever the cluster holds.
+/// Refuses a spec that is wrong whatever the cluster holds.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
     let Some(decryption) = &spec.decryption else {
         return Ok(());
@@ -49,13 +49,13 @@ pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
     }
 }
 
-/// The name of the Secret with the keys.
+/// Finds the name of the Secret with the keys.
 pub(super) fn find_secret(spec: &KustomizationSpec) -> Option<&str> {
     let reference = spec.decryption.as_ref()?.secret_ref.as_ref()?;
     Some(reference.name.as_str())
 }
 
-/// The keys of the Secret; other entries mean nothing, as in Flux.
+/// Returns the keys of the Secret; other entries mean nothing, as in Flux.
 pub(super) fn take_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Vec<u8>>>, String> {
     let mut keys = BTreeMap::new();
     for (name, value) in secret.view().find_map("/data").into_iter().flatten() {
@@ -78,7 +78,7 @@ pub(super) fn take_keys(secret: &Object) -> Result<BTreeMap<String, Zeroizing<Ve
     Ok(keys)
 }
 
-/// Refuses Secrets that are still encrypted: applied, they would be without their values, or with what nobody can use.
+/// Refuses Secrets that are still encrypted: applied, they would have no values, or unusable ones.
 pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject]) -> Phase<()> {
     let encrypted = objects.iter().find(|rendered| {
         let view = rendered.object.view();
@@ -102,7 +102,7 @@ pub(super) fn check_decrypted(context: &Context<'_>, objects: &[RenderedObject])
     Err(ending::failed(context.fork(), reason::BUILD_FAILED, message))
 }
 
-/// What is said of files that were changed after they had been encrypted; nothing if there are none.
+/// Describes files that were changed after encryption; nothing if there are none.
 pub(super) fn describe_changed(rendered: &Rendered) -> Option<String> {
     let (first, rest) = rendered
         .changed_files
@@ -122,7 +122,7 @@ pub(super) fn describe_changed(rendered: &Rendered) -> Option<String> {
     ))
 }
 
-/// Refuses such files if whoever runs the program says so.
+/// Refuses files that were changed after encryption, if the program's settings say so.
 pub(super) fn check_unchanged(context: &Context<'_>, rendered: &Rendered) -> Phase<()> {
     match describe_changed(rendered) {
         Some(message) if context.snapshot.strict_sops => Err(ending::failed(

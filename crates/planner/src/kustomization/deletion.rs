@@ -1,8 +1,8 @@
-//! A Kustomization that is being deleted: its objects go or stay by its deletion policy, then its finalizer goes.
+//! The deletion of a Kustomization: its objects go or stay by its deletion policy, then its finalizer is removed.
 //!
-//! It fails closed. In a namespace that lives, its objects are given up only when its ServiceAccount is known to be gone; whatever is
-//! merely not answered, or disputed, is waited for. Where nobody will answer any more, because the namespace is being deleted or its
-//! Tenant is gone, the wait ends, and the platform is told what stays.
+//! The deletion fails closed. In a namespace that stays, the Kustomization gives up its objects only after its ServiceAccount is known to be gone. It waits for answers
+//! that are missing or disputed. The wait ends if no answer can come any more, because the namespace is being deleted or its Tenant is gone. Then the platform is
+//! notified of the objects that stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::ending::{add_duration, name_some};
 use crate::overlay::Overlay;
 use crate::plan::{Delete, Event, EventKind, EventPlace, FinalizerChange, Next, Request, Watched, Withheld};
 
-/// The longest that something that ends waits for others, whatever `spec.timeout` says: it may hold up a whole namespace.
+/// The longest time that a deletion waits for other objects, whatever `spec.timeout` says: the wait may hold up a whole namespace.
 const LONGEST_FAREWELL: Duration = Duration::from_secs(3600);
-/// The longest that a deletion waits for others of its source to look at a revision; who wants something of it then is waited for longer.
+/// The longest time that a deletion waits for others of its source to look at a revision. The wait for a Kustomization that then wants an object is longer.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
-/// How many bytes of names stand in an event: the rest is counted. (Kubernetes cuts the message of an event at 1024.)
+/// The most bytes of names in an event: the rest is counted. (Kubernetes cuts the message of an event at 1024.)
 const NAMED: usize = 700;
 
-/// What to do about a Kustomization that is being deleted.
+/// Plans the deletion of a Kustomization.
 pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.kustomization.metadata;
     let ours = metadata
@@ -59,7 +59,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         Ok(ApplyMode::DetectOnly) => {
             return release(snapshot, "it only looks for differences: its objects are left", false);
         }
-        // What was left can still be deleted.
+        // The remaining objects can still be deleted by other means.
         Err(message) => return release(snapshot, &format!("its objects are left: {message}"), false),
     }
     if !deletes_objects(spec) {
@@ -82,7 +82,7 @@ pub(super) fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     };
     match &snapshot.service_account {
         ServiceAccountFacts::Usable | ServiceAccountFacts::NotLooked => {}
-        // As Flux: waiting for an identity that is gone would keep the object for ever. What is left is named.
+        // As in Flux: a wait for an identity that is gone would keep the object for ever. The message names the remaining objects.
         ServiceAccountFacts::NotFound => {
             return release(snapshot, &format!("{identity} does not exist any more"), true);
         }
@@ -236,7 +236,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
         return context.finish(Next::Wait(deadline));
     }
     let asked = snapshot.attempt.deleted.keys().map(ObjectId::subject);
-    // What was waited for in vain is told of by itself.
+    // Objects whose deletion did not end in time have a message of their own.
     let told = asked.filter(|subject| !waits || !terminating.contains(subject));
     let deleted: Vec<String> = told.map(|subject| format!("{subject} deleted")).collect();
     let mut plan = context.finish(Next::Forget);
@@ -280,7 +280,7 @@ fn delete_objects(mut context: Context<'_>) -> Plan {
     plan
 }
 
-/// Ends the attempt with what keeps the objects from being deleted, and with what was found out until then.
+/// Ends the attempt with the obstacle to the deletion, and with the findings so far.
 fn block(context: Context<'_>, reason: &str, why: &str) -> Plan {
     let mut plan = blocked(context.snapshot, context.now, context.memory, reason, why);
     plan.withheld.extend(context.withheld);
@@ -310,14 +310,14 @@ fn delete_own_rights(mut context: Context<'_>, deletes: Vec<Delete>) -> Plan {
     plan
 }
 
-/// The names of the objects that gave the ServiceAccount its rights, if their deletion has begun.
+/// Finds the names of the objects that gave the ServiceAccount its rights, if their deletion has begun.
 fn find_own_rights_deleted(snapshot: &Snapshot) -> Option<&str> {
     let status = snapshot.kustomization.status.as_ref()?;
     let found = condition::find(&status.conditions, condition::RECONCILING)?;
     deletion_ending::has_deleted_own_rights(status).then_some(found.message.as_str())
 }
 
-/// Whether every failed read and deletion was refused for a missing right.
+/// Checks whether every failed read and deletion was refused for a missing right.
 fn is_refused(snapshot: &Snapshot) -> bool {
     let reads = snapshot.live.values().filter_map(|live| match live {
         Live::Failed(failure) => Some(failure),
@@ -331,9 +331,9 @@ fn is_refused(snapshot: &Snapshot) -> bool {
     failures.all(|failure| matches!(failure.reason, Reason::Forbidden | Reason::Unauthorized))
 }
 
-/// Of what is to be deleted, what no other Kustomization of the same source is about to take over: with a commit that renames a
-/// Kustomization, or moves files out of its folder and removes it, nothing is deleted. Waits for those that want something, at most the
-/// timeout, and shortly for those that have not looked yet. In a namespace that ends nobody takes anything over.
+/// Filters the deletions: objects that another Kustomization of the same source is about to take over stay. So a commit deletes nothing if it renames a Kustomization,
+/// or moves files out of its folder and removes it. The plan waits for Kustomizations that want an object, for at most the timeout, and for a short time for those that
+/// have not looked yet. In a namespace that is being deleted, no Kustomization takes an object over.
 fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<Vec<Delete>> {
     let snapshot = context.snapshot;
     let looking = waited(snapshot, LONGEST_LOOK);
@@ -356,7 +356,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         }
     };
     let sibling = |name: &str| format!("Kustomization/{}/{name}", context.namespace);
-    // Without an artifact there is nothing that anybody could look at.
+    // Without an artifact, the others have nothing to look at.
     let untried = survey
         .untried
         .as_deref()
@@ -381,7 +381,7 @@ fn left_for_siblings(context: &mut Context<'_>, deletes: Vec<Delete>) -> Phase<V
         let by = sibling(&by.name);
         let why = format!("{by} wants it: left for it to take over");
         context.withheld.push(withheld_delete(&delete, why));
-        // Its labels say when it was.
+        // The labels of the object show when it was taken over.
         context.watch.push(delete.target);
         waits_for.insert(by);
     }
@@ -402,8 +402,8 @@ fn withheld_delete(delete: &Delete, why: String) -> Withheld {
     Withheld { what, why }
 }
 
-/// Something must be answered or settled before its objects can be deleted. In a namespace that lives it is waited for, however long
-/// that takes; where nobody will answer any more the object goes at last, at once if nothing would stay behind.
+/// Handles an obstacle to the deletion of the objects. In a namespace that stays, the plan waits, however long it takes. If no answer can come any more, the
+/// Kustomization is released in the end, or at once if no objects would stay behind.
 fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str, why: &str) -> Plan {
     let ends = snapshot.endings.own.is_some();
     let farewell = farewell(snapshot);
@@ -431,12 +431,12 @@ fn blocked(snapshot: &Snapshot, now: Timestamp, mut memory: Memory, reason: &str
     plan
 }
 
-/// When something that ends has waited for long enough.
+/// Returns the end of the wait of a Kustomization in a namespace or Tenant that ends.
 fn farewell(snapshot: &Snapshot) -> Timestamp {
     waited(snapshot, timeout(snapshot).min(LONGEST_FAREWELL))
 }
 
-/// When so long was waited. It counts from the deletion, so that a restart doesn't begin anew.
+/// Returns when a wait of this length is over. The wait counts from the deletion, so a restart doesn't begin it again.
 fn waited(snapshot: &Snapshot, long: Duration) -> Timestamp {
     let deleted = snapshot.kustomization.metadata.deletion_timestamp.as_ref();
     let since = deleted.map_or(snapshot.attempt.started, |deleted| deleted.0);
@@ -454,7 +454,7 @@ fn retry_interval(snapshot: &Snapshot) -> Duration {
     interval.max(snapshot.least_interval).max(LEAST_INTERVAL)
 }
 
-/// What stays if the object goes now: what its inventory names, is not known to be gone, and doesn't go with its own namespace.
+/// Lists the objects that stay if the Kustomization is released now: those in the inventory that are not known to be gone and are not deleted with its own namespace.
 fn left_behind(snapshot: &Snapshot) -> Vec<String> {
     let status = snapshot.kustomization.status.as_ref();
     prune::list_entries(status.and_then(|status| status.inventory.as_ref()))
@@ -476,7 +476,7 @@ fn left_behind(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// What an event says of the revision that goes: the one that was applied last, and what that was made of, as Flux does.
+/// Returns the event's facts about the last applied revision and its origin, as Flux does.
 fn applied_before(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let status = snapshot.kustomization.status.as_ref();
     let told = status.map(|status| {
@@ -510,7 +510,7 @@ fn release(snapshot: &Snapshot, why: &str, warn: bool) -> Plan {
             reason: reason::PRUNE_FAILED.to_owned(),
             message: format!("{why}: these are left behind: {}", name_some(&left, NAMED)),
             annotations: applied_before(snapshot),
-            // An event in a namespace that ends can't be written, and goes with it.
+            // An event can't be written in a namespace that is being deleted, and would be deleted with it.
             place: match snapshot.endings.own {
                 Some(_) => EventPlace::Platform,
                 None => EventPlace::Beside,

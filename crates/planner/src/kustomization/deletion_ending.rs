@@ -1,4 +1,4 @@
-//! How the plan for a Kustomization that is being deleted ends while something of it is left. The status says what is waited for.
+//! The end of a plan for a Kustomization that is being deleted while a part of it is left. The status names what the plan waits for.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::types::Snapshot;
 use crate::ending::add_duration;
 use crate::plan::{Next, Withheld};
 
-/// Ends an attempt that failed to delete something. It needs no identity, since that may be missing.
+/// Ends an attempt that failed to delete something. This needs no identity, since the identity may be missing.
 pub(super) fn retry_deletion(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -64,7 +64,7 @@ pub(super) fn await_others(context: Context<'_>, until: Timestamp, message: &str
     Box::new(plan)
 }
 
-/// Whether the deletion of the ServiceAccount's own rights has begun.
+/// Checks whether the deletion of the ServiceAccount's own rights has begun.
 pub(super) fn has_deleted_own_rights(status: &KustomizationStatus) -> bool {
     let found = condition::find(&status.conditions, condition::RECONCILING);
     found.is_some_and(|found| found.reason == reason::DELETING_OWN_RIGHTS)

@@ -1,7 +1,7 @@
-//! What is known of the Kustomizations that one depends on, and the way around in a circle.
+//! The known facts about a Kustomization's dependencies, and the search for cycles.
 //!
-//! Of a dependency little is kept, unless an expression is to look at it: then it is kept as it is in the cache, and made into data only
-//! while it is looked at. It refuses to judge where one may be: who finds them for it, finds those only that may be named.
+//! Few facts about a dependency are kept, unless an expression reads it. Then the object of the cache is kept, and becomes data only during the evaluation. This module
+//! doesn't decide where a dependency may be: the caller's lookup finds only those that may be named.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use tenure_api::{Condition, Kustomization};
 use super::references::{find_source_namespace, name_dependency, name_from};
 use crate::{cycle, maxima};
 
-/// What is known of a dependency.
+/// The known facts about a dependency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DependencyFacts {
-    /// There is none of that name.
+    /// No Kustomization has this name.
     NotFound,
-    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    /// The dependency belongs to a lane in another process, and nothing is known of it. The text is the reason.
     Unknown(String),
-    /// It exists.
+    /// The dependency exists.
     Found {
-        /// Its generation.
+        /// The generation of the dependency.
         generation: Option<i64>,
         /// The generation that its status is about.
         observed_generation: Option<i64>,
@@ -35,7 +35,7 @@ pub enum DependencyFacts {
         /// Revision that it applied last.
         #[serde(default)]
         last_applied_revision: Option<String>,
-        /// All of it, for an expression.
+        /// The whole object, for an expression.
         #[serde(default)]
         whole: Option<WholeKustomization>,
     },
@@ -46,7 +46,7 @@ pub enum DependencyFacts {
 pub struct WholeKustomization(pub Arc<Kustomization>);
 
 impl WholeKustomization {
-    /// Which state of which object it is, if it says so.
+    /// Returns the state of the object as uid and version, if both are known.
     pub(super) fn state(&self) -> Option<String> {
         let metadata = &self.0.metadata;
         let version = metadata.resource_version.as_deref()?;
@@ -92,25 +92,25 @@ impl From<&Kustomization> for DependencyFacts {
     }
 }
 
-/// Kind of a Kustomization's source, and that one's namespace and name.
+/// Returns the kind of a Kustomization's source, and the namespace and name of the source.
 pub(super) fn find_source(kustomization: &Kustomization) -> (String, String) {
     let source = &kustomization.spec.source_ref;
     let namespace = find_source_namespace(kustomization);
     (source.kind.clone(), format!("{namespace}/{}", source.name))
 }
 
-/// What was found of one that is depended on.
+/// The result of a lookup of a dependency.
 #[derive(Clone, Debug)]
 pub enum FoundDependency {
-    /// It is there.
+    /// The dependency exists.
     There(Arc<Kustomization>),
-    /// There is none, or it may not be named.
+    /// The dependency doesn't exist, or may not be named.
     Nothing,
-    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    /// The dependency belongs to a lane in another process, and nothing is known of it. The text is the reason.
     Unknown(String),
 }
 
-/// What is known of all that a Kustomization depends on; `get` finds one by its namespace and name, if it may be named.
+/// Finds the facts about all dependencies of a Kustomization; `get` finds one by namespace and name, if it may be named.
 #[must_use]
 pub fn find_dependencies(
     own: &Kustomization,
@@ -118,7 +118,7 @@ pub fn find_dependencies(
 ) -> BTreeMap<String, DependencyFacts> {
     let mut all: BTreeMap<String, DependencyFacts> = BTreeMap::new();
     let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
-    // One that names more is refused, whatever they are.
+    // A Kustomization with more dependencies is refused in any case.
     for dependency in own.spec.depends_on.iter().take(maxima::DEPENDENCIES) {
         let found = get(dependency.namespace.as_deref().unwrap_or(namespace), &dependency.name);
         let facts = all
@@ -138,13 +138,13 @@ pub fn find_dependencies(
     all
 }
 
-/// Whether there is an expression: an empty one is none, as in Flux.
+/// Checks whether an expression is set: an empty one counts as unset, as in Flux.
 pub(super) fn has_expression(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
 
-/// The shortest way from a Kustomization over its dependencies back to itself, by names as seen from its namespace; `get` finds one by its
-/// namespace and name, if it may be named. A way longer than what is followed is not found.
+/// Finds the shortest path from a Kustomization over its dependencies back to itself, by names as seen from its namespace. `get` finds one by namespace and name, if it
+/// may be named. A path beyond the search's bound is not found.
 #[must_use]
 pub fn find_cycle(own: &Kustomization, get: impl Fn(&str, &str) -> Option<Arc<Kustomization>>) -> Option<Vec<String>> {
     let namespace = own.metadata.namespace.as_deref().unwrap_or_default();
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
     use crate::cycle::MOST_FOLLOWED;
 
-    /// Kustomizations by name, each with what it depends on.
+    /// Finds a cycle among Kustomizations by name, each with its dependencies.
     fn find(own: &str, all: &[(&str, &[&str])]) -> Option<Vec<String>> {
         let make = |name: &str, on: &[&str]| -> Kustomization {
             let on: Vec<_> = on.iter().map(|name| json!({ "name": name })).collect();
@@ -200,7 +200,7 @@ mod tests {
         ];
         assert_eq!(way("a", &two).as_deref(), Some("a b a"));
         assert_eq!(way("y", &two).as_deref(), Some("y a x y"));
-        // Who waits for a circle is in none.
+        // A Kustomization that waits for a cycle is not itself in the cycle.
         assert_eq!(way("w", &[("w", &["a"]), ("a", &["b"]), ("b", &["a"])]), None);
         assert_eq!(
             way(

@@ -1,4 +1,4 @@
-//! From rendered to desired objects: identified, of known kinds, allowed here, labelled with their owner, in the order of their apply.
+//! The step from rendered to desired objects: identified, of known kinds, allowed here, labelled with their owner, in the order of their apply.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -27,24 +27,24 @@ pub(super) struct DesiredObject {
     pub(super) origin: Origin,
     pub(super) digest: String,
     pub(super) stage: Stage,
-    /// Whether it holds what may be in no text.
+    /// Whether the object has confidential content.
     pub(super) confidential: bool,
 }
 
-/// All objects that are to be.
+/// All desired objects.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Desired {
     /// In the order of their apply.
     pub(super) objects: Vec<DesiredObject>,
     /// Objects of kinds that the cluster does not know: not applied, and not pruned either.
     pub(super) unknown: Vec<(ObjectId, String)>,
-    /// What Tenure does in the place of Flux's installation: neither applied nor pruned.
+    /// Components of Flux's installation that Tenure replaces: they are neither applied nor pruned.
     pub(super) replaced: Vec<ObjectId>,
     /// Digest of everything that was built.
     pub(super) digest: String,
     /// The ids of all of them.
     ids: HashSet<ObjectId>,
-    /// Those that hold what may be in no text.
+    /// The objects with confidential content.
     confidential: HashSet<ObjectId>,
 }
 
@@ -53,17 +53,17 @@ impl Desired {
         self.ids.contains(id)
     }
 
-    /// How many objects there are, applied or not.
+    /// Returns the number of objects, applied or not.
     pub(super) fn count(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether a Secret's value may stand in an object that is none, or beside the values of one that is.
+    /// Checks whether an object may hold values of a Secret other than the object itself.
     pub(super) fn holds_values_of_others(&self, id: &ObjectId) -> bool {
         self.confidential.contains(id)
     }
 
-    /// Whether an object, applied or not, holds what may be in no text.
+    /// Checks whether an object, applied or not, has confidential content.
     pub(super) fn is_confidential(&self, id: &ObjectId) -> bool {
         confidential::is_secret(id) || self.confidential.contains(id)
     }
@@ -75,7 +75,7 @@ struct Identified<'a> {
     rendered: &'a RenderedObject,
 }
 
-/// Decides what is to be.
+/// Decides the desired objects.
 pub(super) fn find_desired(
     context: &mut Context<'_>,
     artifact: &ArtifactFacts,
@@ -154,7 +154,7 @@ pub(super) fn find_desired(
         for (denial, origin) in &denials {
             context.withhold(origin.to_string(), denial.message.clone());
         }
-        // Nothing of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
+        // No part of the revision is applied: a commit is applied within the tenant's bounds, or not at all.
         return Err(ending::failed(context.fork(), reason, lines.join("\n")));
     }
     desired.objects.sort_by(|one, other| {
@@ -174,8 +174,8 @@ pub(super) fn find_desired(
     Ok(desired)
 }
 
-/// The stage of an object: an administrator's own only for what has none, and one of their own for bounds only where what they bound may be
-/// applied without them.
+/// Finds the stage of an object. The administrator's own stage is only for objects without another stage. The stage for bounds exists only if the bounded objects may
+/// be applied without their bounds.
 fn find_stage(context: &Context<'_>, id: &ObjectId) -> Stage {
     match order::find_stage(id) {
         Stage::Rest if context.mode == ApplyMode::Partial && order::is_protection(id) => Stage::Protections,
@@ -210,7 +210,7 @@ fn identify<'a>(context: &Context<'_>, rendered: &'a [RenderedObject]) -> Phase<
     ))
 }
 
-/// The scope of every kind that the cluster knows, or will know after this build's CustomResourceDefinitions are applied.
+/// Returns the scope of every kind that the cluster knows, or will know after this build's CustomResourceDefinitions are applied.
 fn scopes(
     context: &Context<'_>,
     identified: &[Identified<'_>],
@@ -255,7 +255,7 @@ fn scopes(
     Ok(scopes)
 }
 
-/// The kinds that CustomResourceDefinitions in the build define, by group and kind.
+/// Lists the kinds that CustomResourceDefinitions in the build define, by group and kind.
 fn defined_kinds(rendered: &[RenderedObject]) -> BTreeMap<(String, String), Scope> {
     rendered
         .iter()
@@ -278,7 +278,7 @@ fn write_owner_labels(object: &mut Value, namespace: &str, name: &str) {
     write_label(object, OWNER_NAMESPACE, json!(namespace));
 }
 
-/// Writes a label, whatever stands in the place of the labels.
+/// Writes a label, even if the labels have a wrong type.
 pub(super) fn write_label(object: &mut Value, key: &str, value: Value) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else {
         return;

@@ -1,9 +1,9 @@
-//! In which cluster a Kustomization applies: this one, or that of `spec.kubeConfig`. Owns which cluster an inventory is of, and what is done
-//! when that comes to be another one.
+//! The cluster to which a Kustomization applies: this one, or that of `spec.kubeConfig`. The module decides which cluster an inventory belongs to, and handles a change
+//! of the cluster.
 //!
-//! Where that is, is read (`kube_config`) by a step of the plan, as the ServiceAccount that the Kustomization acts as here. An
-//! inventory names objects, and the same names are in every cluster: so with it the status says of which cluster it is, and it is neither
-//! pruned nor forgotten in another one before somebody has said what happened. It refuses to take other credentials for another cluster.
+//! A step of the plan reads the address (`kube_config`), as the ServiceAccount that the Kustomization acts as here. An inventory names objects, and every cluster may
+//! have objects of the same names. So the status also names the cluster of the inventory. In another cluster, the inventory is neither pruned nor forgotten until a
+//! user has said what the change means. No other credentials are used for another cluster.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ use crate::ending::name_some;
 use crate::plan::{EventKind, Next, Request, Watched};
 use crate::target::Target;
 
-/// What this cluster is called in the annotation.
+/// The name of this cluster in the annotation.
 const HERE: &str = "here";
-/// How many bytes of names stand in an event.
+/// The most bytes of names in an event.
 const NAMED: usize = 700;
 
 impl Snapshot {
-    /// Where it may write: elsewhere its user's rights say so.
+    /// Returns the placement that bounds the writes. In another cluster, the rights of its user are the bound.
     pub(crate) fn reach(&self) -> Cow<'_, Placement> {
         if is_elsewhere(self) {
             Cow::Owned(self.placement.elsewhere())
@@ -39,7 +39,7 @@ impl Snapshot {
         }
     }
 
-    /// What is known of an object of this cluster.
+    /// Finds the known state of an object of this cluster.
     pub(super) fn find_here(&self, id: &ObjectId) -> Option<&Live> {
         if is_elsewhere(self) {
             self.here.get(id)
@@ -49,12 +49,12 @@ impl Snapshot {
     }
 }
 
-/// Whether it applies to another cluster.
+/// Checks whether it applies to another cluster.
 pub(super) fn is_elsewhere(snapshot: &Snapshot) -> bool {
     snapshot.kustomization.spec.kube_config.is_some()
 }
 
-/// What is read and watched in this cluster besides what is applied to it.
+/// Lists the objects to read and watch in this cluster besides the applied ones.
 pub(super) fn list_beside(snapshot: &Snapshot) -> Vec<Watched> {
     if is_elsewhere(snapshot) {
         return Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn list_beside(snapshot: &Snapshot) -> Vec<Watched> {
     inputs::list_targets(snapshot)
 }
 
-/// What is read and watched in this cluster while another one is applied to.
+/// Lists the objects to read and watch in this cluster while the Kustomization applies to another one.
 pub(super) fn list_here(snapshot: &Snapshot) -> Vec<Watched> {
     if !is_elsewhere(snapshot) {
         return Vec::new();
@@ -74,7 +74,7 @@ pub(super) fn list_here(snapshot: &Snapshot) -> Vec<Watched> {
     here
 }
 
-/// A step that reads an object of this cluster.
+/// Returns a step that reads an object of this cluster.
 pub(super) fn read_here(snapshot: &Snapshot, target: Watched) -> Step {
     if is_elsewhere(snapshot) {
         Step::ReadHere(target)
@@ -83,24 +83,24 @@ pub(super) fn read_here(snapshot: &Snapshot, target: Watched) -> Step {
     }
 }
 
-/// Why it isn't known where to apply, or can't be applied there.
+/// The reason for which the target cluster is unknown, or can't be applied to.
 pub(super) enum Trouble {
     /// Something has to be asked first.
     Ask(Box<Step>),
-    /// It isn't said where, or not how, in a way that can be used.
+    /// The address or the credentials are missing or unusable.
     Failed {
-        /// Why.
+        /// The message.
         message: String,
-        /// Whether it is for want of an answer.
+        /// Whether the failure is a missing answer.
         transient: bool,
     },
-    /// The inventory is of another cluster, and nobody has said what that means.
+    /// The inventory is of another cluster, and no user has explained the change.
     Changed(String),
-    /// The inventory is of another cluster, and what is there is to be left.
+    /// The inventory is of another cluster, and its objects are to be left.
     Left,
 }
 
-/// The cluster to apply to, if it isn't this one.
+/// Returns the cluster to apply to, if it isn't this one.
 pub(super) fn look(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Arc<Target>>, Trouble> {
     let target = kube_config::read_target(snapshot, identity).map_err(|unknown| match unknown {
         Unknown::Ask(step) => Trouble::Ask(step),
@@ -135,7 +135,7 @@ pub(super) fn look(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Opt
     }
 }
 
-/// What an administrator, or the tenant, has said of a changed cluster: a word, and which cluster it is about.
+/// Reads the annotation with which an administrator or the tenant explains a changed cluster: a word, and the cluster that it is about.
 pub(super) fn read_cluster(metadata: &ObjectMeta) -> Option<(&str, &str)> {
     let said = metadata.annotations.as_ref()?.get(CLUSTER)?;
     let (word, cluster) = said.trim().split_once(' ')?;
@@ -147,13 +147,13 @@ fn has_entries(status: Option<&KustomizationStatus>) -> bool {
     inventory.is_some_and(|inventory| !inventory.entries.is_empty())
 }
 
-/// Of which cluster an inventory is: nothing if it is empty, and of this one if the status names no other.
+/// Finds the cluster of an inventory: nothing if the inventory is empty, and this cluster if the status names no other.
 fn find_inventorys(snapshot: &Snapshot) -> Option<Option<String>> {
     let status = snapshot.kustomization.status.as_ref();
     has_entries(status).then(|| find_place(&snapshot.kustomization))
 }
 
-/// The other cluster that an inventory is of, as its status says; nothing if it is of this one.
+/// Returns the other cluster of an inventory, as the status names it; nothing if the inventory is of this one.
 #[must_use]
 pub fn find_place(kustomization: &Kustomization) -> Option<String> {
     let conditions = &kustomization.status.as_ref()?.conditions;
@@ -167,7 +167,7 @@ pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
         Ok(target) => {
             let cluster = target.as_deref().map(Target::cluster);
             if context.memory.cluster != cluster {
-                // What was found to be so was found in another one.
+                // These facts were found in another cluster.
                 context.memory.settled.clear();
                 context.memory.reversals.clear();
                 context.memory.backed_off.clear();
@@ -191,7 +191,7 @@ pub(super) fn find_cluster(context: &mut Context<'_>) -> Phase<()> {
     }
 }
 
-/// Begins an inventory of another cluster, and tells what stays in the old one.
+/// Begins an inventory of another cluster, and reports which objects stay in the old one.
 fn leave(context: Context<'_>) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
@@ -216,7 +216,7 @@ fn leave(context: Context<'_>) -> Box<Plan> {
     Box::new(plan)
 }
 
-/// Writes beside the inventory of which cluster it is, with the same write.
+/// Writes the cluster of the inventory into the status, with the write of the inventory.
 pub(super) fn write_cluster(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp) {
     let metadata = &snapshot.kustomization.metadata;
     if metadata.deletion_timestamp.is_some() {
@@ -241,7 +241,7 @@ pub(super) fn write_cluster(snapshot: &Snapshot, plan: &mut Plan, now: Timestamp
             );
             crate::ending::set_condition(&mut status.conditions, metadata, now, entry);
         }
-        // It is of no cluster, or of this one; while it is of another one, that stays said.
+        // The inventory is of no cluster, or of this one. While it is of another one, the condition stays.
         Some(_) => condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE),
         None if !is_elsewhere(snapshot) && (!has_entries || is_said_to_be_here(snapshot)) => {
             condition::remove(&mut status.conditions, condition::APPLIED_ELSEWHERE);

@@ -1,7 +1,7 @@
-//! How a plan ends: the status with Flux's conditions and reasons, the events, and the next time.
+//! The end of a plan: the status with Flux's conditions and reasons, the events, and the next time.
 //!
-//! A status is written only when it differs. What Flux changes at every interval without saying anything new (the history's times, the
-//! duration in a message) is changed here only together with something else, so that a resync writes nothing.
+//! A status is written only when it differs. Flux changes some values at every interval without any news (the history's times, the duration in a message). Here these
+//! change only together with other values, so that a resync writes nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,19 +27,19 @@ use crate::plan::{Event, EventKind, EventPlace, Next, Watched};
 /// The first pause after a request without an answer; doubled up to the retry interval.
 const FIRST_TRANSIENT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause before what differs, and changes all the time, is looked at again.
+/// The longest pause before the next look at a difference that changes all the time.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 
-/// How many steps a message names that were not done in time.
+/// The number of steps in a message about steps that were not done in time.
 const STEPS_NAMED: usize = 5;
-/// How many bytes of names of kept objects an event has.
+/// The most bytes of names of kept objects in an event.
 const KEPT_NAMED: usize = 700;
 
 pub(super) fn set(status: &mut KustomizationStatus, snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>) {
     ending::set_condition(&mut status.conditions, &snapshot.kustomization.metadata, now, entry);
 }
 
-/// The status to write, if it differs from what is there.
+/// Returns the status to write, if it differs from the present one.
 pub(super) fn changed(snapshot: &Snapshot, status: &KustomizationStatus) -> Option<KustomizationStatus> {
     ending::find_change(snapshot.kustomization.status.as_ref(), status)
 }
@@ -85,7 +85,7 @@ pub(super) fn handled(status: &mut KustomizationStatus, snapshot: &Snapshot) {
     );
 }
 
-/// A warning, unless Ready says the same already.
+/// Makes a warning, unless Ready has the message already.
 pub(super) fn warning(snapshot: &Snapshot, reason: &str, message: &str, revision: Option<&str>) -> Option<Event> {
     let old = snapshot.kustomization.status.as_ref();
     let old = old.map(|status| status.conditions.as_slice()).unwrap_or_default();
@@ -98,7 +98,7 @@ fn warn(context: &mut Context<'_>, reason: &str, message: &str) {
     context.events.extend(event);
 }
 
-/// Nothing will happen until somebody changes the object; said before it is known who acts.
+/// Ends a plan that does nothing until a user changes the object, before its identity is known.
 pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reason: &str, message: String) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     plan.status = changed(snapshot, &stalled_status(snapshot, now, reason, &message));
@@ -110,7 +110,7 @@ pub(super) fn stalled_before_admission(snapshot: &Snapshot, now: Timestamp, reas
     plan
 }
 
-/// Nothing will happen until somebody changes the object.
+/// Ends a plan that does nothing until a user changes the object.
 pub(super) fn stalled(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let status = stalled_status(snapshot, context.now, reason, &message);
@@ -121,13 +121,13 @@ pub(super) fn stalled(mut context: Context<'_>, reason: &str, message: String) -
     Box::new(plan)
 }
 
-/// The attempt failed; tried again after the retry interval.
+/// Ends a failed attempt; the next one comes after the retry interval.
 pub(super) fn failed(context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let delay = context.retry_interval;
     failed_until(context, reason, message, delay)
 }
 
-/// Why an attempt whose time is over does not go on with these steps.
+/// Describes why an attempt whose time is over does not execute these steps.
 pub(super) fn out_of_time(context: &Context<'_>, steps: &[Step]) -> String {
     let mut named: Vec<String> = steps.iter().take(STEPS_NAMED).map(ToString::to_string).collect();
     if let Some(more) = steps.len().checked_sub(STEPS_NAMED).filter(|more| *more > 0) {
@@ -140,7 +140,7 @@ pub(super) fn out_of_time(context: &Context<'_>, steps: &[Step]) -> String {
     )
 }
 
-/// The attempt failed; soon again if it was for want of an answer.
+/// Ends a failed attempt. The next one comes soon if an answer was missing.
 pub(super) fn failed_by(mut context: Context<'_>, reason: &str, message: String, transient: bool) -> Box<Plan> {
     if !transient {
         return failed(context, reason, message);
@@ -150,14 +150,14 @@ pub(super) fn failed_by(mut context: Context<'_>, reason: &str, message: String,
     failed_until(context, reason, message, delay)
 }
 
-/// How long is paused after so many answers in a row did not come.
+/// Returns the pause after this many missing answers in a row.
 pub(super) fn transient_pause(failures: u32, longest: Duration) -> Duration {
     FIRST_TRANSIENT_PAUSE
         .saturating_mul(2_u32.saturating_pow(failures.min(16)))
         .min(longest)
 }
 
-/// The attempt failed; tried again after so long.
+/// Ends a failed attempt; the next one comes after this delay.
 pub(super) fn failed_until(mut context: Context<'_>, reason: &str, message: String, delay: Duration) -> Box<Plan> {
     let snapshot = context.snapshot;
     let now = context.now;
@@ -215,7 +215,7 @@ fn set_contested(status: &mut KustomizationStatus, context: &Context<'_>) {
     }
 }
 
-/// Warns once of objects that left the source and stay, since an annotation says so. The inventory does not name them any more.
+/// Warns once about objects that left the source and stay because of an annotation. The inventory does not name them any more.
 fn warn_of_kept(context: &mut Context<'_>, pruned: &Pruned) {
     if pruned.kept.is_empty() {
         return;
@@ -233,8 +233,8 @@ fn warn_of_kept(context: &mut Context<'_>, pruned: &Pruned) {
     context.events.push(event);
 }
 
-/// The status that has to be stored before these objects are applied: its inventory names them, so that whatever fails after that loses
-/// none. Nothing when the one that is stored names them already.
+/// Returns the status that must be stored before these objects are applied. Its inventory names them, so that a later failure loses none. The result is empty if the
+/// stored status names them already.
 pub(super) fn status_before_apply<'w>(
     context: &Context<'_>,
     applied: impl Iterator<Item = &'w Watched>,
@@ -282,7 +282,7 @@ fn set_progressing(status: &mut KustomizationStatus, context: &Context<'_>, mess
     status.last_attempted_revision.clone_from(&context.revision);
 }
 
-/// The status that says that health is no longer waited for, if it differs from what is there.
+/// Returns the status which reports that the wait for health has ended, if it differs from the present one.
 pub(super) fn set_cancelled(context: &Context<'_>, message: &str) -> Option<KustomizationStatus> {
     let mut status = context.status();
     let reason = reason::HEALTH_CHECK_CANCELED;
@@ -291,8 +291,7 @@ pub(super) fn set_cancelled(context: &Context<'_>, message: &str) -> Option<Kust
     changed(context.snapshot, &status)
 }
 
-/// Whether Ready says already that the same revision of the same spec failed: then it goes on saying so while that is tried again,
-/// and does not change with every attempt.
+/// Checks whether Ready already reports a failure of this revision of this spec. Then Ready stays during the next tries, and does not change with every attempt.
 fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool {
     let generation = context.snapshot.kustomization.metadata.generation;
     status.last_attempted_revision == context.revision
@@ -300,7 +299,7 @@ fn failed_with_this(status: &KustomizationStatus, context: &Context<'_>) -> bool
             .is_some_and(|ready| ready.status == ConditionStatus::False && ready.observed_generation == generation)
 }
 
-/// Something has to become so before the next stage.
+/// Ends a plan that waits for a condition of the next stage.
 pub(super) fn waiting(mut context: Context<'_>, deadline: Timestamp, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let mut status = context.status();
@@ -312,8 +311,8 @@ pub(super) fn waiting(mut context: Context<'_>, deadline: Timestamp, message: St
     Box::new(plan)
 }
 
-/// What is there differs from Git, and only that was asked. It is looked at again at the interval, or when something changes; but whoever
-/// goes on changing it doesn't have it looked at as often.
+/// Ends an attempt in the mode that only detects differences from Git. The next look comes at the interval, or after a change. A writer that changes objects again and
+/// again doesn't cause a look each time.
 pub(super) fn differs(mut context: Context<'_>, reason: &str, message: String) -> Box<Plan> {
     let (snapshot, now) = (context.snapshot, context.now);
     let pause = context.interval.min(LONGEST_LOOK);
@@ -336,7 +335,7 @@ pub(super) fn differs(mut context: Context<'_>, reason: &str, message: String) -
     Box::new(plan)
 }
 
-/// Whether the stored status says already that this revision is being applied, so that for a moment there is nothing to add.
+/// Checks whether the stored status already says that this revision is being applied, so that for a moment there is nothing to add.
 pub(super) fn is_said_to_progress(context: &Context<'_>) -> bool {
     let status = context.status();
     let generation = context.snapshot.kustomization.metadata.generation;
@@ -350,7 +349,7 @@ pub(super) fn is_said_to_progress(context: &Context<'_>) -> bool {
         && says(condition::READY, ConditionStatus::Unknown)
 }
 
-/// Everything is applied; its health is waited for.
+/// Ends a plan that has applied everything and waits for health.
 pub(super) fn waiting_for_health(
     mut context: Context<'_>,
     desired: &Desired,
@@ -380,7 +379,7 @@ pub(super) fn waiting_for_health(
     Box::new(plan)
 }
 
-/// Everything is applied, and not healthy.
+/// Ends an attempt that has applied everything, without health.
 pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pruned, message: String) -> Box<Plan> {
     let snapshot = context.snapshot;
     let now = context.now;
@@ -410,7 +409,7 @@ pub(super) fn unhealthy(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     Box::new(plan)
 }
 
-/// Everything that can be done is done.
+/// Ends an attempt that has done everything possible.
 pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -> Plan {
     let snapshot = context.snapshot;
     let now = context.now;
@@ -439,7 +438,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     {
         message.push_str("; ");
         message.push_str(&changed);
-        // Once: Ready says it from then on.
+        // The warning is sent once: Ready reports the fact afterwards.
         warn(&mut context, reason::RECONCILIATION_SUCCEEDED, &message);
     }
     set(
@@ -513,7 +512,7 @@ pub(super) fn succeeded(mut context: Context<'_>, desired: &Desired, pruned: &Pr
     plan
 }
 
-/// When the next attempt is due: as it is, or when a prune that is put off from now on is due.
+/// Returns the time of the next attempt: the given one, or the time of a prune that is put off now.
 fn end_with(context: &mut Context<'_>, pruned: &Pruned, at: Timestamp) -> Timestamp {
     if pruned.put_off {
         at.min(siblings::put_prune_off(context))
@@ -522,7 +521,7 @@ fn end_with(context: &mut Context<'_>, pruned: &Pruned, at: Timestamp) -> Timest
     }
 }
 
-/// Everything else is applied, but some kinds are not known to the cluster.
+/// Ends an attempt that has applied everything else, with kinds that are unknown to the cluster.
 fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -> Plan {
     let snapshot = context.snapshot;
     let now = context.now;
@@ -546,8 +545,8 @@ fn unknown_kinds(mut context: Context<'_>, desired: &Desired, pruned: &Pruned) -
     plan
 }
 
-/// The interval, give or take 5 % by a hash of the object and the time, so that many do not come due together; sooner when a
-/// back-off ends.
+/// Returns the time of the next attempt: the interval, give or take 5 % by a hash of the object and the time, so that many do not come due together. The time is
+/// earlier if a back-off ends.
 fn next_time(context: &Context<'_>) -> Timestamp {
     let uid = context
         .snapshot

@@ -1,8 +1,8 @@
-//! The expressions of a Kustomization: whether all of them compile, as its other rules must, and what is remembered of what they said.
+//! The expressions of a Kustomization: the check that all of them compile, as its other rules must, and their remembered results.
 //!
-//! They are compiled when they are evaluated, and what they said of a state of an object is kept: a plan that is made again since one of a
-//! thousand objects changed compiles one check and evaluates it once. Compiled programs are kept nowhere. One of usual length takes 30
-//! microseconds to compile, and many times its text in memory, which each of a tenant's Kustomizations would hold.
+//! Expressions are compiled for an evaluation, and the result for a state of an object is kept. So a new plan after a change of one in a thousand objects compiles one
+//! check and evaluates it once. Compiled programs are not kept. A program of usual length takes 30 microseconds to compile. In memory it takes many times the size of
+//! its text, for each of a tenant's Kustomizations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use crate::expression::{Expression, Purse, WORK};
 use crate::health::Health;
 use crate::maxima;
 
-/// What is remembered of expressions. Losing it costs their evaluation.
+/// The remembered results of expressions. Their loss costs the evaluations.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExpressionMemory {
@@ -27,41 +27,41 @@ pub struct ExpressionMemory {
     pub uid: Option<String>,
     /// The generation of it.
     pub generation: Option<i64>,
-    /// What is wrong with an expression or a rule of it: reason and message.
+    /// The problem of an expression or of a rule for it: reason and message.
     pub problem: Option<(String, String)>,
-    /// What they have spent.
+    /// The spending of the expressions.
     pub purse: Purse,
-    /// What health expressions said of objects.
+    /// The results of health expressions, by object.
     pub health: BTreeMap<ObjectId, Verdict>,
-    /// What `readyExpr` said, by its place in `dependsOn`.
+    /// The results of `readyExpr`, by index in `dependsOn`.
     pub ready: BTreeMap<usize, Readiness>,
 }
 
-/// What was said of a state of an object.
+/// The result for a state of an object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Which state: uid and resourceVersion.
+    /// The state: uid and resourceVersion.
     pub of: String,
-    /// What.
+    /// The health.
     pub health: Health,
 }
 
-/// What was said of a dependency in an attempt.
+/// The result for a dependency in an attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Readiness {
-    /// Which state of the dependency: uid and resourceVersion.
+    /// The state of the dependency: uid and resourceVersion.
     pub of: String,
-    /// When the attempt began.
+    /// The start of the attempt.
     pub attempt: Timestamp,
     /// Whether it is ready.
     pub ready: bool,
 }
 
 impl Snapshot {
-    /// As much text as the expressions and patterns of its spec are to be counted for, in bytes, wherever work waits for its turn by the text that it
-    /// is about: nothing without any.
+    /// Estimates the weight of the spec's expressions and patterns in bytes of text, where work is queued by the size of its text. The weight is zero without
+    /// expressions.
     #[must_use]
     pub fn estimate_expression_work(&self) -> usize {
         let spec = &self.kustomization.spec;
@@ -70,7 +70,7 @@ impl Snapshot {
     }
 }
 
-/// What is remembered for the present generation: all expressions compile, or one does not and is named.
+/// Returns the memory for the present generation: all expressions compile, or the one that doesn't is named.
 pub(super) fn check(snapshot: &Snapshot, now: Timestamp) -> ExpressionMemory {
     let metadata = &snapshot.kustomization.metadata;
     let generation = metadata.generation;
@@ -132,12 +132,12 @@ fn describe_kind(group: &str, kind: &str) -> String {
     }
 }
 
-/// Any field of an object is a variable: kinds have others than spec and status.
+/// Declares any field of an object as a variable: kinds have others than spec and status.
 pub(super) fn declare_health() -> Environment {
     Environment::new().with_any_variable()
 }
 
-/// The two Kustomizations as data.
+/// Declares the two Kustomizations as data.
 pub(super) fn declare_readiness() -> Environment {
     let object = || Type::map(Type::String, Type::Dyn);
     Environment::new()
@@ -145,7 +145,7 @@ pub(super) fn declare_readiness() -> Environment {
         .with_variable("dep", object())
 }
 
-/// Which state of an object this is, if it says so.
+/// Reads the state of an object, if the object has one.
 pub(super) fn read_state(object: &Value) -> Option<String> {
     let text = |path: &str| ObjectView::of(object).find_text(path);
     let version = text("/metadata/resourceVersion").filter(|version| !version.is_empty())?;

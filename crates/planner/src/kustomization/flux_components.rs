@@ -1,9 +1,9 @@
-//! What Flux's own installation consists of and Tenure does in its place. A repository that was bootstrapped with Flux holds it, as
-//! `gotk-components.yaml`: the controllers of the kinds that are reconciled here, and the definitions of these kinds. Two controllers of one
-//! kind fight over every object of it, and a definition that goes takes all objects with it.
+//! The components of Flux's own installation that Tenure replaces. A repository that was bootstrapped with Flux holds them as `gotk-components.yaml`: the controllers
+//! of the kinds that are reconciled here, and the definitions of these kinds. Two controllers of one kind fight over every object of it, and the deletion of a
+//! definition deletes all its objects.
 //!
-//! Owns what of it is left as it is, neither applied nor pruned, and that this is told. It refuses to judge anything else of Flux: the
-//! controllers of other kinds, accounts and roles are objects like others, and so is all of it in another cluster.
+//! The module decides which components are neither applied nor pruned, and reports them. All other parts of Flux (the controllers of other kinds, accounts and roles)
+//! are objects like others. In another cluster, so are all of Flux's components.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::{Plan, elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::EventKind;
 
-/// Flux's controllers that do nothing but what is done here. Its notification-controller does more: Receivers and Alerts can be left to it.
+/// Flux's controllers that Tenure replaces as a whole. Its notification-controller does more: Receivers and Alerts can be left to it.
 const CONTROLLERS: [&str; 3] = ["source-controller", "kustomize-controller", "source-watcher"];
 /// The definitions of Flux's kinds that are reconciled here.
 const DEFINITIONS: [&str; 9] = [
@@ -33,19 +33,19 @@ const DEFINITIONS: [&str; 9] = [
 const COMPONENT: &str = "app.kubernetes.io/component";
 const PART_OF: &str = "app.kubernetes.io/part-of";
 const FLUX: &str = "flux";
-/// How many bytes of names stand in a condition.
+/// The most bytes of names in a condition.
 const NAMED: usize = 700;
 
-/// Whether an object is left as it is, because Tenure does in this cluster what it is for.
+/// Checks whether an object is left as it is, because Tenure replaces it in this cluster.
 pub(super) fn is_replaced(snapshot: &Snapshot, id: &ObjectId, object: &Value) -> bool {
     let object = ObjectView::of(object);
     let label = |key: &str| object.find_label(key).unwrap_or_default();
-    // Whoever keeps Tenure's own definitions in a repository means these.
+    // Tenure's own definitions in a repository are not Flux's components.
     let is_of_flux = label(PART_OF) == FLUX && !elsewhere::is_elsewhere(snapshot);
     is_of_flux && (is_definition(id) || is_controller(id, label(COMPONENT)))
 }
 
-/// Whether it is one of Flux's controllers; that of a shard has a name behind its own.
+/// Checks whether it is one of Flux's controllers; that of a shard has a name behind its own.
 fn is_controller(id: &ObjectId, component: &str) -> bool {
     let is_named = |name: &&str| {
         component
@@ -55,7 +55,7 @@ fn is_controller(id: &ObjectId, component: &str) -> bool {
     id.group == "apps" && id.kind == "Deployment" && CONTROLLERS.iter().any(is_named)
 }
 
-/// Whether the deletion of an object would take the objects with it that are reconciled here.
+/// Checks whether the deletion of an object would take the objects with it that are reconciled here.
 pub(crate) fn keeps_kinds(snapshot: &Snapshot, id: &ObjectId) -> bool {
     !elsewhere::is_elsewhere(snapshot) && is_definition(id)
 }
@@ -66,7 +66,7 @@ fn is_definition(id: &ObjectId) -> bool {
         && DEFINITIONS.contains(&id.name.as_str())
 }
 
-/// Tells in a condition what is left as it is, and once in an event.
+/// Reports the replaced components in a condition, and once in an event.
 pub(super) fn tell(snapshot: &Snapshot, plan: &mut Plan, desired: &Desired, now: Timestamp) {
     let before = snapshot.kustomization.status.as_ref();
     let conditions = before.map_or(&[][..], |status| &status.conditions);

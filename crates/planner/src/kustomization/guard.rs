@@ -1,10 +1,8 @@
-//! Guards of deletions. A large part of an inventory, all of it when the source becomes empty, and objects of protected kinds are only deleted after
-//! somebody allowed it.
+//! Guards of deletions. Three deletions need a permission first: a large part of an inventory, all of it when the source becomes empty, and objects of protected kinds.
 //!
-//! A commit that empties a folder, or moves it, is a commit like any other, so a deletion that would hurt stops with a condition. It names
-//! the objects and a digest of exactly them, incarnations included; the annotation with that digest lets these go and nothing else,
-//! also when it takes more than one attempt. When the Kustomization itself is deleted, only protected objects are guarded. Objects
-//! that it has created need that annotation, and objects that existed before stay.
+//! A commit that empties a folder, or moves it, is a commit like any other. So a harmful deletion stops with a condition. The condition names the objects and a digest
+//! of exactly them, incarnations included. An annotation with this digest allows their deletion and no other, even if it takes more than one attempt. When the
+//! Kustomization itself is deleted, only protected objects are guarded. Objects that it has created need that annotation, and objects that existed before stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +16,16 @@ use super::{elsewhere, tracking};
 use crate::digest;
 use crate::plan::Delete;
 
-/// How many objects a message names.
+/// The number of objects that a message names.
 const NAMED: usize = 20;
 
-/// What is guarded; set by whoever runs the program.
+/// The settings of the guards, from the administrator who runs the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Guards {
     /// A prune of more than this share of the inventory is guarded, in percent; 100 guards none.
     pub prune_percent: u8,
-    /// A prune of fewer objects is not, whatever their share.
+    /// A prune of fewer objects is not guarded, whatever their share.
     pub prune_least: usize,
     /// Kinds that are neither pruned nor recreated unasked.
     pub protected: Vec<ProtectedKind>,
@@ -44,12 +42,12 @@ impl Default for Guards {
 }
 
 impl Guards {
-    /// Whether an object is of a protected kind.
+    /// Checks whether an object is of a protected kind.
     pub(super) fn protects(&self, id: &ObjectId) -> bool {
         self.protected.iter().any(|kind| kind.covers(id))
     }
 
-    /// Whether objects that own claims are guarded: where claims are.
+    /// Checks whether objects that own claims are guarded: where claims are.
     pub(super) fn asks_about_claims(&self) -> bool {
         self.protected.iter().any(|kind| kind.kind == "PersistentVolumeClaim")
     }
@@ -185,31 +183,31 @@ pub struct Allowed {
     pub objects: BTreeMap<ObjectId, String>,
 }
 
-/// What came of looking at deletions.
+/// The result of the guards for deletions.
 #[derive(Default)]
 pub(super) struct Guarded {
-    /// These may go, in the order in which they were to.
+    /// The allowed deletions, in their order.
     pub(super) free: Vec<Delete>,
-    /// Why others may not.
+    /// The reason for which the others are held.
     pub(super) held: Option<String>,
-    /// Whether all of them are held since they own claims. Whoever may create a claim can name an owner, so these keep no other object from being deleted.
+    /// Whether all held objects are held because they own claims. Any user who may create a claim can name an owner, so these objects delay no other deletion.
     pub(super) only_owners: bool,
 }
 
 impl Guarded {
-    /// Why nothing at all may be deleted.
+    /// Returns why no object may be deleted at all.
     pub(super) fn find_stop(&self) -> Option<&str> {
         self.held.as_deref().filter(|_| !self.only_owners)
     }
 }
 
-/// How many objects a prune is about.
+/// The size of a prune.
 pub(super) struct PruneSize {
-    /// How many objects this attempt would delete, with those that could not be read.
+    /// Counts the objects that this attempt would delete, including those that could not be read.
     pub(super) threatened: usize,
-    /// How many the inventory names.
+    /// The number of objects in the inventory.
     pub(super) inventory: usize,
-    /// How many there are in the source.
+    /// The number of objects in the source.
     pub(super) desired: usize,
 }
 
@@ -275,7 +273,7 @@ pub(super) fn leave_adopted(context: &Context<'_>, deletes: &mut Vec<Delete>) ->
     deletes.extract_if(.., is_left).collect()
 }
 
-/// Whether an object is a namespace that is being deleted, or in one.
+/// Checks whether an object is a namespace that is being deleted, or in one.
 pub(super) fn goes_anyway(snapshot: &Snapshot, id: &ObjectId) -> bool {
     let ending = &snapshot.endings.namespaces;
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
@@ -283,7 +281,7 @@ pub(super) fn goes_anyway(snapshot: &Snapshot, id: &ObjectId) -> bool {
         && (ending.contains(&id.namespace) || (is_namespace && ending.contains(&id.name)))
 }
 
-/// Holds back what is guarded, and what owns claims, unless exactly that was allowed.
+/// Holds back guarded objects, and owners of claims, unless exactly this deletion was allowed.
 fn hold(
     context: &mut Context<'_>,
     deletes: Vec<Delete>,
@@ -339,7 +337,7 @@ fn hold(
     }
 }
 
-/// Whether the annotation names these objects. What is left of a list that it named goes too, as long as it stands.
+/// Checks whether the annotation names these objects. The rest of an allowed list is also allowed, as long as the annotation stays.
 fn is_allowed(context: &mut Context<'_>, objects: &BTreeMap<ObjectId, String>) -> bool {
     let allowed = context.snapshot.attempt.allowed.as_deref().unwrap_or_default();
     let is_named = |digest: &str| {

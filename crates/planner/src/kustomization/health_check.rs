@@ -1,5 +1,5 @@
-//! Health after the apply: of everything with `wait`, else of what `healthChecks` names. Waiting holds no worker: the attempt is kept,
-//! and planned again when something watched changes.
+//! Health after the apply: of all objects with `wait`, else of the objects in `healthChecks`. A wait occupies no worker: the attempt is kept, and planned again when a
+//! watched object changes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::ending::add_duration;
 use crate::health::Health;
 use crate::plan::{EventKind, Next, Request, Watched};
 
-/// How long health is waited for before that is said, where the status says already that something is being applied.
+/// The time of a wait for health before it is reported, if the status already says that a revision is being applied.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The version of what a health check names without one: Flux's, whatever the field's description says of a preferred version.
+/// The version for a health check that names none: Flux's, although the field's description speaks of a preferred version.
 const USUAL_VERSION: &str = "apps/v1";
 
-/// The object that a health check names; none when it cannot be told which.
+/// Finds the object that a health check names; nothing if the object is ambiguous.
 pub(super) fn find_target(check: &NamespacedObjectKindReference) -> Option<Watched> {
     let api_version = check.api_version.as_deref().filter(|version| !version.is_empty());
     let (group, version) = split_api_version(api_version.unwrap_or(USUAL_VERSION));
@@ -35,7 +35,7 @@ pub(super) fn find_target(check: &NamespacedObjectKindReference) -> Option<Watch
         group: group.to_owned(),
         kind: check.kind.clone(),
     };
-    // Through its text form, which refuses what cannot be a name.
+    // The text form refuses invalid names.
     let id = id.to_string().parse().ok()?;
     Some(Watched {
         id,
@@ -149,21 +149,21 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
         );
         return Err(ending::unhealthy(context.fork(), desired, pruned, message));
     }
-    // What was not evaluated is when there is something to spend again.
+    // Checks that were not evaluated run when the purse has something to spend again.
     let again = context.memory.expressions.purse.until().filter(|_| custom.is_spent);
     let until = again.map_or(deadline, |again| again.min(deadline));
     for (line, message) in &waiting {
         context.withhold("Ready", with_message(line.clone(), message));
     }
     if was_healthy {
-        // It was healthy with exactly this revision: something is rolling over by itself. Not yet worth a word.
+        // The object was healthy with this revision: a rollout runs by itself. This is not reported yet.
         return Err(Box::new(context.fork().finish(Next::Wait(until))));
     }
     let quiet_until = context.memory.waiting.as_ref().and_then(|waiting| waiting.quiet_until);
     if let Some(quiet_until) =
         quiet_until.filter(|quiet_until| context.now < *quiet_until && ending::is_said_to_progress(context))
     {
-        // Most rollouts of what needs none end at once: then what was changed is told together with what came of it.
+        // Most rollouts that need no time end at once: then one event reports the changes together with their outcome.
         changes::keep_changes(context);
         return Err(Box::new(context.fork().finish(Next::Wait(until.min(quiet_until)))));
     }
@@ -180,8 +180,8 @@ pub(super) fn check_health(context: &mut Context<'_>, desired: &Desired, pruned:
     ))
 }
 
-/// Begins the attempt anew, since something newer has come. If health was waited for, that is said, in Flux's words: the event when
-/// anything began it, and Ready when it is a revision that Ready is not about yet.
+/// Restarts the attempt, since a newer revision has come. If the attempt waited for health, this is reported in Flux's words: by an event in any case, and by Ready if
+/// Ready is not about the new revision yet.
 pub(super) fn begin_anew(mut context: Context<'_>, by: &str, is_new_revision: bool) -> Box<super::Plan> {
     let attempt = context.snapshot.attempt.started;
     let is_waiting = |waiting: &Waiting| waiting.attempt == attempt;
@@ -212,7 +212,7 @@ fn with_message(line: String, message: &str) -> String {
     }
 }
 
-/// A Kustomization that applies itself cannot wait for itself.
+/// Checks whether the object is the Kustomization itself, which can't wait for its own health.
 fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
     // In another cluster one of its name is another one.
     context.snapshot.kustomization.spec.kube_config.is_none()
@@ -222,8 +222,8 @@ fn is_itself(context: &Context<'_>, id: &ObjectId) -> bool {
         && id.name == context.name
 }
 
-/// Whether an object was changed by somebody after it was applied in this very attempt: then the attempt starts over, so that drift
-/// is put back during a long wait too.
+/// Checks whether another client changed an object after it was applied in this attempt: then the attempt starts over, so that drift is also put back during a long
+/// wait.
 fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>> {
     let attempt = &context.snapshot.attempt;
     for object in &desired.objects {
@@ -249,7 +249,7 @@ fn moved_on(context: &Context<'_>, desired: &Desired) -> Option<Box<super::Plan>
     None
 }
 
-/// The resourceVersion as a number: the two servers that there are count with it. Without one, nothing is newer.
+/// Reads the resourceVersion as a number: both existing servers count with it. Without one, nothing is newer.
 fn version(object: &serde_json::Value) -> u64 {
     let version = ObjectView::of(object).read_text("/metadata/resourceVersion");
     version.parse().unwrap_or(0)

@@ -44,12 +44,12 @@ pub(super) fn record_attempt(status: &mut KustomizationStatus, context: &Context
     status.history.truncate(HISTORY);
 }
 
-/// How long ago a time was.
+/// Returns the time since a moment.
 pub(super) fn find_elapsed(now: Timestamp, since: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or_default()
 }
 
-/// A duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
+/// Writes a duration as Go prints it, to the millisecond: `1m0s`, `250ms`.
 pub(super) fn write_go_duration(duration: Duration) -> String {
     let milliseconds = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     go_words::duration::print(milliseconds.saturating_mul(1_000_000))

@@ -1,8 +1,7 @@
-//! Fields that a Kustomization leaves to others, as Flux's `ignore` does: they are no drift, and when their object is applied for another
-//! reason they are left out of what is applied if another applier owns them, and applied as they are otherwise.
+//! Fields that a Kustomization leaves to others, as Flux's `ignore` does. They are no drift. If their object is applied for another reason, such a field is left out if
+//! another applier owns it, and applied otherwise.
 //!
-//! It refuses to leave away who applied an object, and what tells which object it is. Where Flux writes null for an ignored field that
-//! nobody has any more, it is left out here.
+//! Fields that identify the object or its applier can't be ignored. Flux writes null for an ignored field without an owner; Tenure leaves it out.
 
 use std::borrow::Cow;
 
@@ -22,7 +21,7 @@ use crate::pointer::Pointer;
 #[derive(Debug, Default)]
 pub(super) struct Ignored {
     rules: Vec<Rule>,
-    /// Which rules these are; nothing without any.
+    /// The digest of the rules; nothing without rules.
     digest: Option<String>,
 }
 
@@ -36,7 +35,7 @@ impl Ignored {
     /// Reads the rules.
     ///
     /// # Errors
-    /// A message that names the field and what is wrong with it.
+    /// A message that names the field and its problem.
     pub(super) fn of(spec: &KustomizationSpec) -> Result<Self, String> {
         let read = |(index, rule): (usize, &tenure_api::kustomization::IgnoreRule)| {
             let field = format!("spec.ignore[{index}]");
@@ -61,7 +60,7 @@ impl Ignored {
         })
     }
 
-    /// Which desired object this is, and under which rules: what was found to be as it should be under others may not be under these.
+    /// Digests a desired object together with the rules: an object that matched under other rules may not match under these.
     pub(super) fn digest_desired(&self, object: &Value) -> String {
         let of_object = digest::digest_value(object);
         match &self.digest {
@@ -70,13 +69,13 @@ impl Ignored {
         }
     }
 
-    /// The places that are left to others in an object which looks like this.
+    /// Lists the places that are left to others in an object which looks like this.
     fn list_paths(&self, object: &Value) -> Vec<&Pointer> {
         let fits = |rule: &&Rule| rule.target.as_ref().is_none_or(|target| target.fits(object));
         self.rules.iter().filter(fits).flat_map(|rule| &rule.paths).collect()
     }
 
-    /// A state of an object without what is left to others in an object which looks like `model`; who applied it stays.
+    /// Returns a state of an object without the fields that are left to others in an object which looks like `model`; the labels of the applier stay.
     pub(super) fn strip<'v>(&self, model: &Value, object: &'v Value) -> Cow<'v, Value> {
         let paths = self.list_paths(model);
         if paths.iter().all(|path| path.find(object).is_none()) {
@@ -90,7 +89,7 @@ impl Ignored {
         Cow::Owned(stripped)
     }
 
-    /// What is applied of a desired object to one that is there, by what the dry-run of it says; nothing when that is all of it.
+    /// Returns the part of a desired object to apply to an existing one, given the result of its dry-run; nothing if the whole object is to be applied.
     pub(super) fn resolve(&self, desired: &Object, live: &Value, dry_run: &Value) -> Option<Object> {
         let another = |path: &&Pointer| path.find(live) != path.find(dry_run);
         let drifted: Vec<&Pointer> = self.list_paths(dry_run).into_iter().filter(another).collect();
@@ -100,7 +99,7 @@ impl Ignored {
         let mut payload = desired.0.clone();
         let is_theirs = |path: &&Pointer| fields::is_applied_by_another(live, path, KUSTOMIZE_CONTROLLER);
         let (theirs, ours): (Vec<&Pointer>, Vec<&Pointer>) = drifted.into_iter().partition(is_theirs);
-        // First what is left out, as in Flux.
+        // First, fields are left out as in Flux.
         for path in theirs {
             path.remove(&mut payload);
         }
@@ -115,7 +114,7 @@ impl Ignored {
     }
 }
 
-/// Refuses what is not for a rule to leave away.
+/// Refuses fields that a rule may not leave out.
 fn check_reach(pointer: Pointer) -> Result<Pointer, &'static str> {
     let steps: Vec<&str> = pointer.steps().iter().map(String::as_str).collect();
     match steps.as_slice() {
@@ -129,7 +128,7 @@ fn check_reach(pointer: Pointer) -> Result<Pointer, &'static str> {
     }
 }
 
-/// Puts the labels back that tell who applied an object, as they were.
+/// Restores the labels that name the applier of an object.
 fn restore_labels(object: &mut Value, before: &Value) {
     let Some(labels) = before.get("metadata").and_then(|metadata| metadata.get("labels")) else {
         return;
@@ -166,7 +165,7 @@ mod tests {
             let Ok(ignored) = ignored else { continue };
             for answer in case["answers"].as_array().unwrap() {
                 let object = &answer["object"];
-                // Where Flux's patch fails, as an index is none, there is nothing to leave away.
+                // Flux's patch fails if an index doesn't exist: then nothing is left out.
                 let flux = answer.get("stripped").unwrap_or(object);
                 assert_eq!(*ignored.strip(object, object), *flux, "{rule} of {object}");
             }

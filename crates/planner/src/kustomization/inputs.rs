@@ -1,8 +1,8 @@
-//! What a Kustomization's rendering takes from the cluster: the variables of `spec.postBuild` and the keys of `spec.decryption`. Owns which ConfigMaps and Secrets are read
-//! for it, what they give, and whether a change of one is a reason to begin.
+//! The inputs of a Kustomization's rendering from the cluster: the variables of `spec.postBuild` and the keys of `spec.decryption`. The module decides which ConfigMaps
+//! and Secrets are read, which values they give, and whether a change of one starts an attempt.
 //!
-//! They are read by the plan's own steps, so as the ServiceAccount that applies: what that may not read is not substituted. It refuses to
-//! take a read that failed for an absence: an optional Secret that could not be read is no Secret without variables.
+//! The plan's own steps read them, so as the ServiceAccount that applies: an object that this account may not read gives no values. A failed read is never taken for an
+//! absence: an optional Secret that could not be read is not the same as a missing one.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ use crate::maxima;
 use crate::object::Object;
 use crate::plan::Watched;
 
-/// What the name of a variable looks like, in Flux's words.
+/// The form of a variable's name, in Flux's words.
 const NAME: &str = "^[_[:alpha:]][_[:alpha:][:digit:]]*$";
 pub(super) const CONFIG_MAP: &str = "ConfigMap";
 pub(super) const SECRET: &str = "Secret";
 const WITH_VARIABLES: &str = "WithVariables";
 
-/// Refuses what a spec says wrongly whatever the cluster holds.
+/// Refuses a spec that is wrong whatever the cluster holds.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), String> {
     decryption::check_spec(spec)?;
     let Some(post_build) = &spec.post_build else {
@@ -88,7 +88,7 @@ fn list_references(spec: &KustomizationSpec) -> &[SubstituteReference] {
     post_build.map_or(&[], |post_build| post_build.substitute_from.as_slice())
 }
 
-/// What is read, and watched so that a change of it can be a reason to begin.
+/// Lists the objects to read and to watch, since a change of them can start an attempt.
 pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let spec = &snapshot.kustomization.spec;
@@ -99,7 +99,7 @@ pub(super) fn list_targets(snapshot: &Snapshot) -> Vec<Watched> {
         .collect()
 }
 
-/// Reads what is to be rendered with.
+/// Reads the inputs of the rendering.
 pub(super) fn gather(context: &Context<'_>) -> Phase<RenderInputs> {
     let spec = context.spec();
     let targets = list_targets(context.snapshot);
@@ -157,7 +157,7 @@ fn fail(context: &Context<'_>, message: String) -> Box<super::Plan> {
     ending::failed(context.fork(), reason::BUILD_FAILED, message)
 }
 
-/// What was read; nothing if it is absent. A read that failed is an end.
+/// Returns the object of a read; nothing if it is absent. A failed read ends the plan.
 fn find_object<'a>(
     context: &Context<'_>,
     (what, kind): (&str, &str),
@@ -225,8 +225,8 @@ fn read_value(value: &Value, is_secret: bool) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether it is news that an object is another one, if it is watched only because it is rendered with: after an attempt that
-/// succeeded only of those whose label asks for it; a failed one may fail for any of them.
+/// Checks whether a change is news for an object that is watched only as an input of the rendering. After a successful attempt only objects whose label asks for it
+/// count; a failed attempt may have failed because of any of them.
 pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &Live) -> Option<bool> {
     let is_input = elsewhere::list_beside(snapshot).iter().any(|target| target.id == *id);
     if !is_input || snapshot.memory.settled.contains_key(id) {
@@ -235,7 +235,7 @@ pub(super) fn is_news(snapshot: &Snapshot, id: &ObjectId, before: &Live, now: &L
     Some(asks_for_it(snapshot, before, now))
 }
 
-/// Whether a change of what is only rendered with is a reason to begin.
+/// Checks whether a change of a mere input of the rendering starts an attempt.
 pub(super) fn asks_for_it(snapshot: &Snapshot, before: &Live, now: &Live) -> bool {
     let asks = |live: &Live| {
         let label = live
@@ -243,7 +243,7 @@ pub(super) fn asks_for_it(snapshot: &Snapshot, before: &Live, now: &Live) -> boo
             .and_then(|live| ObjectView::of(live).find_label(WATCH_CONFIG));
         label == Some("Enabled")
     };
-    // As it is now, or, of what is gone, as it was.
+    // The present object counts, or the last state of a deleted one.
     let asked = asks(now) || (now.is_gone() && asks(before));
     asked || snapshot.memory.retry.is_some()
 }

@@ -1,8 +1,8 @@
-//! Where `spec.kubeConfig` leads, and how somebody proves there who asks. Owns which object says so, a Secret with a kubeconfig or a ConfigMap
-//! with an address, and how that is read.
+//! The target of `spec.kubeConfig` and the credentials for it. The module decides which object names the target, a Secret with a kubeconfig or a ConfigMap with an
+//! address, and how the object is read.
 //!
-//! Both are read as the ServiceAccount that the Kustomization acts as. A ConfigMap holds no credential: the other cluster believes a token of
-//! this one, and which may be sent there, `tenancy` decides. It refuses to hold that token: a plan orders it, and never sees it.
+//! Both are read as the ServiceAccount that the Kustomization acts as. A ConfigMap holds no credential: the other cluster trusts a token of this one, and `tenancy`
+//! decides which tokens may be sent there. A plan orders that token and never sees it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,37 +23,37 @@ use crate::object::Object;
 use crate::plan::Watched;
 use crate::target::{Target, TargetCredentials};
 
-/// The keys under which a kubeconfig is looked for when none is named, as in Flux.
+/// The keys that may hold a kubeconfig if the spec names none, as in Flux.
 const KEYS: [&str; 2] = ["value", "value.yaml"];
 
-/// Whether there is a token as it was ordered. The token itself is the shell's.
+/// The answer to a request for a token. The shell keeps the token itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TokenAnswer {
-    /// There is.
+    /// The token was given as ordered.
     Usable,
     /// The ServiceAccount does not exist.
     NotFound,
-    /// There is none, or it may not be sent away, for a reason that stays: why.
+    /// No token exists, or it may not be sent away. The reason is permanent.
     Refused(String),
-    /// It isn't known: why.
+    /// The answer is missing; the text is the reason.
     Unanswered(String),
 }
 
-/// Why it isn't known where `spec.kubeConfig` leads.
+/// The reason for which the target of `spec.kubeConfig` is unknown.
 pub(super) enum Unknown {
     /// Something has to be asked first.
     Ask(Box<Step>),
-    /// What is said can't be used.
+    /// The content can't be used.
     Failed {
-        /// Why.
+        /// The message.
         message: String,
-        /// Whether it is for want of an answer.
+        /// Whether the failure is a missing answer.
         transient: bool,
     },
 }
 
-/// The object that `spec.kubeConfig` names: its kind, its name, the field that names it.
+/// Finds the object that `spec.kubeConfig` names: its kind, its name, the field that names it.
 fn find_named(spec: &KustomizationSpec) -> Option<(&'static str, &str, &'static str)> {
     let reference = spec.kube_config.as_ref()?;
     match (&reference.secret_ref, &reference.config_map_ref) {
@@ -63,19 +63,19 @@ fn find_named(spec: &KustomizationSpec) -> Option<(&'static str, &str, &'static 
     }
 }
 
-/// The object that says where.
+/// Returns the object that names the target.
 pub(super) fn find_object(snapshot: &Snapshot) -> Option<Watched> {
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let (kind, name, _) = find_named(&snapshot.kustomization.spec)?;
     Some(find_target(namespace, kind, name))
 }
 
-/// Whether an object of this cluster is the one that says where.
+/// Checks whether an object of this cluster is the one that names the target.
 pub(super) fn is_kube_config(snapshot: &Snapshot, id: &ObjectId) -> bool {
     find_object(snapshot).is_some_and(|object| object.id == *id)
 }
 
-/// Whether it holds something else than before.
+/// Checks whether it holds something else than before.
 pub(super) fn is_another_kube_config(before: &Live, now: &Live) -> bool {
     match (before, now) {
         (Live::Present(before), Live::Present(now)) => before.view().find("/data") != now.view().find("/data"),
@@ -83,7 +83,7 @@ pub(super) fn is_another_kube_config(before: &Live, now: &Live) -> bool {
     }
 }
 
-/// Refuses what a spec says wrongly whatever the cluster holds: a reason, and why.
+/// Refuses a spec that is wrong whatever the cluster holds, with a reason and a message.
 pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, String)> {
     let Some(reference) = &spec.kube_config else {
         return Ok(());
@@ -103,7 +103,7 @@ pub(super) fn check_spec(spec: &KustomizationSpec) -> Result<(), (&'static str, 
     Ok(())
 }
 
-/// The cluster that `spec.kubeConfig` leads to, if there is one.
+/// Reads the cluster that `spec.kubeConfig` leads to, if it is set.
 pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Result<Option<Target>, Unknown> {
     let spec = &snapshot.kustomization.spec;
     let namespace = snapshot.kustomization.metadata.namespace.as_deref().unwrap_or_default();
@@ -135,7 +135,7 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
             return Err(failed(message, failure.is_transient()));
         }
     };
-    // As Flux: whom the spec names acts there, if the user there may have it so.
+    // As in Flux, the spec names the account that acts in the target cluster, if the user there may impersonate it.
     let impersonated = spec.service_account_name.as_ref();
     let impersonated = impersonated.map(|name| format!("system:serviceaccount:{namespace}:{name}"));
     let secret = spec
@@ -160,7 +160,7 @@ pub(super) fn read_target(snapshot: &Snapshot, identity: &ServiceAccount) -> Res
     }
 }
 
-/// The cluster that a ConfigMap leads to, as soon as there is a token for it.
+/// Makes the target from a ConfigMap, once a token for it exists.
 fn configure(
     snapshot: &Snapshot,
     identity: &ServiceAccount,
@@ -191,7 +191,7 @@ fn configure(
     })
 }
 
-/// Whether there is a token as ordered.
+/// Checks whether the token exists as ordered.
 fn check_answer(answer: Option<&(TokenOrder, TokenAnswer)>, order: &TokenOrder) -> Result<(), Unknown> {
     let account = order.account();
     let (message, transient) = match answer.filter(|(asked, _)| asked == order) {

@@ -1,15 +1,15 @@
-//! What to do where an identity lacks a right: said beside the API server's refusal.
+//! Advice for an identity that lacks a right, beside the API server's refusal.
 //!
-//! RBAC and admission refuse for the same reason, Forbidden; the authorizer's own sentence (`NewForbidden` of Kubernetes' apiserver, with the words of its
-//! `responsewriters`) tells them apart. It is read to say something to people and decides nothing. Refuses to advise a right on what is not the object, or to
-//! somebody who isn't the identity: whoever else writes such a sentence has it repeated, and nothing added.
+//! RBAC and admission refuse with one reason, Forbidden. The authorizer's own sentence tells them apart (`NewForbidden` of Kubernetes' apiserver, with the words of its
+//! `responsewriters`). The sentence is read only for a message to people, and decides nothing. Advice is given only about the object itself and only for the identity.
+//! Such a sentence from another author is repeated without advice.
 
 use tenure_api::ObjectId;
 use tenure_tenancy::ServiceAccount;
 
 use crate::refusal::{Failure, Reason};
 
-/// What to do; nothing if the refusal isn't the authorizer's about this object and this identity.
+/// Writes the advice; nothing if the refusal isn't the authorizer's about this object and this identity.
 pub(super) fn advise(failure: &Failure, identity: &ServiceAccount, id: &ObjectId) -> Option<String> {
     if failure.reason != Reason::Forbidden {
         return None;
@@ -37,7 +37,7 @@ pub(super) fn advise(failure: &Failure, identity: &ServiceAccount, id: &ObjectId
             .starts_with(&there)
             .then(|| format!("a Role and a RoleBinding in namespace {}", id.namespace))
     }?;
-    // Who applies creates what isn't there yet.
+    // An applier also creates objects that don't exist yet.
     let verbs = if verb == "patch" { "patch and create" } else { verb };
     Some(format!(
         "if it is to be allowed, an administrator gives ServiceAccount {}/{} the right to {verbs} {resource}, by {scope}",
@@ -50,7 +50,7 @@ fn take_quoted(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('"')?.split_once('"')
 }
 
-/// Whether it is what verbs and resources are written in.
+/// Checks whether a text has the letters of verbs and resources.
 fn is_word(text: &str) -> bool {
     !text.is_empty()
         && text
@@ -103,7 +103,7 @@ mod tests {
         for message in [
             // Admission.
             "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no".to_owned(),
-            // Of another object, of somebody else, of another group, of another place.
+            // The sentence is about another object, another user, another group, or another place.
             format!(
                 "deployments.apps \"other\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" {namespace}"
             ),
@@ -119,7 +119,7 @@ mod tests {
             format!(
                 "deployments.apps \"web\" is forbidden: {USER} patch resource \"deployments\" in API group \"apps\" at the cluster scope"
             ),
-            // What is no verb.
+            // A text that is no verb.
             format!(
                 "deployments.apps \"web\" is forbidden: {USER} do all with resource \"deployments\" in API group \"apps\" {namespace}"
             ),

@@ -1,8 +1,9 @@
-//! How a Kustomization is reconciled.
+//! The reconciliation of a Kustomization.
 //!
 //! The phases, each a file, in the order in which a plan passes them; the first that has something to do ends the plan:
-//! admit (may it, by whom, is everything that is set implemented) → elsewhere (in which cluster) → prepare (source) → readiness (of dependencies) → retry (is it due, if it
-//! failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (what would be done, where nothing is) → health → ending (status, events, next time).
+//! admit (is it allowed, as which identity, are all set fields implemented) → elsewhere (in which cluster) → prepare (source) → readiness (of dependencies) → retry (is
+//! it due, if it failed before) → prepare (rendering) → desired (kinds, tenancy, labels) → apply, stage by stage → prune → mode (the would-be changes, in a mode
+//! without writes) → health → ending (status, events, next time).
 
 mod admit;
 mod apply;
@@ -104,13 +105,13 @@ pub use types::{
 /// ```
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, KustomizationStatus, Memory>;
 
-/// Ends a phase with a plan: there is something to do, or nothing more can be done.
+/// The result of a phase. The error is a plan: the next steps, or the end.
 type Phase<T> = Result<T, Box<Plan>>;
 
-/// What to do about a Kustomization.
+/// Plans the next steps for a Kustomization.
 ///
 /// # Panics
-/// Never: whatever the snapshot holds becomes a status.
+/// Never: every snapshot leads to a status.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = match phases(snapshot, now) {
@@ -135,8 +136,7 @@ fn phases(snapshot: &Snapshot, now: Timestamp) -> Phase<Plan> {
     Ok(plan)
 }
 
-/// All phases until every object is as desired and what is no longer wanted is gone; or, where nothing is written, until it is known what
-/// would be.
+/// Runs all phases until every object is as desired and all unwanted ones are gone. In a mode without writes, it runs them until the would-be changes are known.
 fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, Pruned)> {
     let mut context = admit::admit(snapshot, now)?;
     elsewhere::find_cluster(&mut context)?;
@@ -145,7 +145,7 @@ fn settle(snapshot: &Snapshot, now: Timestamp) -> Phase<(Context<'_>, Desired, P
     retry::check_due(&mut context)?;
     let rendered = prepare::ask_for_rendering(&context, &artifact)?;
     let desired = desired::find_desired(&mut context, &artifact, rendered)?;
-    // Told as soon as it is known: others wait for it.
+    // The turnover is published as soon as it is known: others wait for it.
     context.memory.turnover = Some(Arc::new(siblings::find_turnover(&context, &desired)));
     apply::apply(&mut context, &desired)?;
     let pruned = prune::prune(&mut context, &desired)?;

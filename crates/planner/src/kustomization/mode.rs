@@ -1,7 +1,6 @@
-//! How much of what Git says is applied: everything or nothing of a stage, what is accepted of it, or nothing at all.
+//! The part of Git's content that is applied: all or nothing of a stage, the accepted objects of it, or nothing at all.
 //!
-//! Owns the annotation's words, and the account of what would be done where nothing is. Refuses to change what is looked at: every mode
-//! reads and dry-runs the same, as the same identity.
+//! The module has the annotation's words, and the report of would-be changes. Every mode reads and dry-runs the same objects as the same identity.
 
 use tenure_api::metadata::APPLY_MODE;
 use tenure_api::{ObjectId, reason};
@@ -13,20 +12,20 @@ use super::todo::Change;
 use super::{Phase, ending};
 use crate::ending::name_some;
 
-/// How many objects a message names.
+/// The number of objects that a message names.
 const NAMED: usize = 50;
-/// How many bytes of a line the fields of one object take.
+/// The most bytes of a line for the fields of one object.
 const FIELDS: usize = 200;
 
-/// How much of what Git says is applied.
+/// The part of Git's content that is applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ApplyMode {
     /// A stage is applied when all of it is accepted (Flux's).
     #[default]
     All,
-    /// What is accepted of a stage is applied; what is refused holds up the stages behind it, and pruning.
+    /// The accepted objects of a stage are applied; refused ones hold up the later stages and pruning.
     Partial,
-    /// Nothing is written; the condition says what would be.
+    /// Nothing is written; the condition reports the would-be changes.
     DetectOnly,
 }
 
@@ -34,7 +33,7 @@ impl ApplyMode {
     /// Reads the annotation's value.
     ///
     /// # Errors
-    /// What it may say instead.
+    /// The allowed values.
     pub(super) fn read(text: Option<&str>) -> Result<Self, String> {
         match text {
             None | Some("" | "All") => Ok(Self::All),
@@ -50,7 +49,7 @@ impl ApplyMode {
 /// Something that would be done, where nothing is.
 #[derive(Clone, Debug)]
 pub(super) struct Detected {
-    /// About which object; what could not be looked at may be about none.
+    /// The object; unset if a whole kind could not be looked up.
     pub(super) id: Option<ObjectId>,
     pub(super) what: DifferenceKind,
     pub(super) line: String,

@@ -1,8 +1,8 @@
-//! What others note on an object: annotations that are neither applied nor taken over, such as the revision that a Deployment's controller writes
-//! down. No apply of ours touches one, so an object on which one comes or goes is as it was found to be.
+//! Notes of other writers on an object: annotations that are neither applied nor taken over, such as the revision that a Deployment's controller writes. No apply of
+//! Tenure touches a note, so an object stays settled if only a note is added or removed.
 //!
-//! Refuses to pass over an annotation of which that can't be told: one that is applied, that we have according to managedFields, that nobody has,
-//! or that somebody has from whom fields are taken over. Labels count always: others select by them.
+//! An annotation that may not be a note always counts: one that is applied, one that Tenure has according to managedFields, one without a manager, or one of a manager
+//! from which fields are taken over. Labels always count, since others select by them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 use super::settings::ApplySettings;
 use super::takeover::{LAST_APPLIED, is_taken_over};
 
-/// An object without what others note on it. Whose an annotation is, `live` says.
+/// Returns an object without the notes of others. `live` says which manager has an annotation.
 pub(super) fn strip_notes<'v>(
     settings: &ApplySettings,
     desired: &Value,
@@ -39,13 +39,13 @@ pub(super) fn strip_notes<'v>(
     Cow::Owned(object)
 }
 
-/// The annotations that others noted on a live object.
+/// Lists the notes of others on a live object.
 fn list_notes<'v>(settings: &ApplySettings, desired: &Value, live: &'v Value) -> Vec<&'v str> {
     let Some(annotations) = ObjectView::of(live).find_map("/metadata/annotations") else {
         return Vec::new();
     };
     let applied = ObjectView::of(desired).find_map("/metadata/annotations");
-    // Whether all who have it are others, by its name in managedFields.
+    // For each manager of the annotation, by name in managedFields: are all entries of others?
     let mut others: BTreeMap<&str, bool> = BTreeMap::new();
     for entry in ObjectView::of(live).list("/metadata/managedFields") {
         let is_other =
@@ -110,12 +110,12 @@ mod tests {
         assert!(!kept(&nothing, "a", vec![other()]), "the control");
         let applied = json!({ "metadata": { "annotations": { "a": "0" } } });
         assert!(kept(&applied, "a", vec![other()]), "it is applied");
-        // An apply without it takes it away, or may: somebody else may have it, too.
+        // An apply without the annotation removes it, or may remove it: another manager may have it, too.
         let ours = entry(KUSTOMIZE_CONTROLLER, "Apply", "a");
         assert!(kept(&nothing, "a", vec![other(), ours.clone()]));
         assert!(kept(&nothing, "a", vec![ours, other()]));
         assert!(kept(&nothing, "a", Vec::new()), "nobody says whose it is");
-        // What kubectl writes is taken over, and goes with the next apply.
+        // An annotation of kubectl is taken over, and removed with the next apply.
         assert!(kept(&nothing, "a", vec![entry("kubectl-annotate", "Update", "a")]));
         assert!(kept(&nothing, "a", vec![entry("before-first-apply", "Update", "a")]));
         assert!(kept(

@@ -1,5 +1,5 @@
-//! In which stage an object is applied, and in which order within it: Flux's, and two stages more. Which kinds have the stage that is an
-//! administrator's own is not known here.
+//! The stage of an object, and its place within the stage: Flux's order, and two stages more. The settings, and not this module, name the kinds of the administrator's
+//! own stage.
 
 use std::cmp::Ordering;
 
@@ -18,7 +18,7 @@ pub(super) const STAGES: [Stage; 7] = [
     Stage::Rest,
 ];
 
-/// The stage in which an object is applied.
+/// Finds the stage in which an object is applied.
 pub(super) fn find_stage(id: &ObjectId) -> Stage {
     let definition = matches!(
         (id.group.as_str(), id.kind.as_str()),
@@ -39,7 +39,7 @@ pub(super) fn find_stage(id: &ObjectId) -> Stage {
     }
 }
 
-/// Whether an object judges what comes after it, without a program of somebody's that has to be there first.
+/// Checks whether an object is a policy that checks later objects without a further program.
 fn is_policy(id: &ObjectId) -> bool {
     id.group == "admissionregistration.k8s.io"
         && matches!(
@@ -51,7 +51,7 @@ fn is_policy(id: &ObjectId) -> bool {
         )
 }
 
-/// Whether an object keeps others within bounds, so that these must not be there without it.
+/// Checks whether an object bounds others, so that the others must not exist without it.
 pub(super) fn is_protection(id: &ObjectId) -> bool {
     matches!(
         (id.group.as_str(), id.kind.as_str()),
@@ -87,7 +87,7 @@ const FIRST: [&str; 22] = [
     "PodDisruptionBudget",
 ];
 
-/// Kinds that come last: they can refuse what comes after them.
+/// Kinds that come last: they can refuse later objects.
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
 /// Compares two objects by the order in which they are applied; pruning is the reverse.

@@ -1,4 +1,4 @@
-//! What an artifact says that it was made of: told beside the revision that is applied, in the status and in events.
+//! The origin of an artifact's files, which the status and events show beside the applied revision.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use tenure_api::metadata::{EVENT_ORIGIN_REVISION, EVENT_REVISION};
 use super::Plan;
 use super::types::{Snapshot, SourceFacts};
 
-/// The revision of the artifact, and that of what it was made of.
+/// Returns the revision of the artifact, and the revision of its origin.
 pub(super) fn find_origin(snapshot: &Snapshot) -> Option<(&str, &str)> {
     match &snapshot.source {
         SourceFacts::Found {
@@ -18,7 +18,7 @@ pub(super) fn find_origin(snapshot: &Snapshot) -> Option<(&str, &str)> {
     }
 }
 
-/// What the history says of a revision: its name, and that of what it was made of.
+/// Describes a revision for the history: its name, and the name of its origin.
 pub(super) fn describe_revision(snapshot: &Snapshot, revision: &str) -> BTreeMap<String, String> {
     let origin = find_origin(snapshot).filter(|(of, _)| *of == revision);
     let origin = origin.map(|(_, origin)| ("originRevision".to_owned(), origin.to_owned()));
@@ -26,7 +26,7 @@ pub(super) fn describe_revision(snapshot: &Snapshot, revision: &str) -> BTreeMap
     std::iter::once(itself).chain(origin).collect()
 }
 
-/// Events that tell of a revision tell what it was made of, too.
+/// Adds the origin to events about a revision.
 pub(super) fn tell_origin(snapshot: &Snapshot, plan: &mut Plan) {
     let Some((revision, origin)) = find_origin(snapshot) else {
         return;

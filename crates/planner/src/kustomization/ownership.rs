@@ -1,5 +1,5 @@
-//! Whether an object may be applied, as far as other Kustomizations are concerned; and what is said when it may not. Whose it is decides
-//! tenancy; this adds what follows for Kustomizations of one source, between which objects move.
+//! The check whether an object may be applied, as far as other Kustomizations are concerned, and the message if it may not. `tenancy` decides the owner. This module
+//! adds the rules for Kustomizations of one source, between which objects move.
 
 use std::collections::BTreeMap;
 
@@ -13,31 +13,31 @@ use super::{elsewhere, ending};
 use crate::ending::name_some;
 use crate::plan::{Event, EventKind, EventPlace, Stage};
 
-/// What another owner means for an object that is to be applied.
+/// The meaning of another owner for an object that is to be applied.
 pub(super) enum Ownership {
-    /// Nobody else owns it, or this one goes first, or the owner drops it.
+    /// No other Kustomization owns the object, or this one takes precedence, or the owner drops the object.
     Free,
-    /// It may become free: the owner, named here, hasn't reached this revision yet.
+    /// The object may become free: the owner, named here, hasn't reached this revision yet.
     Awaited(String),
-    /// Somebody else keeps it.
+    /// Another Kustomization keeps the object.
     Kept(Kept),
 }
 
-/// That another Kustomization keeps an object.
+/// An object that another Kustomization keeps.
 pub(super) struct Kept {
-    /// Why, for who wants it.
+    /// The reason, for the Kustomization that wants the object.
     why: String,
-    /// Namespace, name and uid of the owner, if it may know who wants it.
+    /// Namespace, name and uid of the owner, if it may know the Kustomization that wants the object.
     tell: Option<(String, String, String)>,
 }
 
-/// Whether an object may be applied, as far as other Kustomizations are concerned.
+/// Checks whether an object may be applied, as far as other Kustomizations are concerned.
 pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership {
     let snapshot = context.snapshot;
     let Some(rival) = snapshot.owners.get(id).and_then(|owner| snapshot.rivals.get(owner)) else {
         return Ownership::Free;
     };
-    // Elsewhere no namespace is anybody's, and who is asked here has it in the same cluster.
+    // In another cluster no namespace has an owner, and the rival has the object in the same cluster.
     if !elsewhere::is_elsewhere(snapshot) && !owner::is_believed(&rival.placement, id) {
         return Ownership::Free;
     }
@@ -51,7 +51,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
                 tell: None,
             });
         }
-        // Its objects are deleted or left: one that is taken over meanwhile is neither.
+        // The objects of a leaving owner are deleted or left; an object that is taken over meanwhile is neither.
         Precedence::OwnerByName if rival.leaving => return Ownership::Free,
         Precedence::OwnerByName => {}
     }
@@ -66,7 +66,7 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
         }
         let reached = told.is_some() || rival.applied.as_deref() == Some(revision);
         if !reached && rival.waits_for_us {
-            // It can't tell before this one is ready. Nothing is lost by taking over: it then finds the object labelled for another.
+            // The owner can't report before this Kustomization is ready. A take-over loses nothing: the owner then finds the object with another owner's labels.
             return Ownership::Free;
         }
         if !reached && !rival.idle && context.now < context.deadline() {
@@ -81,7 +81,8 @@ pub(super) fn find_ownership(context: &Context<'_>, id: &ObjectId) -> Ownership 
     })
 }
 
-/// Some objects of the stage are others'; `others` is what else is wrong with it, line by line. The condition says so, and owners that may know are told by whom theirs are wanted.
+/// Handles objects of the stage that belong to others; `others` lists the further problems of the stage, line by line. The condition reports them all. An owner that
+/// may know is notified of the Kustomization that wants its objects.
 pub(super) fn list_kept_by_others(
     context: &mut Context<'_>,
     stage: Stage,
@@ -120,7 +121,7 @@ pub(super) fn list_kept_by_others(
         });
     }
     let mut plan = ending::failed(context.fork(), reason::OWNED_BY_ANOTHER, message);
-    // Said once, as the warning about itself is.
+    // The event is sent once, like the Kustomization's own warning.
     if !plan.events.is_empty() {
         plan.events.extend(events);
     }

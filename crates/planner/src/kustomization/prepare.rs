@@ -1,4 +1,4 @@
-//! What must be there before anything is applied: the source's artifact, and the rendered objects.
+//! The prerequisites of an apply: the source's artifact, and the rendered objects.
 
 use tenure_api::{condition, reason};
 
@@ -10,7 +10,7 @@ use crate::artifact::ArtifactFacts;
 use crate::object::RenderedObject;
 use crate::plan::Next;
 
-/// The artifact to render.
+/// Finds the artifact to render.
 pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     let source = context.snapshot.describe_source();
     match &context.snapshot.source {
@@ -45,7 +45,7 @@ pub(super) fn find_artifact(context: &Context<'_>) -> Phase<ArtifactFacts> {
     }
 }
 
-/// The rendered objects.
+/// Returns the rendered objects.
 pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFacts) -> Phase<&'a [RenderedObject]> {
     let mut context = context.fork();
     context.revision = Some(artifact.revision.clone());
@@ -64,11 +64,11 @@ pub(super) fn ask_for_rendering<'a>(context: &Context<'a>, artifact: &ArtifactFa
         || rendered.path != context.path
         || rendered.overlay != context.overlay
     {
-        // The source has moved on while this attempt was under way: what it waits for no longer matters.
+        // The source has a newer revision than this attempt, so the attempt's wait is pointless.
         let by = context.snapshot.describe_source();
         return Err(health_check::begin_anew(context, &by, true));
     }
-    // An attempt goes to its end with what it was rendered with: what it applies may be among that. Only what failed may have failed for it.
+    // An attempt keeps its inputs to the end: its own apply may change them. Only a failed rendering may have failed because of them.
     if rendered.outcome.is_err() && rendered.inputs != *inputs::gather(&context)?.digest() {
         return Err(Box::new(context.finish(Next::Restart)));
     }

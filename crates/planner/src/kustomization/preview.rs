@@ -1,7 +1,6 @@
-//! What a Kustomization would do, for whoever asks before it is committed: the same phases as always, in the mode that writes nothing, and what
-//! they found as data.
+//! The preview of a Kustomization before a commit: the usual phases, in the mode that writes nothing, with their results as data.
 //!
-//! Owns what of an object may be shown. Refuses to decide: which objects differ is `apply`'s and `prune`'s to say.
+//! The preview leaves out the parts of an object that may not be shown. It makes no decision: `apply` and `prune` say which objects differ.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -16,21 +15,21 @@ use crate::answer::WriteAnswer;
 use crate::mask;
 use crate::object::Origin;
 
-/// What would be done about an object.
+/// The expected action for an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DifferenceKind {
-    /// It isn't there, and would be made.
+    /// The object doesn't exist, and would be created.
     Created,
-    /// It would be changed.
+    /// The object would be changed.
     Changed,
-    /// It would get another owner of its fields.
+    /// The fields of the object would get another owner.
     TakenOver,
-    /// It would be deleted and made anew.
+    /// The object would be deleted and re-created.
     Recreated,
-    /// It would be deleted.
+    /// The object would be deleted.
     Pruned,
-    /// What would become of it can't be told now.
+    /// The action is unknown for now.
     Unseen,
 }
 
@@ -38,25 +37,25 @@ pub enum DifferenceKind {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Difference {
-    /// About which object; none where a whole kind can't be looked at.
+    /// The object; unset if a whole kind can't be looked up.
     pub object: Option<ObjectId>,
-    /// What.
+    /// The kind of the change.
     pub change: DifferenceKind,
-    /// The same in words.
+    /// The action in words.
     pub words: String,
-    /// Where it is written.
+    /// The place in the repository.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// The object as it is; without what may be in no text, and without bookkeeping.
+    /// The live object, without confidential content and bookkeeping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// The object as the API server says that it would be; likewise.
+    /// The object as it would be by the API server's answer, also without confidential content and bookkeeping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
 impl Snapshot {
-    /// Looks only, whatever the Kustomization says: [`preview`] wants nothing else.
+    /// Sets the mode that only detects differences, whatever the Kustomization says. [`preview`] needs this mode.
     pub fn look_only(&mut self) {
         let annotations = self.kustomization.metadata.annotations.get_or_insert_default();
         annotations.insert(APPLY_MODE.to_owned(), "DetectOnly".to_owned());
@@ -64,10 +63,10 @@ impl Snapshot {
     }
 }
 
-/// What a Kustomization would do, once everything is known that it takes.
+/// Previews the actions of a Kustomization, once all necessary facts are known.
 ///
 /// # Errors
-/// The plan, whose steps are to be carried out first: they read, render and dry-run. Without steps its status says why nothing can be told.
+/// The plan, whose steps have to be executed first: they read, render and dry-run. If it has no steps, its status says why a preview is impossible.
 pub fn preview(snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Difference>, Box<Plan>> {
     if snapshot.kustomization.metadata.deletion_timestamp.is_some() {
         let mut plan = deletion::plan(snapshot, now);
@@ -104,7 +103,7 @@ fn look(snapshot: &Snapshot, now: Timestamp) -> Phase<Vec<Difference>> {
             _ => wanted.map(|wanted| &wanted.object.0),
         };
         let is_gone = detected.what == DifferenceKind::Pruned;
-        // Of what goes it isn't known what stands in it: it is named alone.
+        // The content of a deleted object isn't known, so only its name is shown.
         let shown = |object: Option<&Value>| object.filter(|_| !is_gone).cloned();
         let (mut before, mut after) = (shown(live), shown(would_be));
         mask::mask(
@@ -145,7 +144,7 @@ fn rename(value: &mut Value, from: &str, to: &str) {
     }
 }
 
-/// Leaves out what the API server and controllers write: nobody wants it from Git.
+/// Removes the fields that the API server and controllers write: they don't belong into Git.
 fn leave_out_bookkeeping(object: &mut Value) {
     if let Some(object) = object.as_object_mut() {
         object.remove("status");

@@ -1,4 +1,4 @@
-//! Pruning: what the inventory names and Git no longer has is deleted, if the live object's own labels say that it is ours too.
+//! Pruning: an object in the inventory that Git no longer has is deleted, if the live object's own labels also name this Kustomization.
 
 use std::collections::BTreeSet;
 
@@ -22,36 +22,36 @@ use crate::answer::{DeleteAnswer, Live};
 use crate::ending::name_some;
 use crate::plan::{Delete, Propagation, Request, Watched, Withheld};
 
-/// How often in an attempt an object is looked at again that changes before it is deleted.
+/// The number of looks in an attempt at an object that changes before its deletion.
 const LOOKS: u32 = 5;
 
-/// How the prune ended.
+/// The result of the prune.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pruned {
-    /// What may still be there and stays in the inventory.
+    /// Objects that may still exist, and stay in the inventory.
     pub(super) remaining: Vec<Watched>,
-    /// Objects that leave the inventory and stay in the cluster, since an annotation says so.
+    /// Objects that leave the inventory and stay in the cluster because of an annotation.
     pub(super) kept: Vec<String>,
     /// Whether it had to be put off for others, which begin when this one's attempt has ended.
     pub(super) put_off: bool,
 }
 
-/// What may be done about one object of the inventory.
+/// The possible action for one object of the inventory.
 pub(super) enum Verdict {
     Read,
     Delete(Delete),
-    /// It is not there (any more).
+    /// The object does not exist, or does not exist any more.
     Gone,
-    /// It is not ours to delete; it leaves the inventory.
+    /// The object isn't this Kustomization's to delete; it leaves the inventory.
     Released(String),
     /// An annotation keeps it; it leaves the inventory.
     Kept(String),
-    /// It is being deleted.
+    /// The object is being deleted.
     Terminating,
     Failed(String),
 }
 
-/// The entries of the inventory that Git no longer has, in the order of their deletion. Entries that cannot be ours are left out.
+/// Lists the entries of the inventory that Git no longer has, in the order of their deletion. Entries that cannot be this Kustomization's are left out.
 pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<Watched> {
     let reach = context.reach();
     list_entries(
@@ -68,7 +68,7 @@ pub(super) fn list_candidates(context: &Context<'_>, desired: &Desired) -> Vec<W
     .collect()
 }
 
-/// The entries of an inventory that can be read, in the order of their deletion.
+/// Lists the entries of an inventory that can be read, in the order of their deletion.
 pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched> {
     let mut targets: Vec<Watched> = inventory
         .into_iter()
@@ -86,7 +86,7 @@ pub(super) fn list_entries(inventory: Option<&ResourceInventory>) -> Vec<Watched
     targets
 }
 
-/// Prunes; returns when every delete was answered.
+/// Prunes; returns after every deletion was answered.
 pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Pruned> {
     let status = context.status();
     let mut pruned = Pruned::default();
@@ -102,7 +102,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }
         if let Err(denial) = inventory::check_entry(&reach, &target.id) {
             context.withhold(format!("prune of {}", target.id.subject()), denial.message);
-            // Whose its namespace is may be in dispute for a while only: forgotten, it would be nobody's for ever.
+            // The owner of the namespace may be in dispute for a while only. If the object left the inventory now, it would have no owner for ever.
             pruned.remaining.push(target);
         }
     }
@@ -158,7 +158,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }));
         return Ok(pruned);
     }
-    // What others of the source want isn't threatened by this one.
+    // Objects that other Kustomizations of the source want aren't threatened by this prune.
     let before = deletes.len();
     let deletes = left_by_siblings(context, deletes, &mut pruned)?;
     let threatened = threatened.saturating_sub(before.saturating_sub(deletes.len()));
@@ -180,7 +180,7 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
         }
     };
     let guarded = guard::guard_prune(context, deletes, &owners, &size);
-    // Nothing is deleted before everything is allowed.
+    // Deletions begin after everything is allowed.
     if let (Some(message), ApplyMode::All) = (guarded.find_stop(), context.mode) {
         failures.push(message.to_owned());
         let reason = if failures.len() == 1 {
@@ -222,8 +222,8 @@ pub(super) fn prune(context: &mut Context<'_>, desired: &Desired) -> Phase<Prune
     Ok(pruned)
 }
 
-/// Of what is to be deleted, what no other Kustomization of the same source wants. Waits, at most the timeout, until all of them have
-/// reached this revision, and those that want an object have taken it over; then, as long again, for those that depend on this one.
+/// Filters the deletions: objects that other Kustomizations of the source want stay. The prune waits, for at most the timeout, until all of them have reached this
+/// revision and have taken over the objects that they want. Then it waits as long again for the dependents of this one.
 fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mut Pruned) -> Phase<Vec<Delete>> {
     if deletes.is_empty() {
         return Ok(deletes);
@@ -273,7 +273,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     }
     pruned.remaining.extend(wanted.into_iter().map(|delete| delete.target));
     match behind_us {
-        // It can't be waited for: it waits until this one is ready.
+        // The plan can't wait for that Kustomization, which itself waits until this one is ready.
         Some(behind) if !siblings::is_put_off_over(context) => {
             for delete in free {
                 let what = format!("prune of {}", delete.target.id.subject());
@@ -287,7 +287,7 @@ fn left_by_siblings(context: &mut Context<'_>, deletes: Vec<Delete>, pruned: &mu
     }
 }
 
-/// What may be done about one object, by its live state and the answers of this attempt.
+/// Judges one candidate, by its live state and the answers of this attempt.
 pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: &str) -> Verdict {
     let subject = target.id.subject();
     let live = match context.live(&target.id) {
@@ -305,7 +305,7 @@ pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: 
         Some(DeleteAnswer::Changed { times, .. }) if *times >= LOOKS => {
             return Verdict::Failed(format!("{subject} keeps changing while it is to be deleted"));
         }
-        // What is known may be from before the change.
+        // The known state may be from before the change.
         Some(DeleteAnswer::Changed {
             resource_version,
             looked_again: false,
@@ -325,7 +325,7 @@ pub(super) fn judge_candidate(context: &mut Context<'_>, target: &Watched, why: 
         None => {}
     }
     if !inventory::is_owned(live, context.namespace, context.name) {
-        // A watch may still tell of the time before this one took it over. Given up for that, it would be in no inventory.
+        // A watch may still report the state before this Kustomization took the object over. If the object were given up for that, it would be in no inventory.
         if context.memory.confirmed.insert(target.id.clone()) {
             return Verdict::Read;
         }

@@ -1,6 +1,6 @@
-//! Whether everything that a Kustomization depends on is ready: by Flux's own check, or by a `readyExpr` in its place.
+//! The check whether all dependencies of a Kustomization are ready: Flux's own check, or a `readyExpr` in its place.
 //!
-//! Where a dependency may be was admitted before. Two that wait for each other are told so.
+//! The namespace of a dependency was admitted before. Two Kustomizations that wait for each other get a message about it.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use super::{Phase, ending};
 use crate::artifact::ArtifactFacts;
 use crate::expression::{Expression, Refused};
 
-/// How soon a dependency is looked at again when nothing told that it changed (Flux's `--requeue-dependency`).
+/// The time until the next look at a dependency if no watch reported a change (Flux's `--requeue-dependency`).
 const DEPENDENCY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Whether everything that this depends on is ready.
+/// Checks whether everything that this depends on is ready.
 pub(super) fn check_dependencies(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Phase<()> {
     let problem = find_problem(context, artifact);
     let Some(problem) = problem else { return Ok(()) };
@@ -70,7 +70,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
                     .as_ref()
                     .map(|whole| questions.ask(context, index, dependency, whole))
                 {
-                    // Kept by whoever looked; without it nothing can be said.
+                    // The observer keeps the whole object; without it the expression can't be evaluated.
                     None => Some(format!("dependency '{text}' is not known yet")),
                     Some(Ok(true)) => None,
                     Some(Ok(false)) => Some(format!("dependency '{text}' is not ready according to readyExpr eval")),
@@ -102,7 +102,7 @@ fn find_problem(context: &mut Context<'_>, artifact: &ArtifactFacts) -> Option<P
     None
 }
 
-/// What the expressions of a plan share.
+/// The shared state of a plan's expressions.
 #[derive(Default)]
 struct Questions {
     environment: Option<Environment>,
@@ -110,7 +110,7 @@ struct Questions {
 }
 
 impl Questions {
-    /// What a `readyExpr` says of a dependency: asked once of each of its states in an attempt.
+    /// Evaluates a `readyExpr` on a dependency: once for each of the dependency's states in an attempt.
     fn ask(
         &mut self,
         context: &mut Context<'_>,
@@ -149,7 +149,7 @@ impl Questions {
         let purse = &mut context.memory.expressions.purse;
         let mut make = |kustomization: &Kustomization| {
             let object = make_object(kustomization);
-            // It is made and looked through as text is.
+            // The data costs as much as its text.
             if purse.pay(object.1) {
                 Ok(object.0)
             } else {
@@ -169,7 +169,7 @@ impl Questions {
     }
 }
 
-/// A Kustomization as data, and how long it is as text. Who owns which field is left out: it is as long as they are.
+/// Converts a Kustomization into data, and returns the length of its text. managedFields are left out: they are as long as all other fields.
 fn make_object(kustomization: &Kustomization) -> (Value, usize) {
     let text = serde_json::to_string(kustomization).unwrap_or_default();
     let mut object: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -179,7 +179,7 @@ fn make_object(kustomization: &Kustomization) -> (Value, usize) {
     (object, text.len())
 }
 
-/// That this one and others wait for each other.
+/// Describes the cycle in which this Kustomization and others wait for each other.
 fn describe_cycle(context: &Context<'_>) -> Option<String> {
     let cycle = context.snapshot.cycle.as_deref()?;
     Some(format!(
@@ -196,7 +196,7 @@ mod tests {
     /// Recorded by `e2e/flux-expressions`.
     const RECORDED: &str = include_str!("../../tests/data/ready-expressions.json");
 
-    /// What Kubernetes' libraries don't have.
+    /// Functions that Kubernetes' libraries don't have.
     const UNKNOWN_HERE: [&str; 1] = ["base64.encode(b'a') == 'YQ=='"];
 
     #[test]

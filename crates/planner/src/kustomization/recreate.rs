@@ -1,7 +1,7 @@
-//! Recreation: an object is deleted and made anew, since the change that is wanted can't be made to it.
+//! Recreation: an object is deleted and re-created, because the API server refuses the wanted change to it.
 //!
-//! Before the deletion, two dry-runs: one creates the object under another name, without the fields that the API server set; one deletes it. This module writes
-//! the object for the first. It refuses objects that are bound to their name or uid, and bindings that may give the ServiceAccount its own rights.
+//! Before the deletion, two dry-runs: one creates the object under another name, without the fields that the API server set; one deletes it. This module writes the
+//! object for the first. It refuses objects that are bound to their name or uid, and bindings that may give the ServiceAccount its own rights.
 
 use serde_json::Value;
 use tenure_api::metadata::FORCE;
@@ -17,24 +17,24 @@ use crate::immutable;
 use crate::object::Object;
 use crate::plan::{Apply, Delete, Propagation};
 
-/// The longest part of a name that its trial keeps, so that with what is added it suits the kinds with the shortest names.
+/// The longest part of a name that the trial keeps, so that the name with its suffix fits the kinds with the shortest names.
 const NAME_KEPT: usize = 43;
 
-/// What is to be done about a change that was refused.
+/// The action after a refused change.
 pub(super) enum Recreation {
-    /// Nothing: the refusal stands.
+    /// No action: the refusal stands.
     Refused,
-    /// Its creation is tried first.
+    /// A dry-run of its creation comes first.
     Try,
     /// A dry-run of the deletion comes first.
     TryDelete(Delete),
     /// The dry-run of the creation or of the deletion was refused.
     Fails(Failure),
-    /// It is deleted, and made anew when it is gone.
+    /// The object is deleted, and re-created after it is gone.
     Delete(Delete),
 }
 
-/// What is to be done about a refused change of an object that is there.
+/// Decides the action after a refused change of an existing object.
 pub(super) fn judge(context: &Context<'_>, object: &DesiredObject, live: &Value, failure: &Failure) -> Recreation {
     if !is_asked_for(context, object, live) || !immutable::is_only_immutability(failure) {
         return Recreation::Refused;
@@ -68,7 +68,7 @@ fn judge_deletion(context: &Context<'_>, delete: Delete) -> Recreation {
     }
 }
 
-/// The failure for an object that changed between the look at it and its deletion.
+/// Returns the failure for an object that changed between the look at it and its deletion.
 pub(super) fn changed_meanwhile() -> Failure {
     Failure {
         reason: Reason::Conflict,
@@ -77,7 +77,7 @@ pub(super) fn changed_meanwhile() -> Failure {
     }
 }
 
-/// The reason to keep a binding that names the acting ServiceAccount: after the deletion, the ServiceAccount may lack the right to create it again. A dry-run
+/// Finds the reason to keep a binding that names the acting ServiceAccount: after the deletion, the ServiceAccount may lack the right to create it again. A dry-run
 /// can't find that, since the binding still exists. In another cluster the acting user is unknown, and nothing is checked.
 pub(super) fn find_own_rights(context: &Context<'_>, id: &ObjectId, live: &Value) -> Option<Failure> {
     let is_binding =
@@ -97,7 +97,7 @@ pub(super) fn find_own_rights(context: &Context<'_>, id: &ObjectId, live: &Value
     })
 }
 
-/// Whether a subject of a binding is the ServiceAccount that acts, or a group that it is in.
+/// Checks whether a subject of a binding is the ServiceAccount that acts, or a group that it is in.
 fn is_subject(context: &Context<'_>, binding: &ObjectId, subject: &Value) -> bool {
     let text = |key: &str| subject.get(key).and_then(Value::as_str).unwrap_or_default();
     let (namespace, name) = (context.identity.namespace(), context.identity.name());
@@ -117,8 +117,8 @@ fn is_subject(context: &Context<'_>, binding: &ObjectId, subject: &Value) -> boo
     }
 }
 
-/// Recreating deletes, so it needs what pruning needs: that it was asked for, and that the live object is not somebody else's. What names
-/// one incarnation of an object can't become another.
+/// Checks the conditions of a recreation. It deletes, so it needs the same as a prune: a request for it, and a live object that has no other owner. An object with a
+/// field that names one incarnation of an object can't be re-created.
 fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> bool {
     let asked = |object: &Value| ObjectView::of(object).has_annotation(FORCE, "enabled");
     let owned = tenure_tenancy::inventory::is_owned(live, context.namespace, context.name);
@@ -128,13 +128,13 @@ fn is_asked_for(context: &Context<'_>, object: &DesiredObject, live: &Value) -> 
     (context.spec().force || asked(&object.object.0) || asked(live)) && owned && !bound
 }
 
-/// The fields that a refusal names.
+/// Returns the fields that a refusal names.
 fn fields(failure: &Failure) -> String {
     let names: Vec<&str> = failure.causes.iter().map(|cause| cause.field.as_str()).collect();
     names.join(", ")
 }
 
-/// The creation to try: the object under a name that is free, without what the API server gave to the one that is there.
+/// Makes the object for the trial of the creation: under a free name, without the fields that the API server gave to the existing one.
 pub(super) fn make_trial(object: &DesiredObject, apply: Apply) -> Apply {
     let mut tried = object.object.0.clone();
     if let Some(metadata) = tried.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -1,5 +1,5 @@
-//! What a Kustomization names besides itself, and in which namespaces: its source, and those that it depends on. Owns how these are called, as
-//! keys and in messages. Whether it may name them is `tenancy`'s.
+//! The objects that a Kustomization names, and their namespaces: its source and its dependencies. The module decides their names as keys and in messages. `tenancy`
+//! decides whether the Kustomization may name them.
 
 use tenure_api::Kustomization;
 use tenure_api::reference::DependencyReference;
@@ -7,14 +7,14 @@ use tenure_tenancy::Referrer;
 
 use super::types::Snapshot;
 
-/// The namespace of the source that a Kustomization names.
+/// Finds the namespace of the source that a Kustomization names.
 #[must_use]
 pub fn find_source_namespace(kustomization: &Kustomization) -> &str {
     let own = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     kustomization.spec.source_ref.namespace.as_deref().unwrap_or(own)
 }
 
-/// Kind and name of the source, as those of the Kustomization's own namespace call it: with its namespace only if that is another.
+/// Returns kind and name of the source, as the Kustomization's own namespace writes them: with the namespace only if it is another.
 #[must_use]
 pub fn name_source(kustomization: &Kustomization) -> (String, String) {
     let own = kustomization.metadata.namespace.as_deref().unwrap_or_default();
@@ -25,13 +25,13 @@ pub fn name_source(kustomization: &Kustomization) -> (String, String) {
     )
 }
 
-/// What a dependency is called among those of a Kustomization in this namespace.
+/// Returns the name of a dependency for a Kustomization in this namespace.
 #[must_use]
 pub fn name_dependency(own: &str, dependency: &DependencyReference) -> String {
     name_from(own, dependency.namespace.as_deref(), &dependency.name)
 }
 
-/// A name as seen from a namespace. No name has a slash in it.
+/// Returns a name as seen from a namespace. No name has a slash in it.
 pub(super) fn name_from(own: &str, namespace: Option<&str>, name: &str) -> String {
     match namespace {
         Some(other) if other != own => format!("{other}/{name}"),
@@ -40,7 +40,7 @@ pub(super) fn name_from(own: &str, namespace: Option<&str>, name: &str) -> Strin
 }
 
 impl Snapshot {
-    /// Who refers.
+    /// Returns the referrer.
     pub(super) fn referrer(&self) -> Referrer<'_> {
         Referrer {
             namespace: self.kustomization.metadata.namespace.as_deref().unwrap_or_default(),
@@ -49,7 +49,7 @@ impl Snapshot {
         }
     }
 
-    /// The source, as Flux's messages have it.
+    /// Returns the source in the form of Flux's messages.
     pub(super) fn describe_source(&self) -> String {
         let source = &self.kustomization.spec.source_ref;
         format!(

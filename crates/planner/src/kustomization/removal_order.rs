@@ -1,7 +1,7 @@
-//! The order in which objects are deleted. Children (Kustomizations, HelmReleases, Surfaces) act as accounts and clean up after themselves, so they are
-//! deleted first, and the rest waits until they are gone, but no longer than the timeout: whoever may set a finalizer on a child could keep rights otherwise, and
-//! keep others waiting. Namespaces follow after everything else, then definitions and admission policies, and last the rights
-//! of the acting ServiceAccount: after these, further deletions may be refused.
+//! The order in which objects are deleted. Children (Kustomizations, HelmReleases, Surfaces) act as accounts and clean up after themselves. So they are deleted first,
+//! and the rest waits until they are gone, but no longer than the timeout. Without this bound, an account that may set a finalizer on a child could keep rights and
+//! delay others. Namespaces follow after everything else, then definitions and admission policies, and last the rights of the acting ServiceAccount: after these,
+//! further deletions may be refused.
 //!
 //! The modules for pruning and deletion decide about the objects; this one only orders them.
 
@@ -18,7 +18,7 @@ use crate::answer::Live;
 use crate::ending::add_duration;
 use crate::plan::{Delete, Stage, Watched};
 
-/// How many children a message names.
+/// The number of children that a message names.
 const CHILDREN_NAMED: usize = 10;
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -32,7 +32,7 @@ enum Turn {
     Namespace,
     /// A definition of others, or an admission policy or webhook.
     Definition,
-    /// The acting ServiceAccount, what binds it, and the roles that it is bound to.
+    /// The acting ServiceAccount, its bindings, and the bound roles.
     OwnRights,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum NextRemoval {
     DeleteOwnRights(Vec<Delete>),
     /// Wait until these objects are gone, but not longer than this.
     Wait(Vec<ObjectId>, Timestamp),
-    /// There is nothing to delete.
+    /// Nothing is left to delete.
     Done,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn choose_next(
     NextRemoval::DeleteOwnRights(now)
 }
 
-/// Whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, or its deletion began
+/// Checks whether an object that is being deleted may itself wait for this Kustomization: it is this one, it owns or generates this one, or its deletion began
 /// earlier. A repository may contain the Kustomization that applies it.
 fn is_above(context: &Context<'_>, id: &ObjectId) -> bool {
     let metadata = &context.snapshot.kustomization.metadata;
@@ -116,7 +116,7 @@ fn is_above(context: &Context<'_>, id: &ObjectId) -> bool {
         || since.zip(own).is_some_and(|(since, own)| since < own)
 }
 
-/// When a child has been waited for long enough. The time counts from its deletion, so that a new attempt doesn't begin anew.
+/// Finds the end of the wait for a child. The time counts from the child's deletion, so that a new attempt doesn't begin the wait again.
 fn find_wait_end(context: &Context<'_>, id: &ObjectId) -> Timestamp {
     let since = read_deletion_time(context, id).unwrap_or(context.snapshot.attempt.started);
     add_duration(since, context.timeout)

@@ -1,9 +1,8 @@
-//! When what failed is tried again. A failed attempt is not repeated because something woke its Kustomization: it waits for its time,
-//! unless what it was made for has changed since (generation, request, source). What else it met (objects, dependencies, whose the
-//! namespace is) may have changed for the better: then it is tried sooner, after pauses that double, so that whoever can change a
-//! neighbour's object at will can't make its applier try at will.
+//! The time of the next try after a failure. A failed attempt is not repeated because a watch woke its Kustomization. It waits for its time, unless its input has
+//! changed since (generation, request, source). Other facts that it met (objects, dependencies, the owner of the namespace) may have changed for the better. Then it is
+//! tried sooner, after pauses that double. So a user who can change a neighbour's object at will can't cause attempts at will.
 //!
-//! It refuses to judge failures: how long the pause is, each phase's ending says.
+//! This module doesn't judge failures: each phase's ending sets the length of the pause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,12 +36,12 @@ pub(super) fn check_due(context: &mut Context<'_>) -> Phase<()> {
     Err(Box::new(context.finish(Next::Done(Some(until)))))
 }
 
-/// Why nothing is done.
+/// Describes why nothing is done.
 pub(super) fn describe_wait(until: Timestamp) -> String {
     format!("the last attempt failed; the next one is due at {until}")
 }
 
-/// Until when a failed attempt waits for the next; if it does not, this one is let through to its end.
+/// Returns the end of a failed attempt's wait; if there is no wait, the present attempt goes on to its end.
 pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let attempt = snapshot.attempt.started;
     if memory.trying == Some(attempt) {
@@ -66,18 +65,18 @@ pub(super) fn find_wait(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory
     until
 }
 
-/// Remembers that this attempt failed, when the next is due, and what is watched meanwhile.
+/// Remembers the failure of this attempt, the time of the next one, and the objects to watch meanwhile.
 pub(super) fn remember(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory, watch: &[Watched], delay: Duration) {
     let attempt = snapshot.attempt.started;
     if memory.trying != Some(attempt) {
-        // Nothing was tried: what is missing (a source, a dependency) is looked for whenever something tells of it.
+        // Nothing was tried: a missing object (a source, a dependency) is looked up after each report of a watch.
         return;
     }
     let asked = asked(snapshot);
     let times = match &memory.retry {
-        // Planned once more, because its status could not be written.
+        // The plan is made again, because its status could not be written.
         Some(before) if before.attempt == attempt => return,
-        // What was put right before it failed is worth an attempt.
+        // An attempt that put something right before it failed is worth another attempt.
         Some(before) if before.asked == asked && !did_something(snapshot) => before.times.saturating_add(1),
         _ => 1,
     };
@@ -103,7 +102,7 @@ fn did_something(snapshot: &Snapshot) -> bool {
     applied.any(|answer| matches!(answer, WriteAnswer::Done(_)))
 }
 
-/// What an attempt is made for.
+/// Returns the input of an attempt.
 fn asked(snapshot: &Snapshot) -> Asked {
     let metadata = &snapshot.kustomization.metadata;
     Asked {
@@ -123,8 +122,8 @@ fn asked(snapshot: &Snapshot) -> Asked {
     }
 }
 
-/// What an attempt meets besides objects: whose the namespace is, whether it ends, what its dependencies applied, and who else owns what it
-/// wants.
+/// Digests the facts that an attempt meets besides objects: the owner of the namespace, its deletion, the revisions of its dependencies, and the other owners of wanted
+/// objects.
 fn surroundings(snapshot: &Snapshot) -> String {
     let applied: BTreeMap<&str, Option<&str>> = snapshot
         .dependencies
@@ -153,7 +152,7 @@ fn surroundings(snapshot: &Snapshot) -> String {
     digest::digest_value(&json!(met))
 }
 
-/// Whether something that the failed attempt met is another now. What isn't known now has not changed.
+/// Checks whether a fact that the failed attempt met has changed. An unknown fact has not changed.
 fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
     let another = |(id, before): (&ObjectId, &String)| {
         let now = snapshot.live.get(id).and_then(version);
@@ -162,7 +161,7 @@ fn met_another(retry: &Retry, snapshot: &Snapshot) -> bool {
     retry.surroundings != surroundings(snapshot) || retry.live.iter().any(another)
 }
 
-/// Which state of an object was seen; nothing when it could not be read.
+/// Returns the version of an observed object; nothing if it could not be read.
 fn version(live: &Live) -> Option<String> {
     match live {
         Live::Absent | Live::Unserved => Some(String::new()),

@@ -1,4 +1,4 @@
-//! What an administrator decides about every apply, whoever's it is: two flags of Flux's controller.
+//! An administrator's settings for the applies of all Kustomizations: two flags of Flux's controller.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use tenure_api::metadata::KUSTOMIZE_CONTROLLER;
 pub struct ApplySettings {
     /// Kinds that are applied before all that no other stage is for, and after the stages that there are.
     pub custom_stage: BTreeSet<StageKind>,
-    /// Beginnings of field managers whose fields are taken over, beside kubectl's.
+    /// Prefixes of field managers whose fields are taken over, beside kubectl's.
     pub overridden_managers: BTreeSet<String>,
 }
 
-/// A kind, in whatever version: `Kind` of the core group, or `group/Kind`.
+/// A kind in any version: `Kind` of the core group, or `group/Kind`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct StageKind {
@@ -50,13 +50,13 @@ impl From<StageKind> for String {
 }
 
 impl ApplySettings {
-    /// Whether an object is applied in the stage of its own.
+    /// Checks whether an object is applied in the stage of its own.
     pub(super) fn stages(&self, id: &ObjectId) -> bool {
         let is_kind = |kind: &StageKind| kind.group == id.group && kind.kind == id.kind;
         self.custom_stage.iter().any(is_kind)
     }
 
-    /// Whether the fields of a manager are taken over.
+    /// Checks whether the fields of a manager are taken over.
     pub(super) fn overrides(&self, manager: &str) -> bool {
         let begins = |beginning: &String| !beginning.is_empty() && manager.starts_with(beginning.as_str());
         manager != KUSTOMIZE_CONTROLLER && self.overridden_managers.iter().any(begins)

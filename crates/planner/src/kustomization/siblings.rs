@@ -1,9 +1,8 @@
-//! The Kustomizations of one source, and what they may know of each other: so that a commit that moves an object from one of them to
-//! another deletes nothing.
+//! The Kustomizations of one source, and the facts that they share: so a commit that moves an object from one of them to another deletes nothing.
 //!
-//! Each tells what it gains and what it drops with a revision as soon as it knows. Who drops an object waits with the prune until the
-//! others have reached that revision, at most its timeout; who gains it takes it over as soon as the owner is known to drop it, or is
-//! being deleted. Nobody waits for one that waits for him. It refuses to know anything of Kustomizations of another namespace.
+//! Each Kustomization reports what it gains and drops with a revision as soon as it knows. A Kustomization that drops an object delays its prune until the others have
+//! reached that revision, for at most its timeout. A Kustomization that gains the object takes it over once the owner is known to drop it, or is being deleted. No
+//! Kustomization waits for one that waits for it. Facts about Kustomizations of another namespace are never used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,32 +18,32 @@ use super::prune;
 use super::types::Waiting;
 use crate::ending::add_duration;
 
-/// What a Kustomization is about to gain and to drop with a revision; the shell tells it to the others.
+/// The objects that a Kustomization is about to gain and to drop with a revision; the shell passes them to the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Turnover {
     /// Revision.
     pub revision: String,
-    /// Generation of the Kustomization that it was built for: what another spec gains and drops, it doesn't tell.
+    /// Generation of the Kustomization that the turnover was built for: it says nothing about another spec.
     pub generation: Option<i64>,
-    /// What it wants and its stored inventory doesn't name.
+    /// Wanted objects that the stored inventory doesn't name.
     pub gains: BTreeSet<ObjectId>,
-    /// What its stored inventory names and it doesn't want any more.
+    /// Objects in the stored inventory that are not wanted any more.
     pub drops: BTreeSet<ObjectId>,
 }
 
-/// Another Kustomization that owns an object which this one wants: by the object's labels, and by its own inventory.
+/// Another Kustomization that owns an object which this one wants, by the object's labels and by its own inventory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rival {
-    /// Its namespace.
+    /// The namespace of the rival.
     pub namespace: String,
-    /// Its name.
+    /// The name of the rival.
     pub name: String,
-    /// Its uid.
+    /// The uid of the rival.
     #[serde(default)]
     pub uid: String,
-    /// Whose its namespace is.
+    /// The owner of the rival's namespace.
     pub placement: Placement,
     /// Kind and name of its source; with its namespace, if that is another.
     pub source: (String, String),
@@ -60,13 +59,13 @@ pub struct Rival {
     /// The revision that it has reached: nothing more will be gained or dropped by it.
     #[serde(default)]
     pub applied: Option<String>,
-    /// What it gains and drops, if it has told for its present spec.
+    /// The rival's gains and drops, if they are known for its present spec.
     #[serde(default)]
     pub turnover: Option<Turnover>,
 }
 
 impl Turnover {
-    /// Whether it was told for the present spec of a Kustomization.
+    /// Checks whether the turnover is for the present spec of a Kustomization.
     #[must_use]
     pub fn is_present(&self, kustomization: &Kustomization) -> bool {
         self.generation == kustomization.metadata.generation
@@ -76,35 +75,35 @@ impl Turnover {
 /// Another Kustomization of the same source.
 #[derive(Clone, Copy, Debug)]
 pub struct Sibling<'a> {
-    /// It.
+    /// The Kustomization.
     pub kustomization: &'a Kustomization,
-    /// What it gains and drops, if it has told.
+    /// The sibling's gains and drops, if they are known.
     pub turnover: Option<&'a Turnover>,
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     pub waits_for_us: bool,
 }
 
-/// What the siblings' states come to, for a prune.
+/// The result of the siblings' states for a prune.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Survey {
     /// The objects that it was asked about.
     pub asked: BTreeSet<ObjectId>,
-    /// Who wants which of them.
+    /// The Kustomizations that want some of the objects.
     pub wanted: BTreeMap<ObjectId, WantedBy>,
-    /// One that has not reached the revision yet and is waited for.
+    /// A Kustomization that has not reached the revision yet and that the prune waits for.
     pub behind: Option<String>,
-    /// One that has not reached the revision yet and itself waits for this one.
+    /// A Kustomization that has not reached the revision yet and waits for this one.
     pub behind_us: Option<String>,
-    /// One that is waited for and has not told what it wants of the revision with its present spec, though it may be able to.
+    /// A Kustomization that the prune waits for, whose wanted objects of the revision are unknown for its present spec although they could be known.
     pub untried: Option<String>,
 }
 
-/// Who wants an object that is to be pruned.
+/// The Kustomization that wants an object which is to be pruned.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WantedBy {
-    /// Its name.
+    /// The name of the Kustomization.
     pub name: String,
     /// Whether it waits for this one, by `dependsOn`, directly or not.
     pub waits_for_us: bool,
@@ -113,14 +112,14 @@ pub struct WantedBy {
 }
 
 impl WantedBy {
-    /// Whether it will take the object over as soon as that is given up.
+    /// Checks whether it will take the object over as soon as that is given up.
     pub(super) fn is_awaited(&self) -> bool {
         !self.waits_for_us && !self.idle
     }
 }
 
-/// Looks at the siblings: who has not reached the revision yet, and who wants what. `claims` are those that name an object in their
-/// inventory or gain it, by object. Of several that want an object, one that will take it over is named.
+/// Surveys the siblings: which have not reached the revision yet, and which want which objects. `claims` holds, by object, the ones that name the object in their
+/// inventory or gain it. If several want an object, the survey names one that will take it over.
 #[must_use]
 pub fn survey_siblings<'a>(
     revision: &str,
@@ -172,8 +171,8 @@ pub fn survey_siblings<'a>(
     survey
 }
 
-/// Whether a Kustomization has tried a revision with its present spec and could not build it: it has nothing to tell. One that failed
-/// later has told what it wants, and tells it again after a restart.
+/// Checks whether a Kustomization has tried a revision with its present spec and could not build it: it has no turnover. One that failed later has reported its
+/// turnover, and reports it again after a restart.
 fn can_not_build(kustomization: &Kustomization, revision: &str) -> bool {
     let Some(status) = &kustomization.status else {
         return false;
@@ -187,7 +186,7 @@ fn can_not_build(kustomization: &Kustomization, revision: &str) -> bool {
         })
 }
 
-/// Whether a Kustomization does nothing by itself: nobody waits for it.
+/// Checks whether a Kustomization does nothing by itself: no other one waits for it.
 #[must_use]
 pub fn is_idle(kustomization: &Kustomization) -> bool {
     let conditions = kustomization.status.as_ref().map(|status| status.conditions.as_slice());
@@ -196,7 +195,7 @@ pub fn is_idle(kustomization: &Kustomization) -> bool {
         || condition::is_true(conditions.unwrap_or_default(), condition::STALLED)
 }
 
-/// The revision that a Kustomization has applied in full, if its status says so of its present spec.
+/// Returns the revision that a Kustomization has applied in full, if its status reports this for its present spec.
 #[must_use]
 pub fn find_applied_revision(kustomization: &Kustomization) -> Option<&str> {
     let status: &KustomizationStatus = kustomization.status.as_ref()?;
@@ -205,7 +204,7 @@ pub fn find_applied_revision(kustomization: &Kustomization) -> Option<&str> {
     status.last_applied_revision.as_deref().filter(|_| is_present)
 }
 
-/// What this Kustomization gains and drops with the revision.
+/// Finds the objects that this Kustomization gains and drops with the revision.
 pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> Turnover {
     let status = context.snapshot.kustomization.status.as_ref();
     let stored: BTreeSet<&str> = status
@@ -231,7 +230,7 @@ pub(super) fn find_turnover(context: &Context<'_>, desired: &Desired) -> Turnove
     }
 }
 
-/// Until when a prune waits for siblings: its timeout, counted from when it first waited with this revision.
+/// Returns the end of a prune's wait for siblings: its timeout, counted from the first wait with this revision.
 pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
     let waiting = continued(context, context.memory.prune_waiting.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);
@@ -239,7 +238,7 @@ pub(super) fn find_prune_deadline(context: &mut Context<'_>) -> Timestamp {
     deadline
 }
 
-/// Whether those that depend on this one have had their time: its timeout, counted from the end of an attempt, as they can't begin before.
+/// Checks whether dependent Kustomizations have had their time: this one's timeout, counted from the end of an attempt, since they can't begin before.
 pub(super) fn is_put_off_over(context: &Context<'_>) -> bool {
     let put_off = context.memory.prune_put_off.as_ref();
     put_off.is_some_and(|put_off| {
@@ -247,7 +246,7 @@ pub(super) fn is_put_off_over(context: &Context<'_>) -> bool {
     })
 }
 
-/// An attempt ends that puts the prune off: says when that is over.
+/// Puts the prune off at the end of an attempt, and returns the end of the delay.
 pub(super) fn put_prune_off(context: &mut Context<'_>) -> Timestamp {
     let waiting = continued(context, context.memory.prune_put_off.as_ref());
     let deadline = add_duration(waiting.since, context.timeout);
@@ -255,7 +254,7 @@ pub(super) fn put_prune_off(context: &mut Context<'_>) -> Timestamp {
     deadline
 }
 
-/// A wait of this attempt, since when it was first waited with this revision and spec.
+/// Returns a wait of this attempt, with the start of the first wait for this revision and spec.
 fn continued(context: &Context<'_>, before: Option<&Waiting>) -> Waiting {
     let before = before.filter(|waiting| is_present(context, waiting));
     Waiting {

@@ -1,4 +1,4 @@
-//! What a plan for a Kustomization consists of. It refuses to fetch: that is a source's.
+//! The steps of a plan for a Kustomization. No step fetches: sources do.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,8 +17,7 @@ use crate::plan::{self, Request, Watched};
 pub enum Step {
     /// Render the artifact. Answer: the attempt's `rendered`.
     Render(RenderRequest),
-    /// Look at the other Kustomizations of the same source, from caches, now and whenever the plan is made again in this attempt.
-    /// Answer: `survey`.
+    /// Look at the other Kustomizations of the source, from caches, now and at each further plan of this attempt. Answer: `survey`.
     Survey(SurveyRequest),
     /// Read an object of this cluster, as the ServiceAccount, while the other steps are about another one. Answer: `here`.
     ReadHere(Watched),
@@ -29,25 +28,25 @@ pub enum Step {
     Ask(Request),
 }
 
-/// What to render.
+/// The request of a rendering.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenderRequest {
     /// Digest of the artifact.
     pub artifact_digest: String,
-    /// Its revision.
+    /// The revision of the artifact.
     pub revision: String,
     /// Folder within it, checked to stay within it.
     pub path: String,
-    /// What is laid over it.
+    /// The overlay to lay over the folder.
     #[serde(flatten)]
     pub overlay: Overlay,
-    /// What was read in the cluster for it.
+    /// The inputs that were read in the cluster.
     #[serde(skip_serializing_if = "RenderInputs::is_empty")]
     pub inputs: RenderInputs,
 }
 
-/// Who else of the same source wants these objects, and has everybody reached this revision?
+/// A question about the other Kustomizations of the source: which want these objects, and have all reached this revision?
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SurveyRequest {

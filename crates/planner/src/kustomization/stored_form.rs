@@ -73,7 +73,7 @@ fn rename_field(fields: &mut Map<String, Value>, from: &str, to: &str) -> bool {
     true
 }
 
-/// Whether Kubernetes' aggregation controller writes the rules of a ClusterRole. It overwrites others.
+/// Checks whether Kubernetes' aggregation controller writes the rules of a ClusterRole. It overwrites others.
 /// Source: the Kubernetes documentation of `aggregationRule`.
 fn is_aggregated(id: &ObjectId, object: &Value) -> bool {
     id.group == "rbac.authorization.k8s.io"
@@ -85,7 +85,7 @@ fn is_secret(id: &ObjectId) -> bool {
     id.group.is_empty() && id.kind == "Secret"
 }
 
-/// The path of a kind's Pod spec.
+/// Finds the path of a kind's Pod spec.
 fn find_pod_spec(id: &ObjectId) -> Option<&'static [&'static str]> {
     match (id.group.as_str(), id.kind.as_str()) {
         ("", "Pod") => Some(&["spec"]),
@@ -98,7 +98,7 @@ fn find_pod_spec(id: &ObjectId) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Moves `stringData` into `data`, over what has the same keys there.
+/// Moves `stringData` into `data`, and overwrites equal keys.
 fn write_data(object: &mut Value) {
     let texts = match object.get(STRING_DATA) {
         Some(Value::Null) => Map::new(),

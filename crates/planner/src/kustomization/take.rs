@@ -1,4 +1,4 @@
-//! How the answers to a plan's steps become part of what the next plan is made of.
+//! The step from the answers of one plan to the Snapshot of the next.
 
 use jiff::Timestamp;
 use tenure_api::Kustomization;
@@ -16,11 +16,11 @@ impl Snapshot {
         if let Answer::Applied(id, WriteAnswer::Done(_)) = &answer
             && id.kind == "CustomResourceDefinition"
         {
-            // What was unknown may be served now.
+            // The cluster may serve an unknown kind now.
             self.kinds.retain(|_, answer| !matches!(answer, KindAnswer::Unknown));
         }
         if let Answer::DryRun(id, _) = &answer {
-            // Once more, after a look, it is an answer about what was looked at.
+            // A second dry-run, after a read, is an answer about the read object.
             if self.live.contains_key(id) {
                 self.attempt.unseen.remove(id);
             } else {
@@ -36,8 +36,8 @@ impl Snapshot {
         }
     }
 
-    /// Begins another attempt, to which the answers of the last one say nothing. Returns what was rendered in that one: the next may ask
-    /// for the same. A failure is nothing that it could use.
+    /// Begins another attempt, for which the answers of the last one don't count. Returns the last rendering, since the next attempt may request the same one. A failed
+    /// rendering is useless for it.
     pub fn restart(&mut self, now: Timestamp, kustomization: &Kustomization) -> Option<Rendered> {
         let rendered = self.attempt.rendered.take();
         changes::keep(&mut self.memory, &self.attempt);
@@ -48,7 +48,7 @@ impl Snapshot {
         rendered.filter(|rendered| rendered.outcome.is_ok())
     }
 
-    /// Takes what was rendered; when the first of it was there is kept.
+    /// Takes a rendering; the time of the first one is kept.
     pub fn take_rendered(&mut self, rendered: Rendered, now: Timestamp) {
         self.attempt.rendered = Some(rendered);
         self.attempt.rendered_at.get_or_insert(now);
@@ -59,7 +59,7 @@ impl Attempt {
     /// Takes the answer to a step about one object.
     pub fn take(&mut self, answer: Answer) -> Told {
         let (id, answer) = match answer {
-            // Finalizers of what a repository holds are its own.
+            // Finalizers in a repository's objects stay.
             Answer::Kind(..) | Answer::Released(..) | Answer::Disowned(..) => return None,
             Answer::Live(id, answer) => {
                 DeleteAnswer::look_again(&mut self.deleted, &id);
@@ -102,7 +102,7 @@ impl Attempt {
     }
 }
 
-/// Whether a dry-run says that the object would be made, and so that it wasn't there: a dry-run stores nothing, and what is not stored has no version.
+/// Checks whether a dry-run shows that the object would be created, so that it didn't exist: a dry-run stores nothing, and an object that is not stored has no version.
 fn is_creation(answer: &WriteAnswer) -> bool {
     match answer {
         WriteAnswer::Done(object) => find_version(&object.0).is_none(),
@@ -111,7 +111,7 @@ fn is_creation(answer: &WriteAnswer) -> bool {
 }
 
 impl Rendered {
-    /// What came of a request: the objects or why there are none, and the encrypted files that were changed afterwards.
+    /// Makes the result of a request: the objects or the failure, and the encrypted files that were changed afterwards.
     #[must_use]
     pub fn of(
         request: &RenderRequest,
@@ -128,13 +128,13 @@ impl Rendered {
         }
     }
 
-    /// Whether it was rendered from what is asked for.
+    /// Checks whether the result was rendered from the requested artifact and inputs.
     #[must_use]
     pub fn is_of(&self, request: &RenderRequest) -> bool {
         self.artifact_digest == request.artifact_digest && self.is_like(request)
     }
 
-    /// Whether it is what is asked for as well where another artifact holds the same files, as far as it was rendered from them.
+    /// Checks whether the result has the requested path, overlay and inputs. Then it also fits another artifact with equal files in the rendered part.
     #[must_use]
     pub fn is_like(&self, request: &RenderRequest) -> bool {
         self.path == request.path && self.overlay == request.overlay && self.inputs == *request.inputs.digest()

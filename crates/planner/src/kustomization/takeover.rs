@@ -1,7 +1,6 @@
-//! Taking fields over from kubectl, from what was there before the first apply, and from whom an administrator names, as Flux does: their entries in managedFields are
-//! merged into ours, so that the next apply removes what Git does not have. Fields that are stored under other names are claimed by these
-//! ([`super::stored_form`]). One thing stays where it is: that pods were asked to restart, while Git is silent about it; taking that back would
-//! restart them once more.
+//! The take-over of fields, as in Flux: from kubectl, from the managers before the first apply, and from managers that an administrator names. Their entries in
+//! managedFields are merged into Tenure's, so that the next apply removes the fields that Git does not have. [`super::stored_form`] handles fields that are stored
+//! under other names. One field stays with its manager: the request to restart pods, while Git is silent about it. Its removal would restart the pods once more.
 
 use serde_json::{Map, Value, json};
 use tenure_api::ObjectView;
@@ -13,7 +12,7 @@ use crate::plan::{TakeOver, Watched};
 
 pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// What `kubectl rollout restart` writes, and where. It is no setting, but a request that was carried out.
+/// The path of the annotation that `kubectl rollout restart` writes. The annotation is no setting, but a request that was executed.
 const RESTARTED_AT: [&str; 5] = [
     "f:spec",
     "f:template",
@@ -22,7 +21,7 @@ const RESTARTED_AT: [&str; 5] = [
     "f:kubectl.kubernetes.io/restartedAt",
 ];
 
-/// The take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
+/// Finds the take-over that a live object needs, if it needs one, and the entries of managedFields that it takes.
 pub(super) fn find_take_over(
     settings: &ApplySettings,
     target: Watched,
@@ -130,7 +129,7 @@ pub(super) fn find_take_over(
     Some((take_over, theirs))
 }
 
-/// Whether an entry of managedFields is what Tenure applied.
+/// Checks whether an entry of managedFields is from an apply of Tenure.
 fn is_ours(entry: &Value) -> bool {
     let entry = ObjectView::of(entry);
     entry.read_text("/manager") == KUSTOMIZE_CONTROLLER
@@ -138,8 +137,7 @@ fn is_ours(entry: &Value) -> bool {
         && entry.read_text("/subresource").is_empty()
 }
 
-/// Takes a path out of a FieldsV1 tree, with the mark of the map that it is in and without what is empty then; returns it as a tree of
-/// its own, if it was there.
+/// Removes a path from a FieldsV1 tree, with the mark of its map and without parts that become empty. Returns the path as a tree of its own, if it existed.
 fn take_path(fields: &mut Value, path: &[&str]) -> Option<Value> {
     let (first, rest) = path.split_first()?;
     let map = fields.as_object_mut()?;

@@ -1,6 +1,6 @@
-//! What there is to do about one object of a stage, by what is known of it: read it, try, take over, apply, wait, or leave it.
+//! The next action for one object of a stage, by its known state: read, dry-run, take over, apply, wait, or leave it.
 //!
-//! Owns the order in which that is found out. Refuses to look at other objects: what a stage does with all of its is [`super::apply`]'s.
+//! This module decides about one object, and looks at no other object. [`super::apply`] decides about a stage as a whole.
 
 use serde_json::Value;
 use tenure_api::ObjectView;
@@ -21,7 +21,7 @@ use crate::fields;
 use crate::object::Object;
 use crate::plan::{Delete, TakeOver};
 
-/// What there is to do about one object.
+/// The next action for one object.
 pub(super) enum Todo {
     Nothing,
     Skip(String),
@@ -33,16 +33,16 @@ pub(super) enum Todo {
     Apply(Change),
     Delete(Delete),
     WaitGone,
-    /// Its owner, named here, may be about to drop it.
+    /// The owner of the object, named here, may be about to drop it.
     WaitOwner(String),
-    /// Another Kustomization owns it.
+    /// Another Kustomization owns the object.
     Kept(Kept),
-    /// Applied; meanwhile kubectl wrote to it, which what was applied could not know.
+    /// The object was applied, and kubectl wrote to it meanwhile, so the apply could not include that change.
     LookAgain,
     Refused(Failure),
 }
 
-/// What is to be applied.
+/// A change to apply.
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) forced_back: Vec<DriftedField>,
@@ -52,7 +52,7 @@ pub(super) struct Change {
     pub(super) fields: Vec<String>,
 }
 
-/// What there is to do about one object, by what is known of it.
+/// Finds the next action for one object from its known state.
 pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> Todo {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
@@ -64,8 +64,8 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
     }
     match attempt.applied.get(id) {
         Some(WriteAnswer::Done(answer)) => {
-            // Settled it would stay as it is: its watch tells of no state that the answer has told of already.
-            // Only for fields that somebody has: an annotation of kubectl's that Git itself has would come back each time.
+            // A settled object would stay unchanged: its watch reports no state that the answer has shown already. This is only for fields that some manager has: an
+            // annotation of kubectl that Git itself has would come back each time.
             if take_over(context, object, &answer.0).is_some_and(|(_, entries)| !entries.is_empty()) {
                 context.memory.settled.remove(id);
                 return Todo::LookAgain;
@@ -80,7 +80,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         return Todo::Refused(failure.clone());
     }
     let live_object = match attempt.deleted.get(id) {
-        // What was read is from before the delete.
+        // The read is from before the deletion.
         Some(DeleteAnswer::Absent) => None,
         _ => live.object(),
     };
@@ -98,7 +98,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         if is_settled(context, object, live) {
             return Todo::Nothing;
         }
-        // Who only looks fights with nobody, and says what is there.
+        // The mode that only detects drift contends with no other writer, and reports the difference.
         if context.mode != ApplyMode::DetectOnly
             && let Some(why) = contest::find_back_off(context, id)
         {
@@ -107,11 +107,11 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
     }
     match attempt.deleted.get(id) {
         Some(DeleteAnswer::Failed(failure)) => return Todo::Refused(failure.clone()),
-        // What was found out about it is about an object that is no more as it was.
+        // The results of the checks are about an object that has changed since.
         Some(DeleteAnswer::Changed { .. }) => {
             return Todo::Refused(recreate::changed_meanwhile());
         }
-        // The object that was in the way is gone; its successor needs no dry-run, the refused one said all there was to say.
+        // The conflicting object is gone. Its successor needs no dry-run: the refused one has shown everything.
         Some(DeleteAnswer::Accepted | DeleteAnswer::Absent) if live_object.is_none() => {
             return Todo::Apply(Change::default());
         }
@@ -121,7 +121,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
     if let Some(WriteAnswer::Done(_)) = attempt.taken_over.get(id)
         && context.memory.looked_again.insert(id.clone())
     {
-        // Only now is it seen what the apply takes away of what others had added.
+        // Only a further dry-run shows which additions of others the apply will remove.
         return Todo::DryRun;
     }
     if attempt.unseen.contains(id) && is_about_another(live_object, attempt.dry_runs.get(id)) {
@@ -144,7 +144,7 @@ pub(super) fn find_todo(context: &mut Context<'_>, object: &DesiredObject) -> To
         Some(WriteAnswer::Done(answer)) => &answer.0,
     };
     let Some(live) = live_object else {
-        // Somebody made it after it was looked for. What would be made has no version yet (a dry-run stores nothing).
+        // Another client has created the object since it was looked up. An object that doesn't exist yet has no version, because a dry-run stores nothing.
         let is_there = find_version(answer).is_some();
         if is_there && context.memory.read_after_all.insert(id.clone()) {
             return Todo::Read;
@@ -204,8 +204,8 @@ fn find_todo_after_refusal(context: &mut Context<'_>, object: &DesiredObject, li
     }
 }
 
-/// What there is to do about an object of which nothing is known. One that is in no inventory is most likely new, and a dry-run says so itself, as of the
-/// moment when it was answered; what it finds there, or is refused, is looked at before anything is decided. What may be ours already is looked at.
+/// Finds the first action for an unknown object. An object in no inventory is most likely new, and the answer to a dry-run shows this as of its own moment. An object
+/// that the dry-run finds, or a refusal, is looked at before any decision. An object that may be this Kustomization's already is looked at first.
 fn begin(context: &Context<'_>, object: &DesiredObject) -> Todo {
     let id = &object.target.id;
     let attempt = &context.snapshot.attempt;
@@ -223,7 +223,7 @@ fn begin(context: &Context<'_>, object: &DesiredObject) -> Todo {
     }
 }
 
-/// Whether a dry-run that was made before anybody looked is about something else than what there is: about what was there then, whatever that was.
+/// Checks whether a dry-run from before the first read is about another state than the live one.
 fn is_about_another(live: Option<&Value>, dry_run: Option<&WriteAnswer>) -> bool {
     match (live, dry_run) {
         (Some(_), _) => true,
@@ -232,7 +232,7 @@ fn is_about_another(live: Option<&Value>, dry_run: Option<&WriteAnswer>) -> bool
     }
 }
 
-/// The take-over that a live object needs, and the entries of managedFields that it takes.
+/// Returns the take-over that a live object needs, and the entries of managedFields that it takes.
 fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Option<(TakeOver, Vec<Value>)> {
     let merge = object.object.view().has_annotation(SSA, "Merge");
     if merge {
@@ -246,7 +246,7 @@ fn take_over(context: &Context<'_>, object: &DesiredObject, live: &Value) -> Opt
     )
 }
 
-/// The version of a live object.
+/// Finds the version of a live object.
 pub(super) fn find_version(live: &Value) -> Option<String> {
     let version = ObjectView::of(live).find_text("/metadata/resourceVersion");
     version.map(str::to_owned)
@@ -269,14 +269,14 @@ fn settle(context: &mut Context<'_>, object: &DesiredObject, live: &Value) {
     context.memory.settled.insert(object.target.id.clone(), settled);
 }
 
-/// The digest of what counts of a live object here: what is left to others does not, nor what they noted beside.
+/// Digests the part of a live object that counts here, without fields that are left to others and without notes.
 pub(super) fn digest_live(context: &Context<'_>, object: &DesiredObject, live: &Value) -> String {
     let stripped = context.ignored.strip(live, live);
     let counting = notes::strip_notes(&context.snapshot.settings, &object.object.0, live, stripped);
     digest::select_comparable(&counting).digest()
 }
 
-/// Whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
+/// Checks whether an annotation takes the object out of the apply; honoured on the desired and on the live object.
 pub(super) fn find_skip_reason(desired: &Value, live: Option<&Value>) -> Option<String> {
     let says = |key: &str, value: &str| {
         let on = |object: &Value| ObjectView::of(object).has_annotation(key, value);

@@ -1,7 +1,7 @@
-//! The inventory: what is named in it before it is applied, while an attempt is under way, and when it has ended.
+//! The inventory: its entries before the apply, during an attempt, and at its end.
 //!
-//! What was named and then not created stays named until it is pruned, which finds that it isn't there: that no write of it is still
-//! under way can't be known.
+//! An object that was named and then not created stays in the inventory until a prune finds that it doesn't exist. The plan can't know whether a write of it is still
+//! in progress.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use super::prune::Pruned;
 use crate::answer::{Live, WriteAnswer};
 use crate::plan::Watched;
 
-/// The inventory while it is not known that everything of it is settled: nothing of it is lost, and what was applied is in it.
+/// Returns the inventory while some objects are not settled: no entry is lost, and all applied objects are in it.
 pub(super) fn list_inventory_so_far<'w>(
     context: &Context<'_>,
     also: impl Iterator<Item = &'w Watched>,
@@ -61,14 +61,14 @@ pub(super) fn list_inventory_so_far<'w>(
     }
 }
 
-/// The objects that the inventory says were adopted.
+/// Lists the adopted objects of the inventory.
 pub(super) fn list_adopted(inventory: Option<&ResourceInventory>) -> BTreeSet<ObjectId> {
     let entries = inventory.into_iter().flat_map(|inventory| &inventory.entries);
     let adopted = entries.filter(|entry| entry.adopted);
     adopted.filter_map(|entry| entry.id.parse().ok()).collect()
 }
 
-/// Whether an object existed before it was applied for the first time, and no Kustomization owned it. An object that is absent will be created.
+/// Checks whether an object existed before it was applied for the first time, and no Kustomization owned it. An object that is absent will be created.
 fn is_adopted(context: &Context<'_>, id: &ObjectId, known: Option<&ResourceRef>) -> bool {
     match (context.live(id), known) {
         (Some(Live::Absent | Live::Unserved), _) => false,
@@ -78,7 +78,7 @@ fn is_adopted(context: &Context<'_>, id: &ObjectId, known: Option<&ResourceRef>)
     }
 }
 
-/// The inventory when everything desired was applied: that, what is still being deleted, and what could not be looked at.
+/// Returns the inventory after everything desired was applied: the desired objects, those that are still being deleted, and those that could not be read.
 pub(super) fn list_inventory_after(context: &Context<'_>, desired: &Desired, pruned: &Pruned) -> ResourceInventory {
     let old = context.status().inventory.unwrap_or_default();
     let known: HashMap<&str, &ResourceRef> = old.entries.iter().map(|entry| (entry.id.as_str(), entry)).collect();

@@ -1,4 +1,4 @@
-//! What is a reason to begin a new attempt after the last one is done, or to plan again while one waits.
+//! The reasons to begin a new attempt after the last one, or to plan again during a wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,25 +13,25 @@ use crate::answer::Live;
 use crate::artifact::ArtifactFacts;
 use crate::digest;
 
-/// What is known now, to be compared with what the last plan was made of.
+/// The facts that are known now, for a comparison with the facts of the last plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Observed<'a> {
     /// The Kustomization.
     pub kustomization: &'a Kustomization,
-    /// Whose its namespace is.
+    /// The owner of the Kustomization's namespace.
     pub placement: &'a Placement,
     /// The source that it names.
     pub source: &'a SourceFacts,
     /// The Kustomizations that it depends on.
     pub dependencies: &'a BTreeMap<String, DependencyFacts>,
-    /// What is ending around it.
+    /// The deletions around the Kustomization.
     pub endings: &'a Endings,
-    /// The answer to the survey of this attempt, if one was asked for.
+    /// The answer to the survey of this attempt, if there was one.
     pub survey: Option<&'a Survey>,
 }
 
 impl Snapshot {
-    /// Whether something besides objects has changed so that another plan could say something else.
+    /// Checks whether something besides objects has changed so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, now: &Observed<'_>) -> bool {
         let metadata = &now.kustomization.metadata;
@@ -50,14 +50,14 @@ impl Snapshot {
             || self.survey.as_ref().is_some_and(surveyed)
     }
 
-    /// Whether those who own what is wanted are others than before, or say something else. Nobody is asked who was not before.
+    /// Checks whether the owners of the wanted objects, or their answers, changed since the last plan. Only owners known then are compared.
     #[must_use]
     pub fn is_overtaken_by(&self, owners: &BTreeMap<ObjectId, String>, rivals: &BTreeMap<String, Rival>) -> bool {
         !self.owners.is_empty() && (self.owners != *owners || self.rivals != *rivals)
     }
 
-    /// The Kustomizations, by namespace and name, whose changes may change what is planned: the owners of what it wants, and the others of
-    /// its source that it waits for.
+    /// Lists the Kustomizations, by namespace and name, whose changes may change the plan: the owners of wanted objects, and the others of its source that it waits
+    /// for.
     #[must_use]
     pub fn list_heard(&self) -> BTreeSet<(String, String)> {
         let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
@@ -72,16 +72,16 @@ impl Snapshot {
         rivals.chain(siblings).collect()
     }
 
-    /// Whether it counts that an object has changed which the last plan did not look at. It can't have misled that plan, unless an earlier
-    /// one had, and failed.
+    /// Checks whether a change counts for an object that the last plan did not look at. The object can't have misled that plan, unless it misled an earlier one, which
+    /// failed.
     #[must_use]
     pub fn counts_unseen(&self, id: &ObjectId) -> bool {
         let retry = self.memory.retry.as_ref();
         retry.is_some_and(|retry| retry.live.contains_key(id))
     }
 
-    /// Whether an object of this cluster became another one than the last plan saw, and that counts, when it is another cluster that is
-    /// applied to: a kubeconfig always, what is rendered with as it does elsewhere.
+    /// Checks for a relevant change of an object of this cluster, while the Kustomization applies to another one. Every change of a kubeconfig is relevant. A change of
+    /// the rendering's inputs is relevant as in a Kustomization for this cluster.
     #[must_use]
     pub fn is_another_here(&self, id: &ObjectId, before: &Live, now: &Live) -> bool {
         if kube_config::is_kube_config(self, id) {
@@ -90,9 +90,8 @@ impl Snapshot {
         inputs::asks_for_it(self, before, now)
     }
 
-    /// Whether an object became another one than the last plan saw, and that counts: what is only rendered with, if its label or a failed
-    /// attempt asks for it. Its health counts only if it was asked for; otherwise a status that
-    /// changes is nobody's drift.
+    /// Checks whether an object differs from the one that the last plan saw, and whether the difference counts. A mere input of the rendering counts if its label or a
+    /// failed attempt asks for it. An object's health counts only if a health check is requested; otherwise a changed status is no drift.
     #[must_use]
     pub fn is_another(&self, id: &ObjectId, before: &Live, now: &Live) -> bool {
         if let Some(is_news) = inputs::is_news(self, id, before, now) {
@@ -110,8 +109,8 @@ impl Snapshot {
     }
 }
 
-/// Whether, by its status, everything of this artifact is applied and healthy as the spec is now, and nobody asks for another attempt: then the first one
-/// of a new process only looks whether that is still so, and who has something to do goes first.
+/// Checks by the status whether everything of this artifact is applied and healthy under the present spec, and no further attempt is requested. Then the first attempt
+/// of a new process only verifies this, and Kustomizations with work go first.
 #[must_use]
 pub fn is_settled(kustomization: &Kustomization, artifact: &ArtifactFacts) -> bool {
     let metadata = &kustomization.metadata;
@@ -125,7 +124,7 @@ pub fn is_settled(kustomization: &Kustomization, artifact: &ArtifactFacts) -> bo
         && condition::is_true(&status.conditions, condition::READY)
 }
 
-/// Whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
+/// Checks whether a source changed so that another attempt could end otherwise: its conditions matter only while it has no artifact.
 fn is_source_another(before: &SourceFacts, now: &SourceFacts) -> bool {
     match (before, now) {
         (
@@ -200,7 +199,7 @@ mod tests {
         assert_eq!(snapshot.list_heard(), BTreeSet::from(heard));
     }
 
-    /// As in Flux: what is only rendered with counts when its label says so. What failed may have failed for any of it.
+    /// As in Flux, a mere input of the rendering counts if its label says so. A failed attempt may have failed because of any input.
     #[test]
     fn what_is_rendered_with_counts_by_its_label() {
         let mut snapshot: Snapshot = serde_json::from_value(json!({
@@ -232,7 +231,7 @@ mod tests {
         assert!(!counts(&snapshot, &watched, &live("enabled", "b")));
         assert!(!counts(&snapshot, &other, &Live::Absent));
         assert!(!counts(&snapshot, &Live::Absent, &other));
-        // It is applied, too: then a change of it is drift, with or without a label.
+        // The object is also applied: then a change of it is drift, with or without a label.
         assert!(snapshot.is_another(&id("applied"), &other, &live("", "b")));
         snapshot
             .memory

@@ -23,65 +23,65 @@ use crate::object::RenderedObject;
 use crate::overlay::Overlay;
 use crate::plan::{KindReference, Watched};
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The Kustomization as last read, status included.
     pub kustomization: Kustomization,
-    /// Whose its namespace is.
+    /// The owner of the Kustomization's namespace: a tenant or the platform, for example.
     pub placement: Placement,
-    /// The source that it names. Looked up in another namespace only where its reference may lead; `NotFound` also otherwise.
+    /// The source that the Kustomization names. A source in another namespace is looked up only if `tenancy` allows the reference; otherwise this is `NotFound`.
     pub source: SourceFacts,
     /// References to other namespaces that an administrator allows besides those within a tenant.
     #[serde(default)]
     pub grants: Vec<ReferenceGrant>,
-    /// The Kustomizations that it depends on, by name, those of other namespaces as `namespace/name`.
+    /// The Kustomizations that this one depends on, by name. Those of other namespaces have the form `namespace/name`.
     #[serde(default)]
     pub dependencies: BTreeMap<String, DependencyFacts>,
-    /// A way from dependency to dependency that ends where it began: the names, this Kustomization first and last.
+    /// A cycle of dependencies: the names, with this Kustomization first and last.
     #[serde(default)]
     pub cycle: Option<Vec<String>>,
-    /// Whether the ServiceAccount that it acts as exists.
+    /// Whether the ServiceAccount exists that the Kustomization acts as.
     #[serde(default)]
     pub service_account: ServiceAccountFacts,
-    /// What is ending around it; looked at only when it is being deleted.
+    /// Deletions around the Kustomization. They are looked up only while the Kustomization is being deleted.
     #[serde(default)]
     pub endings: Endings,
-    /// Which kinds the cluster serves: answers to [`crate::plan::Request::ResolveKinds`]. Those `Unknown` are to be forgotten between attempts.
+    /// The kinds that the cluster serves: answers to [`crate::plan::Request::ResolveKinds`]. `Unknown` answers are dropped between attempts.
     #[serde(default, with = "kinds_as_list")]
     pub kinds: BTreeMap<KindReference, KindAnswer>,
-    /// Objects as they are, from watches with the identity and from [`crate::plan::Request::Read`]. What is neither watched nor read in
-    /// this attempt must not be here.
+    /// Live objects, from watches with the identity and from [`crate::plan::Request::Read`]. Objects that are neither watched nor read in this attempt must not be in
+    /// this map.
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
-    /// Objects of this cluster, when it applies to another one: its kubeconfig, and what it is rendered with.
+    /// Objects of this cluster, if the Kustomization applies to another one: its kubeconfig, and the inputs of its rendering.
     #[serde(default)]
     pub here: BTreeMap<ObjectId, Live>,
-    /// What is not deleted unasked.
+    /// The objects that need an explicit permission before they are deleted.
     #[serde(default)]
     pub guards: Guards,
-    /// What an administrator decides about every apply.
+    /// An administrator's settings for every apply.
     #[serde(default)]
     pub settings: ApplySettings,
-    /// Whether an encrypted file that was changed afterwards is refused.
+    /// Whether an encrypted file is refused if it was changed after encryption.
     #[serde(default)]
     pub strict_sops: bool,
-    /// The shortest interval that counts here; a second at least, whatever this is.
+    /// The shortest effective interval. It is at least one second, even if this value is shorter.
     #[serde(default)]
     pub least_interval: Duration,
-    /// The objects of `live` whose labels name another Kustomization that has them in its inventory: by whom, a key of `rivals`.
+    /// The objects of `live` whose labels name another Kustomization, if that one has them in its inventory. The value is a key of `rivals`.
     #[serde(default)]
     pub owners: BTreeMap<ObjectId, String>,
-    /// Those Kustomizations.
+    /// The Kustomizations that `owners` names.
     #[serde(default)]
     pub rivals: BTreeMap<String, Rival>,
     /// The answer to [`super::Step::Survey`], kept up to date in this attempt.
     #[serde(default)]
     pub survey: Option<Survey>,
-    /// This attempt, and the answers to its steps.
+    /// The current attempt, and the answers to its steps.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     #[serde(default)]
     pub memory: Memory,
 }
@@ -90,36 +90,36 @@ pub struct Snapshot {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it began.
+    /// The start of the attempt.
     pub started: Timestamp,
-    /// Generation of the Kustomization when it began.
+    /// Generation of the Kustomization at the start.
     #[serde(default)]
     pub generation: Option<i64>,
-    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` at the start.
     #[serde(default)]
     pub requested_at: Option<String>,
-    /// Value of the annotation `tenure.dev/allow-deletion` when it began.
+    /// Value of the annotation `tenure.dev/allow-deletion` at the start.
     #[serde(default)]
     pub allowed: Option<String>,
-    /// Value of the annotation `tenure.dev/apply` when it began.
+    /// Value of the annotation `tenure.dev/apply` at the start.
     #[serde(default)]
     pub apply: Option<String>,
-    /// The answer to an order of a token.
+    /// The answer to a request for a token.
     #[serde(skip)]
     pub token: Option<(TokenOrder, TokenAnswer)>,
-    /// What was rendered.
+    /// The result of the rendering.
     #[serde(default)]
     pub rendered: Option<Rendered>,
-    /// When that was there: `spec.timeout` counts from then. Renderings of one tenant wait for each other, which is nobody's fault.
+    /// When the rendering was done: `spec.timeout` counts from this time. Renderings of one tenant wait for each other, and this wait doesn't count.
     #[serde(default)]
     pub rendered_at: Option<Timestamp>,
     /// Answers to dry-runs.
     #[serde(default)]
     pub dry_runs: BTreeMap<ObjectId, WriteAnswer>,
-    /// The objects whose last dry-run was made before they were looked at.
+    /// The objects whose last dry-run was made before they were read.
     #[serde(default)]
     pub unseen: BTreeSet<ObjectId>,
-    /// Answers to trials of a creation, by the object that is to be made anew.
+    /// Answers to trials of a creation, by the object that is to be re-created.
     #[serde(default)]
     pub tried: BTreeMap<ObjectId, WriteAnswer>,
     /// Answers to dry-runs of deletions that a recreation needs.
@@ -134,13 +134,13 @@ pub struct Attempt {
     /// Answers to take-overs.
     #[serde(default)]
     pub taken_over: BTreeMap<ObjectId, WriteAnswer>,
-    /// Answers to deletes, those for a recreation included.
+    /// Answers to deletions, including those for a recreation.
     #[serde(default)]
     pub deleted: BTreeMap<ObjectId, DeleteAnswer>,
 }
 
 impl Attempt {
-    /// A new attempt for a Kustomization.
+    /// Starts a new attempt for a Kustomization.
     #[must_use]
     pub fn begin(now: Timestamp, kustomization: &Kustomization) -> Self {
         Self {
@@ -164,181 +164,181 @@ impl Attempt {
     }
 }
 
-/// The value of the annotation `tenure.dev/allow-deletion`.
+/// Reads the value of the annotation `tenure.dev/allow-deletion`.
 #[must_use]
 pub fn read_allowed_deletion(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(ALLOW_DELETION).cloned()
 }
 
-/// The value of the annotation `tenure.dev/apply`.
+/// Reads the value of the annotation `tenure.dev/apply`.
 pub(super) fn read_apply_mode(metadata: &ObjectMeta) -> Option<String> {
     metadata.annotations.as_ref()?.get(APPLY_MODE).cloned()
 }
 
-/// What is known of the source.
+/// The known facts about the source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SourceFacts {
-    /// There is none of that name, or it may not be read.
+    /// No source has this name, or the Kustomization may not read it.
     #[default]
     NotFound,
-    /// It is another lane's, which is in another process, and nothing is known of it: why.
+    /// The source belongs to a lane in another process, and nothing is known of it. The text is the reason.
     Unknown(String),
-    /// It exists.
+    /// The source exists.
     Found {
-        /// What it has fetched and what is in the artifact store: never taken from its status, which can be forged.
+        /// The fetched artifact in the artifact store. This never comes from the source's status, because a status can be forged.
         #[serde(default)]
         artifact: Option<ArtifactFacts>,
-        /// Conditions of its status.
+        /// Conditions of the source's status.
         #[serde(default)]
         conditions: Vec<Condition>,
     },
 }
 
-/// What is known of the ServiceAccount.
+/// The known facts about the ServiceAccount.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ServiceAccountFacts {
-    /// Not looked up; found out when a token is asked for.
+    /// Not looked up yet; the request for a token will tell.
     #[default]
     NotLooked,
-    /// It exists and a token was given.
+    /// The ServiceAccount exists, and the API server gave a token.
     Usable,
-    /// The API server said that it does not exist.
+    /// The API server answered that the ServiceAccount does not exist.
     NotFound,
-    /// No token is given any more, as its namespace is being deleted: that is not taken back.
+    /// The API server gives no more tokens, because the namespace is being deleted. This is final.
     NamespaceEnds(String),
-    /// A token was refused; somebody may allow it again.
+    /// The API server refused a token; a user may still allow it.
     Forbidden(String),
-    /// It isn't known: no answer, overload, or an answer that says nothing about it.
+    /// Unknown: no answer, overload, or an answer that says nothing about the ServiceAccount.
     Unanswered(String),
 }
 
-/// What is known to be ending around a Kustomization that is being deleted.
+/// The known deletions around a Kustomization that is being deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Endings {
-    /// Its own namespace, or the Tenant that it belongs to.
+    /// The deletion of the Kustomization's own namespace, or of its Tenant.
     pub own: Option<Ending>,
-    /// The namespaces named in its inventory that are being deleted: what is in them goes without it.
+    /// The namespaces in the inventory that are being deleted: Kubernetes deletes their objects without the Kustomization.
     pub namespaces: BTreeSet<String>,
 }
 
-/// What was rendered.
+/// The result of a rendering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Rendered {
-    /// Digest of the artifact that it was rendered from.
+    /// Digest of the rendered artifact.
     pub artifact_digest: String,
-    /// Folder that was rendered.
+    /// The rendered folder.
     pub path: String,
-    /// What was laid over it.
+    /// The overlay that was laid over the folder.
     #[serde(flatten)]
     pub overlay: Overlay,
-    /// What was read in the cluster for it.
+    /// Digest of the inputs that were read in the cluster.
     #[serde(skip)]
     pub inputs: InputsDigest,
-    /// Encrypted files that were changed after that, or have no MAC that would say so: their paths.
+    /// Paths of encrypted files that were changed after encryption, or have no MAC that could show it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_files: Vec<String>,
-    /// The objects in kustomize's order, or why there are none.
+    /// The objects in kustomize's order, or the reason for their absence.
     pub outcome: Result<Vec<RenderedObject>, RenderFailure>,
 }
 
-/// Why nothing was rendered.
+/// The reason for a failed rendering.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RenderFailure {
-    /// The message, with file and line where there is one.
+    /// The message, with file and line if they are known.
     pub message: String,
-    /// Whether the artifact itself was not there (then the source is to blame, not the files).
+    /// Whether the artifact itself was missing. Then the source is the cause, and not the files.
     pub artifact_missing: bool,
 }
 
-/// The state that the shell hands from plan to plan. If it is lost, dry-runs are repeated, and an object that is being recreated has no precedence any more.
+/// The state that the shell hands from plan to plan. If it is lost, dry-runs are repeated, and an object that is being recreated loses its precedence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
-    /// Objects that were found to be as desired, and what they looked like.
+    /// Objects that matched their desired state, with digests of both.
     pub settled: BTreeMap<ObjectId, Settled>,
-    /// Fields that were put back lately: by object and path.
+    /// Fields that were put back lately, by object and path.
     pub reversals: BTreeMap<String, Vec<Reversal>>,
-    /// Until when an object that others keep changing is left alone.
+    /// Objects that are left alone for a while, because others keep changing them.
     pub backed_off: BTreeMap<ObjectId, BackOff>,
-    /// Objects that were deleted for a recreation and don't exist again yet. They are applied before all others, in later attempts too.
+    /// Objects that were deleted for a recreation and don't exist again yet. They are applied before all others, also in later attempts.
     pub recreating: BTreeSet<ObjectId>,
-    /// What was changed in the attempt that began at [`Memory::attempt`], one line an object.
+    /// The changes of the attempt that began at [`Memory::attempt`], one line an object.
     pub changes: BTreeMap<ObjectId, String>,
-    /// The revision that was applied by these changes.
+    /// The revision that these changes applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_by: Option<String>,
     /// Changes that have no event yet, by revision, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub untold: Vec<Untold>,
-    /// Fields that were found changed in that attempt, before a take-over made it impossible to tell by whom.
+    /// Fields that were found changed in that attempt. They are recorded before a take-over, since afterwards the writer can't be found out.
     pub drift: BTreeMap<ObjectId, Vec<DriftedField>>,
-    /// The entries of managedFields that were taken over in that attempt: afterwards the object no longer tells whose they were.
+    /// The entries of managedFields that were taken over in that attempt: afterwards the object doesn't name their previous managers.
     pub taken: BTreeMap<ObjectId, Vec<serde_json::Value>>,
-    /// Objects that were dry-run once more after a take-over, to see what the apply will take away.
+    /// Objects with a second dry-run after a take-over, which shows the fields that the apply will remove.
     pub looked_again: BTreeSet<ObjectId>,
-    /// Objects that were looked at and not there, of which the dry-run said that they are, and that were read for it.
+    /// Objects that a read didn't find but a dry-run reported as existing, and that were therefore read again.
     pub read_after_all: BTreeSet<ObjectId>,
-    /// What was to be given up for its owner labels, and was read once more before that.
+    /// Objects that the Kustomization was about to give up because of their owner labels, and that were read again before.
     pub confirmed: BTreeSet<ObjectId>,
-    /// When the attempt began that [`Memory::changes`] is about.
+    /// The start of the attempt that [`Memory::changes`] is about.
     pub attempt: Option<Timestamp>,
-    /// Since when these objects are waited for; a restart of the attempt does not restart the clock.
+    /// The start of the wait for these objects; a restart of the attempt does not restart the clock.
     pub waiting: Option<Waiting>,
-    /// What was last allowed to be deleted, so that an attempt that fails half-way goes on.
+    /// The deletion that was allowed last, so that an attempt that failed half-way can continue.
     pub allowed: Option<Allowed>,
-    /// Since when a prune waits for other Kustomizations of the same source.
+    /// The start of a prune's wait for other Kustomizations of the same source.
     pub prune_waiting: Option<Waiting>,
-    /// Since when a prune is put off for those that depend on this one: an attempt has ended since, and they can begin.
+    /// The time since which a prune is put off for dependent Kustomizations: an attempt has ended since then, so they can begin.
     #[serde(default)]
     pub prune_put_off: Option<Waiting>,
-    /// What it gains and drops with the revision at hand: for others to know, not for itself.
+    /// The objects that the Kustomization gains and drops with the current revision. Other Kustomizations use this, this one does not.
     #[serde(skip)]
     pub turnover: Option<Arc<Turnover>>,
-    /// How many attempts in a row ended for want of an answer.
+    /// The number of attempts in a row that ended because an answer was missing.
     pub transient_failures: u32,
-    /// The last attempt failed: when it is tried again, and what for.
+    /// The time of the next attempt after a failed one, and the input of the failed one.
     pub retry: Option<Retry>,
-    /// When the attempt began that is under way: one that was found to be due goes on to its end.
+    /// The start of the current attempt: an attempt that was found to be due goes on to its end.
     pub trying: Option<Timestamp>,
-    /// What its expressions said, and what they spent.
+    /// Results and costs of the Kustomization's expressions.
     pub expressions: ExpressionMemory,
-    /// The other cluster that the rest of this is about.
+    /// The other cluster that the rest of this memory is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
 }
 
-/// A failed attempt, and when the next one is due.
+/// A failed attempt, and the time of the next one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Retry {
-    /// When it began.
+    /// The start of the attempt.
     pub attempt: Timestamp,
-    /// What it was made for: once that changes, the next is due at once.
+    /// The input of the attempt: once it changes, the next attempt is due at once.
     pub asked: Asked,
-    /// Digest of what it met besides objects.
+    /// Digest of the attempt's surroundings, except objects.
     pub surroundings: String,
-    /// The state of every object that it looked at.
+    /// The state of every object that the attempt looked at.
     pub live: BTreeMap<ObjectId, String>,
-    /// What is watched meanwhile.
+    /// The objects that are watched meanwhile.
     pub watch: Vec<Watched>,
-    /// When the next is due if something that it met has changed.
+    /// The time of the next attempt if something in `surroundings` or `live` has changed.
     pub soon: Timestamp,
-    /// When the next is due otherwise.
+    /// The time of the next attempt otherwise.
     pub until: Timestamp,
-    /// How many in a row have failed that were made for the same.
+    /// The number of failures in a row with the same input.
     pub times: u32,
 }
 
-/// What an attempt is made for.
+/// The input of an attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Asked {
-    /// Uid of the Kustomization: a namesake owes nothing to the one before.
+    /// Uid of the Kustomization: a new one with the same name inherits nothing.
     pub uid: Option<String>,
     /// Generation of the Kustomization.
     pub generation: Option<i64>,
@@ -348,32 +348,32 @@ pub struct Asked {
     pub allowed: Option<String>,
     /// Value of the annotation `tenure.dev/apply`.
     pub apply: Option<String>,
-    /// Whether it is being deleted.
+    /// Whether the Kustomization is being deleted.
     pub deleting: bool,
-    /// What the source holds.
+    /// The artifact of the source.
     pub artifact: Option<ArtifactFacts>,
 }
 
-/// A field that somebody else changed.
+/// A field that another writer changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftedField {
-    /// Path for people.
+    /// Path, for people.
     pub path: String,
-    /// Field manager that changed it, if that can be told.
+    /// The field manager that changed the field, if it is known.
     pub manager: Option<String>,
 }
 
-/// Changes that no event has told of yet, since it is told together with what comes of them if that comes at once.
+/// Changes without an event yet. One event reports them together with their outcome, if the outcome follows at once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Untold {
-    /// The revision that was applied.
+    /// The applied revision.
     pub revision: Option<String>,
-    /// One line an object.
+    /// The changes, one line an object.
     pub lines: Vec<String>,
 }
 
-/// Since when health is waited for, and of what.
+/// A wait for health: since when, and for which revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
@@ -381,16 +381,16 @@ pub struct Waiting {
     pub revision: String,
     /// Generation of the Kustomization.
     pub generation: Option<i64>,
-    /// Since when.
+    /// The start of the wait.
     pub since: Timestamp,
-    /// When the attempt began that waits now: everything was applied in it.
+    /// The start of the attempt that waits now and has applied everything.
     pub attempt: Timestamp,
-    /// Until when it is waited without a word, if the status says already that the revision is being applied.
+    /// The time until which the wait is not reported, if the status already says that the revision is being applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet_until: Option<Timestamp>,
 }
 
-/// A pair of digests: this live object was found to be as this desired one wants it.
+/// A pair of digests: this live object was found to match this desired one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settled {
     /// Digest of the desired object.
@@ -399,12 +399,12 @@ pub struct Settled {
     pub live: String,
 }
 
-/// One time that a field was put back.
+/// One restoration of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reversal {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Who had changed it: field manager.
+    /// The field manager that had changed the field.
     pub manager: String,
 }
 
@@ -412,9 +412,9 @@ pub struct Reversal {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackOff {
-    /// Until when.
+    /// The end of the pause.
     pub until: Timestamp,
-    /// How many times in a row.
+    /// The number of times in a row.
     pub times: u32,
     /// The other managers.
     pub managers: Vec<String>,

@@ -1,8 +1,9 @@
-//! What is watched with a Kustomization's identity: what is rendered with, what is desired, and of the inventory what is known to be its own.
+//! The objects to watch with a Kustomization's identity: the inputs of its rendering, the desired objects, and the objects of the inventory that are known to be its
+//! own.
 //!
-//! An inventory is part of a status, and whoever may write a status could name anything in it. So an entry alone opens no watch: the
-//! object must have been found as desired by this process, or must have been read and say itself whose it is. A watch is of a kind in
-//! a namespace, and it is bounded how many of these one Kustomization may have; what is beyond is looked at when its interval is over.
+//! An inventory is part of a status, and an account that may write a status could name anything in it. So an entry alone opens no watch. This process must have found
+//! the object as desired, or must have read it with labels that name the Kustomization. A watch is for a kind in a namespace, and the number of watches for one
+//! Kustomization is bounded. Objects beyond the bound are read again at the end of the interval.
 
 use std::collections::BTreeSet;
 
@@ -15,16 +16,17 @@ use super::{elsewhere, health_check, prune};
 use crate::answer::Live;
 use crate::plan::Watched;
 
-/// How many kinds in namespaces one Kustomization watches.
+/// The number of watches (a kind in a namespace) for one Kustomization.
 const MOST_STREAMS: usize = 256;
 
-/// What is rendered with, and what the inventory names and is known to be its own: kept watched also while an attempt fails before it is known what is desired.
+/// Lists the inputs of the rendering, and the objects of the inventory that are known to be the Kustomization's own. They stay watched also if an attempt fails before
+/// the desired objects are known.
 pub(super) fn list_tracked(snapshot: &Snapshot) -> Vec<Watched> {
     let inputs = elsewhere::list_beside(snapshot).into_iter();
     bounded(inputs.chain(own_entries(snapshot))).0
 }
 
-/// What is rendered with, everything desired, what is in the inventory and may still be, and what its health depends on.
+/// Lists the inputs of the rendering, all desired objects, the objects of the inventory that may still exist, and the objects that health depends on.
 pub(super) fn list_watched(context: &mut Context<'_>, desired: &Desired) -> Vec<Watched> {
     let targets: BTreeSet<&Watched> = desired.objects.iter().map(|desired| &desired.target).collect();
     let checks = context
@@ -56,7 +58,7 @@ fn own_entries(snapshot: &Snapshot) -> Vec<Watched> {
         .collect()
 }
 
-/// Whether this process has seen that an object is this Kustomization's.
+/// Checks whether this process has seen that an object is this Kustomization's.
 fn is_known(snapshot: &Snapshot, target: &Watched) -> bool {
     let metadata = &snapshot.kustomization.metadata;
     let (Some(namespace), Some(name)) = (metadata.namespace.as_deref(), metadata.name.as_deref()) else {
@@ -69,7 +71,7 @@ fn is_known(snapshot: &Snapshot, target: &Watched) -> bool {
     snapshot.memory.settled.contains_key(&target.id) || says_so()
 }
 
-/// Those that need no more streams than there may be, sorted and each once, and how many are left out.
+/// Returns the objects that fit into the allowed number of streams, sorted and without duplicates, and the number of the others.
 fn bounded(wanted: impl Iterator<Item = Watched>) -> (Vec<Watched>, usize) {
     let mut streams: BTreeSet<(String, String, String, String)> = BTreeSet::new();
     let mut watched: BTreeSet<Watched> = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Control groups (cgroup v2) for lanes: whether the hub's own group may be divided, and the limits of a lane's group. A group counts everything:
-//! shared memory, files in memory, and what the kernel keeps for the process.
+//! Control groups (cgroup v2) for lanes: whether the hub's own group may be divided, and the limits of a lane's group. A group counts everything: shared memory, files
+//! in memory, and the kernel's memory for the process.
 
 /// Bytes of a group above the limit of its process: pages of files, and buffers of sockets.
 const BESIDES: u64 = 256 << 20;
@@ -21,10 +21,10 @@ pub struct GroupFacts<'a> {
     pub own: u32,
 }
 
-/// Checks that the hub may divide its own group: it has the controllers, and holds no process but the hub's.
+/// Checks that the hub may divide its own group: it has the controllers, and holds no process except the hub's.
 ///
 /// # Errors
-/// What is missing, in words.
+/// The missing condition, in words.
 pub fn check_group(facts: &GroupFacts<'_>) -> Result<(), String> {
     let has = |name: &str| facts.controllers.split_whitespace().any(|found| found == name);
     for name in ["memory", "pids"] {
@@ -39,14 +39,14 @@ pub fn check_group(facts: &GroupFacts<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The path of the hub's group below the hierarchy, by `/proc/self/cgroup`.
+/// Reads the path of the hub's group below the hierarchy, by `/proc/self/cgroup`.
 #[must_use]
 pub fn read_group(membership: &str) -> Option<&str> {
     let path = membership.lines().find_map(|line| line.strip_prefix("0::/"))?;
     (!path.split('/').any(|part| part == "..")).then_some(path)
 }
 
-/// The folder of the hierarchy, by `/proc/self/mounts`.
+/// Reads the folder of the hierarchy, by `/proc/self/mounts`.
 #[must_use]
 pub fn read_mount(mounts: &str) -> Option<&str> {
     mounts.lines().find_map(|line| {
@@ -56,7 +56,7 @@ pub fn read_mount(mounts: &str) -> Option<&str> {
     })
 }
 
-/// The files of a lane's group and what is written into them.
+/// Lists the files of a lane's group and their content.
 #[must_use]
 pub fn list_limits(memory: u64) -> [(&'static str, String); 2] {
     [

@@ -23,7 +23,7 @@ pub fn read_memory(status: &str) -> Option<u64> {
     found
 }
 
-/// Why a process that uses so much memory is ended, if it is.
+/// Returns the cause for which a process with this use of memory is ended, if it is.
 #[must_use]
 pub fn check_memory(used: u64, limit: u64) -> Option<Cause> {
     (used > limit.saturating_add(SLACK)).then_some(Cause::TooLarge { used, limit })

@@ -1,90 +1,90 @@
-//! Room that processes of lanes have of a budget for all: what one asks of the hub and gives back, and who is ended that holds on to it.
+//! Capacity of a common budget for the processes of lanes: what a process requests from the hub and gives back, and which process is ended for keeping too much.
 //!
-//! A lane has a *share*: what the hub has granted to it. It asks for what it waits for, and for some more in advance, since what grows while it
-//! is received or looked at can't wait; it gives back what it has no use for, all of it when another lane waits. It refuses to believe that
-//! who has much will give it back: who keeps more than its part of a room while others wait for long is ended, and has nothing then.
+//! A lane has a *share*: the capacity that the hub has granted to it. The lane requests the capacity that its work waits for, and some more in advance, since growing
+//! data can't wait while it is received or processed. The lane gives unused capacity back, and all of it when another lane waits. The hub doesn't trust a lane with
+//! much capacity to give it back. A lane that keeps more than its part of a budget while others wait for long is ended, and has nothing then.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long nothing is asked for in advance after the hub had none.
+/// The pause of requests in advance after the hub had no capacity.
 const EMPTY: Duration = Duration::from_millis(250);
 
-/// How long room counts as scarce after the hub wanted some back.
+/// The time for which capacity counts as scarce after the hub wanted some back.
 const SCARCE: Duration = Duration::from_secs(5);
 
-/// For how long a lane may have more than its part while another waits all the time. Renderings end within a minute.
+/// The time for which a lane may have more than its part while another lane waits without a break. Renderings end within a minute.
 pub const HOLDING: Duration = Duration::from_secs(120);
 
-/// What there is of a share, and what is wanted.
+/// The state of a share, and the wanted capacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
-    /// Bytes that may be held.
+    /// Bytes in the share.
     pub share: u64,
-    /// Of these, bytes that are.
+    /// Bytes of the share that are in use.
     pub held: u64,
-    /// Bytes that the first in turn waits for.
+    /// Bytes that the first waiter in the queue needs.
     pub first: Option<u64>,
-    /// Bytes more that are wanted by what has begun to grow, which waits for the answer of whoever is asked, and for nothing else.
+    /// Further bytes for data that has begun to grow. Such data waits only for the answer to its own request.
     pub growing: u64,
 }
 
-/// What the process of a lane does about its share.
+/// The next action of a lane's process for its share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoomMove {
-    /// Ask the hub for so much more.
+    /// Ask the hub for more.
     Ask {
-        /// How much.
+        /// The requested bytes.
         bytes: u64,
-        /// How much besides, if it is there at once: what waited begins to grow before an answer to the next question can be there.
+        /// Further bytes, if they are available at once: data begins to grow before the answer to the next request.
         besides: u64,
-        /// Whether it waits for its turn when there is none now.
+        /// Whether the request waits for its turn if nothing is available now.
         waits: bool,
     },
-    /// Give back what is neither held nor kept.
+    /// Give back the bytes that are neither in use nor kept.
     GiveBack {
-        /// How much is kept although it is not used.
+        /// The unused bytes to keep.
         kept: u64,
     },
-    /// Nothing, until then, or until there is news.
+    /// Wait until this time, or until there is news.
     Wait(Option<Duration>),
 }
 
-/// What became of it. Times are since any moment that stays the same.
+/// A report about a share. Times count from any fixed moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoomFact {
     /// The hub was asked.
     Asked,
-    /// It granted so much; nothing, if there was none.
+    /// The hub granted this many bytes; zero if nothing was available.
     Granted(u64),
-    /// Another lane waits for room.
+    /// Another lane waits for capacity.
     WantedBack,
 }
 
-/// How a lane deals with a room.
+/// The rules of a lane for one budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RoomTerms {
-    /// Bytes that are kept although nothing uses them.
+    /// Unused bytes that the lane keeps.
     pub kept: u64,
     /// The largest share.
     pub most: u64,
-    /// Whether as much again is kept as is held, and not `kept` alone: for what comes and goes, and not for what stays.
+    /// Whether the lane keeps as many unused bytes as it uses, if these exceed `kept`. This is for short-lived data, and not for data that stays.
     pub doubles: bool,
 }
 
-/// What is known of one lane's share of one room.
+/// The known facts about one lane's share of one budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoomRecord {
     terms: RoomTerms,
     is_asked: bool,
-    /// What is not used is given back at once until then.
+    /// Until then, unused capacity is given back at once.
     scarce_until: Duration,
-    /// Nothing is asked for in advance before.
+    /// Until then, nothing is requested in advance.
     paused_until: Duration,
 }
 
 impl RoomRecord {
-    /// One that has no share.
+    /// Creates the record of a lane without a share.
     #[must_use]
     pub fn new(terms: RoomTerms) -> Self {
         Self {
@@ -95,7 +95,7 @@ impl RoomRecord {
         }
     }
 
-    /// Takes what became of it.
+    /// Takes a report.
     pub fn take(&mut self, fact: RoomFact, now: Duration) {
         match fact {
             RoomFact::Asked => self.is_asked = true,
@@ -109,15 +109,15 @@ impl RoomRecord {
         }
     }
 
-    /// What to do now.
+    /// Decides the next action.
     #[must_use]
     pub fn decide(&self, demand: &Demand, now: Duration) -> RoomMove {
         let spare = demand.share.saturating_sub(demand.held);
         let more = self.terms.most.saturating_sub(demand.share);
         let lacking = demand.first.map_or(0, |first| first.saturating_sub(spare));
         if lacking > 0 {
-            // What doesn't fit beside what is held here waits for that, and not for the hub. What it has is not given back meanwhile:
-            // who gives its part of the next thing away each time never gets the whole.
+            // A request that doesn't fit beside the bytes in use waits for these, and not for the hub. The lane keeps its capacity meanwhile: a lane that gives its
+            // part of the next request away each time never gets the whole.
             return if self.is_asked || lacking > more {
                 RoomMove::Wait(None)
             } else {
@@ -131,9 +131,9 @@ impl RoomRecord {
         let is_scarce = now < self.scarce_until;
         let advance = match (is_scarce, demand.held) {
             (true, 0) => 0,
-            // What grows goes on: otherwise whoever makes room scarce would stop everybody's.
+            // Growing data continues to grow: otherwise a lane that makes capacity scarce would stop the data of all lanes.
             (true, _) => self.terms.kept,
-            // As much again as is held: so what grows asks a few times only, however large it becomes.
+            // The lane keeps as much as it uses: so growing data needs few requests, however large it becomes.
             (false, held) if self.terms.doubles => self.terms.kept.max(held),
             (false, _) => self.terms.kept,
         };
@@ -161,14 +161,14 @@ impl RoomRecord {
     }
 }
 
-/// Who is ended, if anybody is: of the lanes that have had at least so much of a room while others waited for that long without a break, the one
-/// that has the most, if that is more than its part of all.
+/// Finds the lane to end, if any. Candidates are the lanes that have had at least this much of a budget while others waited for `waited` without a break. The one with
+/// the most is ended if it has more than its part of the whole.
 #[must_use]
 pub fn find_holder(all: u64, waited: Duration, least: &BTreeMap<String, u64>) -> Option<&str> {
     if waited < HOLDING {
         return None;
     }
-    // One more waits.
+    // The waiting lane counts, too.
     let part = all / (least.len() as u64).saturating_add(1);
     let (lane, bytes) = least.iter().max_by_key(|(_, bytes)| **bytes)?;
     (*bytes > part).then_some(lane.as_str())
@@ -278,10 +278,10 @@ mod tests {
         assert_eq!(record.decide(&waiting, at(0)), ask(MB, true));
         record.take(RoomFact::Asked, at(0));
         assert_eq!(record.decide(&waiting, at(0)), RoomMove::Wait(None));
-        // There was none in time: who still waits asks again, at once.
+        // The hub had nothing in time: a lane that still waits asks again at once.
         record.take(RoomFact::Granted(0), at(0));
         assert_eq!(record.decide(&waiting, at(0)), ask(MB, true));
-        // In advance nothing is asked for a while.
+        // For a while, the lane requests nothing in advance.
         let growing = demand(MB, MB, None);
         assert_eq!(record.decide(&growing, at(1)), RoomMove::Wait(Some(at(250))));
         assert_eq!(record.decide(&growing, at(250)), ask(4 * MB, false));
@@ -297,7 +297,7 @@ mod tests {
             record.decide(&demand(0, 0, None), at(0)),
             RoomMove::Wait(Some(at(5000)))
         );
-        // What is used stays, and a little for what grows.
+        // The lane keeps the bytes in use, and a few for growing data.
         let little = RoomMove::GiveBack { kept: 4 * MB };
         assert_eq!(record.decide(&demand(19 * MB, 10 * MB, None), at(1)), little);
         assert_eq!(
@@ -308,10 +308,10 @@ mod tests {
             record.decide(&demand(10 * MB, 10 * MB, None), at(1)),
             ask(4 * MB, false)
         );
-        // Until it no longer is.
+        // Capacity counts as scarce until this moment.
         assert_eq!(record.decide(&demand(9 * MB, 0, None), at(4999)), all);
         assert_eq!(record.decide(&demand(8 * MB, 0, None), at(5000)), RoomMove::Wait(None));
-        // Who waits for more itself keeps what it has for that.
+        // A lane that waits for more itself keeps its capacity for that.
         assert_eq!(
             record.decide(&demand(9 * MB, 3 * MB, Some(8 * MB)), at(0)),
             ask(2 * MB, true)
@@ -341,7 +341,7 @@ mod tests {
             RoomMove::Wait(None),
             "nothing is given back that is just about to be used"
         );
-        // Nobody has any: it asks again, as long as it is wanted.
+        // Nothing was available: the lane asks again, as long as it needs the bytes.
         record.take(RoomFact::Asked, at(0));
         assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(0)), RoomMove::Wait(None));
         record.take(RoomFact::Granted(0), at(0));
@@ -350,7 +350,7 @@ mod tests {
             RoomMove::Wait(Some(at(250)))
         );
         assert_eq!(record.decide(&growing(4 * MB, 4 * MB, MB), at(250)), ask(4 * MB, false));
-        // Beside what waits for its turn, it is asked for as well.
+        // The lane also requests growth beside a request that waits for its turn.
         let waits = Demand {
             growing: 6 * MB,
             ..demand(MB, MB, Some(2 * MB))
@@ -363,7 +363,7 @@ mod tests {
         assert_eq!(record.decide(&waits, at(250)), both);
     }
 
-    /// What stays is not doubled: others would miss it, and nobody waits for it.
+    /// Data that stays is not doubled: other lanes would miss the capacity, and no work waits for it.
     #[test]
     fn of_what_stays_a_little_is_kept_in_advance() {
         let record = RoomRecord::new(RoomTerms {
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(record.decide(&demand(300 * MB, 200 * MB, None), at(0)), back);
     }
 
-    /// However something grows, it asks a few times only, and what it has asked for and given back comes out even.
+    /// Growing data needs few requests, however it grows, and the requested and returned bytes come out even.
     #[test]
     fn what_grows_asks_a_few_times_only() {
         let mut record = record_up_to(1024 * MB);
@@ -410,11 +410,11 @@ mod tests {
         let two = least(&[("tenant/evil", 64 * MB), ("tenant/good", 10 * MB)]);
         assert_eq!(find_holder(160 * MB, at(119_000), &two), None, "not yet");
         assert_eq!(find_holder(160 * MB, HOLDING, &two), Some("tenant/evil"));
-        // Nobody has more than a part: then there simply is not enough for all.
+        // No lane has more than a part: then the budget is too small for all.
         let many = least(&[("a", 40 * MB), ("b", 39 * MB), ("c", 40 * MB)]);
         assert_eq!(find_holder(160 * MB, HOLDING, &many), None);
         assert_eq!(find_holder(160 * MB, HOLDING, &least(&[])), None);
-        // Three that have agreed on it are ended one after the other.
+        // If three lanes cooperate, they are ended one after the other.
         let three = least(&[("a", 64 * MB), ("b", 48 * MB), ("c", 48 * MB)]);
         assert_eq!(find_holder(160 * MB, HOLDING, &three), Some("a"));
     }

@@ -1,4 +1,4 @@
-//! Supervision as data: what became of a process, and what is done next. Starts none.
+//! Supervision as data: reports about a process, and the next actions. These tests start no process.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn at(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// One that works since a moment.
+/// Returns the record of a process that works since this moment.
 fn working(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
     record.take(Fact::Started, at(since));
@@ -29,14 +29,14 @@ fn it_is_started_asked_and_stopped() {
     record.take(Fact::Answered, at(2));
     assert_eq!(record.decide(true, at(2)), Move::Wait(Some(at(6))));
     assert_eq!(record.decide(true, at(6)), Move::Ask);
-    // Nothing of it is reconciled any more.
+    // The lane has nothing to reconcile any more.
     assert_eq!(record.decide(false, at(6)), Move::Stop);
     record.take(Fact::Stopped, at(6));
     assert_eq!(record.decide(false, at(6)), Move::Wait(Some(at(21))));
     record.take(Fact::Ended(Cause::Exited(0)), at(7));
     assert_eq!(record.decide(false, at(7)), Move::Retire);
     assert_eq!(record.trouble(at(7)), None);
-    // It may be wanted again at once.
+    // The lane may have work again at once.
     assert_eq!(record.decide(true, at(7)), Move::Start);
 }
 
@@ -66,7 +66,7 @@ fn one_that_stands_still_is_ended_and_started_again() {
     assert_eq!(record.decide(true, at(25)), Move::Kill(silent.clone()));
     record.take(Fact::Killed(silent.clone()), at(25));
     assert_eq!(record.decide(true, at(25)), Move::Wait(None));
-    // The kernel says that a signal ended it; why it was sent is what is told.
+    // The kernel reports that a signal ended the process; the trouble names the reason for the signal.
     record.take(Fact::Ended(Cause::Signalled(9)), at(26));
     let trouble = record.trouble(at(26)).expect("trouble");
     assert_eq!((trouble.cause, trouble.until), (silent, at(27)));
@@ -170,7 +170,7 @@ fn trouble_says_who_why_and_until_when() {
     assert_eq!(told, expected);
 }
 
-/// A lane whose process is in a Pod.
+/// Returns the record of a lane whose process is in a Pod.
 fn expected(since: u64) -> ProcessRecord {
     let mut record = ProcessRecord::new(PATIENCE);
     assert_eq!(record.decide(true, at(since)), Move::Start);
@@ -182,7 +182,7 @@ fn expected(since: u64) -> ProcessRecord {
 fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
     let mut record = expected(0);
     assert_eq!(record.decide(true, at(0)), Move::Wait(Some(at(60))));
-    // A Pod takes its time, and nobody is told of it.
+    // A Pod takes its time, and no trouble is reported.
     assert_eq!(record.trouble(at(59)), None);
     let absent = Cause::Absent(CONNECTING);
     assert_eq!(record.decide(true, at(60)), Move::Kill(absent.clone()));
@@ -192,7 +192,7 @@ fn a_pod_that_does_not_connect_is_told_of_and_waited_for_again() {
     assert_eq!((&trouble.cause, trouble.until), (&absent, at(61)));
     let words = trouble.describe("tenant/blue", Timestamp::UNIX_EPOCH);
     assert!(words.contains("its Pod has not connected for 60 s"), "{words}");
-    // It is looked for later and later, and one that comes meanwhile begins at once.
+    // The Pod is looked for later and later, and one that connects meanwhile begins at once.
     assert_eq!(record.decide(true, at(60)), Move::Wait(Some(at(61))));
     record.take(Fact::Arrived, at(60));
     assert_eq!(record.decide(true, at(60)), Move::Start);
@@ -212,7 +212,7 @@ fn a_pod_whose_connection_ended_pauses_however_soon_it_is_back() {
     record.take(Fact::Arrived, at(7));
     assert_eq!(record.decide(true, at(7)), Move::Wait(Some(at(8))));
     assert_eq!(record.decide(true, at(8)), Move::Start);
-    // What is told of it stays until it works again.
+    // The reported trouble stays until the process works again.
     record.take(Fact::Expected, at(8));
     let trouble = record.trouble(at(30)).expect("trouble");
     assert_eq!((trouble.cause, trouble.ends), (Cause::HungUp, 1));
@@ -224,7 +224,7 @@ fn a_pod_that_nobody_wants_is_not_waited_for() {
     assert_eq!(record.decide(false, at(1)), Move::GiveUp);
     record.take(Fact::GaveUp, at(1));
     assert_eq!(record.decide(false, at(1)), Move::Wait(None));
-    // It came at the same moment.
+    // The process connected at the same moment.
     record.take(Fact::Started, at(1));
     assert_eq!(record.decide(false, at(1)), Move::Wait(None));
     record.take(Fact::Ended(Cause::HungUp), at(1));

@@ -7,8 +7,8 @@ use std::ops::RangeInclusive;
 /// The numbers of these users and of their groups. systemd and the tools of containers give none of them away.
 pub const LANE_USERS: RangeInclusive<u32> = 1_900_000_000..=1_900_065_535;
 
-/// The capabilities of a hub whose lanes have users of their own, by their numbers. The hub gives folders away, reads and removes them, ends
-/// processes, and changes users.
+/// The capabilities of a hub whose lanes have users of their own, by their numbers. The hub changes the owner of folders, reads and removes them, ends processes, and
+/// changes users.
 const NEEDED: [(u32, &str); 5] = [
     (0, "CAP_CHOWN"),
     (1, "CAP_DAC_OVERRIDE"),
@@ -38,7 +38,7 @@ const RUN: u32 = 0o005;
 /// Checks that the hub may give each lane a user of its own.
 ///
 /// # Errors
-/// What is missing, in words.
+/// The missing condition, in words.
 pub fn check_rights(rights: &HubRights<'_>) -> Result<(), String> {
     // The kernel takes the capabilities of an administrator alone when the user changes.
     let user = rights.status.lines().find_map(|line| line.strip_prefix("Uid:"));
@@ -72,7 +72,7 @@ pub fn check_rights(rights: &HubRights<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a map of a user namespace has all numbers of lanes in one of its lines.
+/// Checks whether a map of a user namespace has all numbers of lanes in one of its lines.
 fn has_all(map: &str) -> bool {
     map.lines().any(|line| {
         let numbers: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -85,8 +85,8 @@ fn has_all(map: &str) -> bool {
     })
 }
 
-/// The user of a lane: the owner of its folder if no other lane has that user, else a user that is free. `taken` holds the users of other
-/// lanes and the owners of their folders. `first` leads hubs of one machine to different users; any number will do.
+/// Chooses the user of a lane: the owner of its folder if no other lane has that user, else a free user. `taken` holds the users of other lanes and the owners of their
+/// folders. `first` leads hubs of one machine to different users; any number will do.
 #[must_use]
 pub fn choose_user(owner: Option<u32>, taken: &BTreeSet<u32>, first: u64) -> Option<u32> {
     let is_free = |user: &u32| LANE_USERS.contains(user) && !taken.contains(user);

@@ -1,12 +1,12 @@
-//! Whose the fields of an object are that Git says something of: contested, stolen or abandoned ones, for `tenure audit`.
+//! The owners of an object's fields that Git sets: contested, stolen and abandoned fields, for `tenure audit`.
 //!
-//! A function of the object's metadata, of what Git says and of who claims to apply it. Owns what counts as one of the three. Refuses to look at
-//! values: who has a field is in managedFields, so what a Secret holds is never read, and two that agree today may disagree tomorrow.
+//! The audit is a function of the object's metadata, of Git's content, and of the Kustomizations that claim to apply the object. It compares no values: managedFields
+//! say which manager has a field. So the content of a Secret is never read, and two managers with equal values today may differ tomorrow.
 //!
-//! - **Contested**: Git's manager has the field, and another one too; or two Kustomizations say that they apply the object. Whoever changes it first
-//!   decides for both.
-//! - **Stolen**: Git says it, and another manager alone has it.
-//! - **Abandoned**: Git's manager has it, and nothing is there any more that would change or remove it; or what Git says is nobody's.
+//! - **Contested**: Git's manager has the field, and another manager too; or two Kustomizations claim to apply the object. The first writer of a change decides for
+//!   both.
+//! - **Stolen**: Git sets the field, and another manager alone has it.
+//! - **Abandoned**: Git's manager has the field, and nothing exists any more that would change or remove it; or Git sets the field and no manager has it.
 
 pub mod writers;
 
@@ -25,9 +25,9 @@ use crate::inspection::find_other_cluster;
 /// A Kustomization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct KustomizationName {
-    /// Its namespace.
+    /// The namespace of the Kustomization.
     pub namespace: String,
-    /// Its name.
+    /// The name of the Kustomization.
     pub name: String,
 }
 
@@ -37,50 +37,50 @@ impl std::fmt::Display for KustomizationName {
     }
 }
 
-/// What is known of the Kustomization that the object's labels name.
+/// The state of the Kustomization that the object's labels name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keeper {
-    /// It is there and has the object in its inventory.
+    /// The Kustomization exists and has the object in its inventory.
     Keeps,
-    /// It is there, and the object is not in its inventory.
+    /// The Kustomization exists, and the object is not in its inventory.
     Dropped,
-    /// It isn't there.
+    /// The Kustomization doesn't exist.
     Gone,
-    /// Whoever asks may not look at it, so nothing is said that rests on it.
+    /// The user may not read the Kustomization, so no finding rests on it.
     Unseen,
 }
 
 /// An object that bears a Kustomization's labels, or is in the inventory of one.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
-    /// Which object.
+    /// The id of the object.
     pub id: &'a ObjectId,
     /// The object; its metadata are enough.
     pub object: &'a Value,
     /// The Kustomization of its labels; of the inventory that it is in, if it has none.
     pub owner: &'a KustomizationName,
-    /// What became of that.
+    /// The state of the Kustomization that the labels name.
     pub keeper: Keeper,
     /// Other Kustomizations that have it in their inventories.
     pub claimants: &'a [KustomizationName],
-    /// The object as Git says it, where that is known.
+    /// The object in Git, if it is known.
     pub declared: Option<&'a Value>,
 }
 
-/// What is the matter with a field.
+/// The problem of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fault {
     /// Several have it.
     Contested,
-    /// Git says it, and another has it.
+    /// Git sets the field, and another manager has it.
     Stolen,
-    /// Nobody is left who would change or remove it.
+    /// No writer is left that would change or remove the field.
     Abandoned,
 }
 
 impl Fault {
-    /// In a word.
+    /// Returns the fault in a word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -94,24 +94,24 @@ impl Fault {
 /// Something that is the matter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// Which object.
+    /// The object.
     pub id: ObjectId,
-    /// Which field; nothing if it is about the object as a whole.
+    /// The field; nothing if the finding is about the object as a whole.
     pub field: Option<FieldPath>,
-    /// What it is.
+    /// The fault.
     pub fault: Fault,
     /// Entries of managedFields that have the field, Git's first.
     pub holders: Vec<ManagedFieldsEntry>,
-    /// What that means.
+    /// The meaning of the fault.
     pub why: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// What is the matter with an object's fields, in the order of the fields.
+/// Finds the problems of an object's fields, in the order of the fields.
 ///
 /// # Errors
-/// If its managedFields can't be read.
+/// The object's managedFields can't be read.
 pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> {
     let entries: Vec<ManagedFieldsEntry> = Managed::of_object(subject.object)?
         .entries()
@@ -136,7 +136,7 @@ pub fn audit(subject: &Subject<'_>) -> Result<Vec<Finding>, ManagedFieldsError> 
     };
     if let Some((why, remedy)) = describe_abandonment(subject) {
         findings.push(finding(subject, None, Fault::Abandoned, vec![git.clone()], why, remedy));
-        // Nobody is left with whom the others could contend.
+        // No writer is left with which the others could contend.
         return Ok(findings);
     }
     findings.extend(find_contested(subject, &git, &others));
@@ -166,7 +166,7 @@ fn finding(
     }
 }
 
-/// Two that apply the same object have one manager between them, so that managedFields show nothing of it.
+/// Finds two Kustomizations that apply one object. They have one manager between them, so managedFields don't show it.
 fn find_claimants(subject: &Subject<'_>) -> Option<Finding> {
     if subject.claimants.is_empty() {
         return None;
@@ -247,7 +247,7 @@ fn find_stolen(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Manage
     taken.into_values().map(describe).collect()
 }
 
-/// Fields that are owned as a whole, but for the keys of a list's items, which everybody has who has anything of the item.
+/// Lists the fields that are owned as a whole, except the keys of a list's items, which every manager of a part of the item has.
 fn list_leaves(set: &FieldSet) -> Vec<FieldPath> {
     let is_key = |path: &FieldPath| match path.0.as_slice() {
         [.., PathElement::Key(key), PathElement::Field(name)] => key.iter().any(|field| field.name == *name),
@@ -259,7 +259,7 @@ fn list_leaves(set: &FieldSet) -> Vec<FieldPath> {
         .collect()
 }
 
-/// Whether nothing is owned inside it.
+/// Checks whether nothing is owned inside it.
 fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
     let mut below = set;
     for element in path {
@@ -271,7 +271,7 @@ fn is_leaf(set: &FieldSet, path: &[PathElement]) -> bool {
     below.is_empty()
 }
 
-/// Whether the field, something inside it, or something around it as a whole is owned.
+/// Checks whether the field, something inside it, or something around it as a whole is owned.
 fn owns(set: &FieldSet, path: &[PathElement]) -> bool {
     let mut below = set;
     for element in path {
@@ -285,7 +285,7 @@ fn owns(set: &FieldSet, path: &[PathElement]) -> bool {
     true
 }
 
-/// The Kustomization that an object's labels name.
+/// Reads the Kustomization that an object's labels name.
 #[must_use]
 pub fn read_owner(object: &Value) -> Option<KustomizationName> {
     let (namespace, name) = tenure_tenancy::owner::read_owner_labels(object)?;
@@ -295,10 +295,10 @@ pub fn read_owner(object: &Value) -> Option<KustomizationName> {
     })
 }
 
-/// What a Kustomization says that it has applied in this cluster.
+/// Reads the objects that a Kustomization has applied in this cluster by its status.
 ///
 /// # Errors
-/// Its inventory is of another cluster, and which: objects of the same names here are none of its.
+/// The inventory is of another cluster, which the error names: objects of the same names in this cluster don't belong to it.
 pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
     let kustomization = ObjectView::of(kustomization);
     if let Some(elsewhere) = find_other_cluster(kustomization) {
@@ -310,7 +310,7 @@ pub fn read_inventory(kustomization: &Value) -> Result<Vec<ObjectId>, String> {
         .collect())
 }
 
-/// What became of the Kustomization of an object's labels; `kustomization` is it, if it is there.
+/// Judges the state of the Kustomization in an object's labels; `kustomization` is this object, if it exists.
 #[must_use]
 pub fn judge_keeper(kustomization: Option<&Value>, id: &ObjectId) -> Keeper {
     match kustomization.map(read_inventory) {

@@ -1,4 +1,4 @@
-//! What is found of an object, by who has its fields and what became of its Kustomization.
+//! The findings about an object, by the managers of its fields and the state of its Kustomization.
 
 use serde_json::json;
 
@@ -14,7 +14,7 @@ fn git(fields: Value) -> Value {
     entry("kustomize-controller", "Apply", fields)
 }
 
-/// What is found: field, fault, and the managers that hold it.
+/// Returns the findings: field, fault, and the managers that have it.
 fn find(entries: Value, keeper: Keeper, claimants: &[&str], declared: Option<Value>) -> Vec<(String, Fault, String)> {
     let name = |text: &str| {
         let (namespace, name) = text.split_once('/').expect("namespace/name");
@@ -97,7 +97,7 @@ fn what_git_says_and_another_has_is_stolen() {
     let declared = json!({"data": {"a": "1", "b": "2"}});
     let want = [found(".data.b", Fault::Stolen, "thief")];
     assert_eq!(find(entries.clone(), Keeper::Keeps, &[], Some(declared)), want);
-    // Where it isn't known what Git says, nothing is said.
+    // If Git's content is unknown, nothing is reported.
     assert_eq!(find(entries, Keeper::Keeps, &[], None), []);
 }
 
@@ -121,7 +121,7 @@ fn what_nobody_keeps_is_abandoned_as_a_whole() {
         let want = [found("", Fault::Abandoned, "kustomize-controller")];
         assert_eq!(find(entries.clone(), keeper, &[], None), want, "{keeper:?}");
     }
-    // What may not be looked at is not taken for gone.
+    // A Kustomization that may not be read doesn't count as deleted.
     let want = [found(".data.a", Fault::Contested, "kustomize-controller one")];
     assert_eq!(find(entries, Keeper::Unseen, &[], None), want);
 }

@@ -1,11 +1,9 @@
-//! Who wrote what a manager has, as the audit log of an API server tells.
+//! The writers of a manager's fields, from the audit log of an API server.
 //!
-//! A manager's name is what its writer says of itself; the log says who that was. Owns how an entry of managedFields finds its event: the same
-//! object and subresource, the same manager, and a second of the entry that lies within the request. Refuses to guess: of events that fit, all
-//! are told, and an entry that none fits has no writer here.
+//! A manager's name is a claim of its writer; the log names the user. An entry of managedFields matches an event with equal object, subresource and manager, if the
+//! second of the entry lies within the request. Nothing is guessed: all matching events are reported, and an entry without a match has no known writer.
 //!
-//! What a log says is data of many: a line that is none of an audit log is passed over and counted, and of each entry a bounded number of
-//! writers is kept.
+//! A log has data of many users: a line that is no audit event is skipped and counted, and each entry keeps a bounded number of writers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +30,7 @@ pub struct Address {
     pub name: String,
 }
 
-/// Which entry of an object's managedFields.
+/// The key of an entry in an object's managedFields.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EntryKey {
     manager: String,
@@ -52,16 +50,16 @@ impl From<&ManagedFieldsEntry> for EntryKey {
     }
 }
 
-/// Who wrote an entry.
+/// The writers of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writers {
-    /// Who may have written what the entry says at its time: more than one if several wrote in that second, all of its name if it has no time.
+    /// The possible writers of the entry at its time. There are several if several wrote in that second. An entry without a time has all writers under its name.
     pub at_its_time: BTreeSet<String>,
-    /// Who else wrote to the object under that manager's name.
+    /// The other writers to the object under that manager's name.
     pub under_its_name: BTreeSet<String>,
 }
 
-/// Objects whose writers are looked for, and those found so far.
+/// Objects whose writers are sought, and the findings so far.
 #[derive(Debug, Default)]
 pub struct Search {
     sought: BTreeMap<Address, BTreeMap<EntryKey, Writers>>,
@@ -69,7 +67,7 @@ pub struct Search {
     unreadable: usize,
 }
 
-/// What is read of an event.
+/// The part of an audit event that is read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Event {
@@ -134,13 +132,13 @@ impl Search {
         }
     }
 
-    /// How many lines were no events.
+    /// Returns the number of lines that were no events.
     #[must_use]
     pub fn unreadable(&self) -> usize {
         self.unreadable
     }
 
-    /// Who wrote an entry; nothing if it wasn't sought.
+    /// Returns the writers of an entry; nothing if the entry wasn't sought.
     #[must_use]
     pub fn writers_of(&self, address: &Address, entry: &ManagedFieldsEntry) -> Option<&Writers> {
         self.sought.get(address)?.get(&EntryKey::from(entry))
@@ -182,7 +180,7 @@ impl Search {
     }
 }
 
-/// Whether the request was answered, accepted, and meant.
+/// Checks whether the request was answered, accepted, and meant.
 fn changed_something(event: &Event) -> bool {
     let code = event.response_status.as_ref().and_then(|status| status.code);
     event.stage == "ResponseComplete"
@@ -191,8 +189,7 @@ fn changed_something(event: &Event) -> bool {
         && find_parameter(&event.request_uri, "dryRun").is_none()
 }
 
-/// The manager that the API server wrote down: what the request names, or the first word of who it says that it is
-/// (`managerOrUserAgent` of Kubernetes' handlers).
+/// Reads the manager that the API server stored: the request's own, or the first word of its user agent (`managerOrUserAgent` of Kubernetes' handlers).
 fn read_manager(event: &Event) -> String {
     if let Some(named) = find_parameter(&event.request_uri, "fieldManager").filter(|named| !named.is_empty()) {
         return named;
@@ -219,7 +216,7 @@ fn find_parameter(uri: &str, wanted: &str) -> Option<String> {
     })
 }
 
-/// Whether the entry was written while the request was under way: its time is that moment, cut to a second.
+/// Checks whether the entry was written during the request. The entry's time is cut to a second.
 fn lies_within(event: &Event, time: &str) -> bool {
     let Ok(time) = time.parse::<Timestamp>() else {
         return false;
@@ -335,7 +332,7 @@ mod tests {
             event["requestReceivedTimestamp"] = json!("2026-01-01T10:00:01.000000Z");
             event["stageTimestamp"] = json!("2026-01-01T10:00:01.100000Z");
         });
-        // One that takes longer than a second fits any second within it.
+        // A request that takes longer than a second matches any second within it.
         let long = event(|event| {
             event["user"]["username"] = json!("bob");
             event["requestReceivedTimestamp"] = json!("2026-01-01T09:59:58.900000Z");

@@ -44,7 +44,7 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// The snapshot after what was planned was done.
+/// Returns the snapshot after the planned writes.
 fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
     for write in writes {
         match write {
@@ -75,7 +75,7 @@ fn carry_out(snapshot: &mut Snapshot, writes: Vec<Write>) {
     }
 }
 
-/// The snapshot once a request has met the policies as they are.
+/// Lets a request meet the present policies.
 fn meet(snapshot: &mut Snapshot) {
     let writes = plan(snapshot).writes;
     carry_out(snapshot, writes);
@@ -97,7 +97,7 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
         patch["metadata"]["annotations"]["facts.tenure.dev/account"],
         "blue-gitops"
     );
-    // Who makes the server refuse the facts keeps no policy from coming.
+    // A namespace that makes the server refuse the facts delays no policy.
     let mut full = snapshot.clone();
     full.refused = first.iter().map(Write::target).collect();
     let creates = |writes: &[Write]| {
@@ -113,7 +113,7 @@ fn policies_come_after_the_facts_and_both_are_written_once() {
     carry_out(&mut snapshot, second);
     meet(&mut snapshot);
     assert_eq!(plan(&snapshot).writes, []);
-    // What is no fact any more goes, and nothing else.
+    // Annotations that are no facts any more are removed, and no others.
     snapshot.namespaces[1]
         .annotations
         .insert("facts.tenure.dev/tenant".to_owned(), "blue".to_owned());
@@ -187,7 +187,7 @@ fn what_was_deleted_or_weakened_is_put_back_and_told() {
     );
 }
 
-/// All policies are written, and a request has met them.
+/// Sets up a cluster in which all policies are written, and a request has met them.
 fn put_in_force() -> Snapshot {
     let mut snapshot = snapshot();
     for _ in 0..2 {
@@ -202,7 +202,7 @@ fn put_in_force() -> Snapshot {
 fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
     let mut snapshot = put_in_force();
     assert!(plan(&snapshot).standing.message.ends_with(" policies are in force"));
-    // Somebody changed one, and it was put back: it is another one than the one that was met.
+    // Another client changed a binding, and it was put back: the new state is not the one that the request met.
     let binding = snapshot.live.iter_mut().find(|object| {
         object["kind"] == "ValidatingAdmissionPolicyBinding" && object["metadata"]["name"] == "tenure-cordoned"
     });
@@ -212,7 +212,7 @@ fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
         (again.standing.is_in_force, again.standing.reason),
         (false, "NotMetYet")
     );
-    // What answers is written first, without a word, and asked then.
+    // The policy that answers the probe is written first, without an event, and the probe follows.
     assert_eq!(again.probe, None);
     assert!(again.writes.len() == 2 && again.writes.iter().all(|write| write.tells().is_none()));
     carry_out(&mut snapshot, again.writes);
@@ -223,7 +223,7 @@ fn policies_are_in_force_once_a_request_has_met_them_as_they_are() {
     snapshot.met = Some(probe.state);
     let met = plan(&snapshot);
     assert!(met.standing.is_in_force && met.probe.is_none() && met.writes.is_empty());
-    // What answers may go: the others are as they were met, and it comes back.
+    // The policy that answers the probe may be missing: the others are as the request met them, and this one comes back.
     snapshot
         .live
         .retain(|object| object["metadata"]["name"] != "tenure-probe");
@@ -264,7 +264,7 @@ fn a_held_policy_is_put_back_and_reported() {
     assert!(after.writes.is_empty(), "{:?}", after.writes);
     let message = &after.standing.message;
     assert!(message.contains("tenure-cordoned is being deleted"), "{message}");
-    // One of another version: it was deleted, and still refuses.
+    // A policy of another version: it was deleted, and still refuses.
     snapshot.live.iter_mut().for_each(|object| {
         object["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
     });
@@ -295,7 +295,7 @@ fn what_another_version_made_is_taken_away_and_nothing_else() {
     let ours = json!({ "app.kubernetes.io/managed-by": "tenure" });
     snapshot.live.extend([
         policy("tenure-of-tomorrow", ours.clone()),
-        // Somebody else's, of a name like ours, and the one that isn't the controllers' to keep.
+        // A policy of another author with a similar name, and the policy that the controllers don't keep.
         policy("tenure-by-hand", json!({})),
         policy("tenure-controller-rights", ours.clone()),
         policy("others", ours),

@@ -1,5 +1,4 @@
-//! What the Secret of a Provider says (Flux's keys): where it is, what is shown to it, and through what. Nothing of it is ever printed, and nothing of it is
-//! in what is said to be wrong with it.
+//! The content of a Provider's Secret (Flux's keys): the address, the credentials, and the proxy. No part of it is ever printed, also not in an error message.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +8,7 @@ use crate::kubeconfig::read_yaml;
 /// The data of a Secret, decoded.
 pub type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// Headers that a Secret may not set: they say where a request ends, and to whom it is.
+/// Headers that a Secret may not set: they decide the end of a request, and its receiver.
 const REFUSED_HEADERS: [&str; 12] = [
     "host",
     "content-length",
@@ -28,7 +27,7 @@ const REFUSED_HEADERS: [&str; 12] = [
 const HEADERS: usize = 32;
 const HEADER_BYTES: usize = 16 << 10;
 
-/// What a Secret says.
+/// The content of a Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     pub(super) address: Option<String>,
@@ -49,7 +48,7 @@ impl Access {
     /// Reads the data of a Secret.
     ///
     /// # Errors
-    /// Which key can't be used, and why; nothing of a value.
+    /// The key that can't be used, and the reason, without any part of a value.
     pub fn read(data: &SecretData) -> Result<Self, String> {
         let text = |key: &str| match data.get(key).filter(|value| !value.is_empty()) {
             None => Ok(None),
@@ -80,12 +79,12 @@ impl Access {
         })
     }
 
-    /// The token as it is shown: without the end of a line.
+    /// Returns the token without line ends.
     pub(super) fn find_token(&self) -> Option<&str> {
         self.token.as_deref().map(str::trim).filter(|token| !token.is_empty())
     }
 
-    /// The address of a proxy, which is Flux's older way to name one.
+    /// Finds the address of a proxy, which is Flux's older way to name one.
     #[must_use]
     pub fn find_proxy(&self) -> Option<&str> {
         self.proxy.as_deref().filter(|proxy| !proxy.is_empty())
@@ -113,7 +112,7 @@ fn read_headers(text: &[u8]) -> Result<Vec<(String, String)>, String> {
         if REFUSED_HEADERS.contains(&lower.as_str()) {
             return Err(format!("{lower} can't be set"));
         }
-        // Whatever ends a line would begin another header.
+        // A line end would begin another header.
         if !value
             .bytes()
             .all(|byte| byte == b'\t' || (byte >= 0x20 && byte != 0x7f))

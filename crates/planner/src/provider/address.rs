@@ -1,5 +1,4 @@
-//! The address that events are sent to, read strictly and once: nothing in it can be taken for something else further on. It may be a secret, and so it
-//! is never printed.
+//! The address for events, parsed strictly and once: no later code can read a part of it in another way. The address may be a secret, so it is never printed.
 
 use std::fmt;
 
@@ -9,7 +8,7 @@ const LONGEST: usize = 2048;
 /// An HTTP or HTTPS address.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// Whether it is asked over TLS.
+    /// Whether requests use TLS.
     pub is_https: bool,
     /// Lower-case host name or IP address, without brackets.
     pub host: String,
@@ -33,13 +32,13 @@ impl Address {
     /// Reads an address.
     ///
     /// # Errors
-    /// What is wrong with it; nothing of it is in that.
+    /// The problem of the address, without any part of it.
     pub fn read(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if text.len() > LONGEST {
             return Err("it is longer than 2048 bytes");
         }
-        // What is in it goes into the head of a request.
+        // The text goes into the head of a request.
         if !text.bytes().all(|byte| (0x21..0x7f).contains(&byte)) || text.contains(['\\', '"', '<', '>', '^', '`']) {
             return Err(
                 "it holds spaces, letters that are not ASCII, or others that no address has: write them as %20",
@@ -76,7 +75,7 @@ impl Address {
         })
     }
 
-    /// The path, and the query if there is one, as a request names them.
+    /// Returns the path, and the query if there is one, as a request names them.
     #[must_use]
     pub fn target(&self) -> String {
         match &self.query {
@@ -85,7 +84,7 @@ impl Address {
         }
     }
 
-    /// Who is asked: without anything that is behind it.
+    /// Describes the server, without the path and query.
     pub(super) fn describe_server(&self) -> String {
         let scheme = if self.is_https { "https" } else { "http" };
         let host = if self.host.contains(':') {
@@ -97,7 +96,7 @@ impl Address {
         format!("{scheme}://{host}{port}")
     }
 
-    /// The same server, asked for something else.
+    /// Returns an address at the same server with another path and query.
     pub(super) fn at(&self, path: &str, query: Option<String>) -> Self {
         Self {
             path: path.to_owned(),
@@ -107,7 +106,7 @@ impl Address {
     }
 }
 
-/// A host, and a port.
+/// Reads a host, and a port.
 pub(super) fn read_server(server: &str) -> Result<(String, Option<u16>), &'static str> {
     let bad_port = "its port is none";
     let (host, port) = match server.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! Alerts for Prometheus' Alertmanager: what is told beside an event are labels.
+//! Alerts for Prometheus' Alertmanager: the metadata of an event become labels.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::news::News;
 
-/// An alert about an event, in a list of one.
+/// Writes an alert about an event, in a list of one.
 pub(super) fn write_alerts(news: &News, metadata: &BTreeMap<String, String>) -> Value {
     let mut annotations = BTreeMap::from([("message", news.message.as_str())]);
     let mut labels = metadata.clone();
@@ -30,12 +30,12 @@ pub(super) fn write_alerts(news: &News, metadata: &BTreeMap<String, String>) -> 
         "labels": labels,
         "annotations": annotations,
         "startsAt": news.write_time(),
-        // Nothing: Alertmanager ends it after its own time.
+        // Alertmanager ends the alert after its own time.
         "endsAt": "0001-01-01T00:00:00Z",
     }])
 }
 
-/// Each word with its first letter large and the others small, as Go's cases.Title has it.
+/// Writes each word with a capital first letter and the others in lower case, as Go's cases.Title does.
 fn title(text: &str) -> String {
     let mut is_inside = false;
     let mut written = String::with_capacity(text.len());

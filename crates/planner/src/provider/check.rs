@@ -1,4 +1,5 @@
-//! Whether a Provider can be used, as far as its spec says: fields that are implemented and valid. What its Secrets hold is seen when something is sent.
+//! The check whether a Provider can be used, as far as its spec tells: the fields are implemented and valid. The content of its Secrets is checked when something is
+//! sent.
 
 use std::time::Duration;
 
@@ -11,17 +12,17 @@ use super::{Snapshot, commit, expression};
 use crate::maxima;
 use crate::standing::Refusal;
 
-/// How long an attempt may take when the spec doesn't say (Flux's).
+/// The time limit of an attempt if the spec sets none (Flux's).
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest that an attempt may take.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The form of what is sent.
+/// The form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Flux's event, as it is.
+    /// Flux's event, unchanged.
     Generic,
-    /// The same, with an HMAC.
+    /// Flux's event, with an HMAC.
     GenericHmac,
     /// A message to Slack.
     Slack,
@@ -88,26 +89,26 @@ impl Kind {
         KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// Whether it tells a commit's status.
+    /// Checks whether it tells a commit's status.
     #[must_use]
     pub fn is_commit_status(self) -> bool {
         matches!(self, Self::GitHub | Self::GitLab | Self::Gitea)
     }
 
-    /// Whether it hands events on as they are.
+    /// Checks whether the Provider passes events on unchanged.
     #[must_use]
     pub fn is_generic(self) -> bool {
         matches!(self, Self::Generic | Self::GenericHmac)
     }
 }
 
-/// What is wrong with a Provider, but for whose it is.
+/// Finds the problem of a Provider, apart from the owner of its namespace.
 #[must_use]
 pub fn find_problem(provider: &Provider) -> Option<String> {
     check(provider).err().map(|refusal| refusal.message)
 }
 
-/// How long an attempt to send may take.
+/// Returns the time limit of an attempt to send.
 #[must_use]
 pub fn find_timeout(spec: &ProviderSpec) -> Duration {
     read_timeout(spec).unwrap_or(TIMEOUT)
@@ -199,7 +200,7 @@ fn check_type(spec: &ProviderSpec) -> Result<Kind, Refusal> {
     }
 }
 
-/// Whether the address that the spec has can be used. A Secret's is looked at when it is read.
+/// Checks the address in the spec. An address in a Secret is checked when the Secret is read.
 fn check_address(spec: &ProviderSpec, kind: Kind) -> Result<(), Refusal> {
     let invalid = |problem: String| Refusal::invalid(format!("spec.address: {problem}"));
     match spec.address.as_deref().filter(|address| !address.is_empty()) {

@@ -1,5 +1,5 @@
-//! Statuses of commits at GitHub, GitLab and Gitea: which repository an address means, which commit an event is about, what the status says, and whether
-//! the host has it already.
+//! Statuses of commits at GitHub, GitLab and Gitea: the repository of an address, the commit of an event, the content of the status, and the check whether the host has
+//! it already.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::address::{Address, encode_part, read_server};
 use super::check::Kind;
 use crate::news::{News, Severity};
 
-/// How many statuses of a commit are looked at (Flux's).
+/// The number of statuses of a commit that are read (Flux's).
 const PER_PAGE: usize = 50;
 /// Parts of the path of a repository.
 const PARTS: usize = 20;
@@ -23,7 +23,7 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// Reads its address: as it is fetched from, over HTTPS or ssh.
+    /// Reads the address of a repository, as for a fetch over HTTPS or ssh.
     pub(super) fn read(text: &str, kind: Kind) -> Result<Self, &'static str> {
         let text = text.trim();
         let (server, path) = match text.split_once("://") {
@@ -37,7 +37,7 @@ impl Repository {
                     return Err("it has a query, and a repository has none");
                 }
                 let path = std::mem::replace(&mut server.path, "/".to_owned());
-                // The token is what is shown.
+                // The token is the credential instead.
                 server.user = None;
                 (server, path)
             }
@@ -64,7 +64,7 @@ impl Repository {
         Ok(Self { server, parts })
     }
 
-    /// The address of something of the host's API.
+    /// Returns the address of something of the host's API.
     fn at(&self, kind: Kind, behind: &str, query: Option<String>) -> Address {
         let path = match kind {
             Kind::GitLab => format!("/api/v4/projects/{}/{behind}", encode_part(&self.parts.join("/"))),
@@ -87,14 +87,14 @@ impl Repository {
     }
 }
 
-/// The HTTPS server of what is fetched from over ssh, on its usual port: that of ssh is another one's.
+/// Returns the HTTPS server for an address that is fetched over ssh, on its usual port: the port of ssh doesn't apply.
 fn make_server(authority: &str) -> Result<Address, &'static str> {
     let server = authority.rsplit_once('@').map_or(authority, |(_, server)| server);
     let (host, _) = read_server(server)?;
     Address::read(&format!("https://{host}/"))
 }
 
-/// The commit of a revision, such as `main@sha1:…`.
+/// Finds the commit of a revision, such as `main@sha1:…`.
 pub(super) fn find_commit(revision: &str) -> Option<&str> {
     let digest = revision.rsplit_once('@').map_or(revision, |(_, digest)| digest);
     let (hash, length) = match digest.split_once(':') {
@@ -118,14 +118,14 @@ pub(super) struct CommitStatus {
     description: String,
 }
 
-/// Whether an event tells anything of a commit that a host is told (Flux's rules).
+/// Checks whether an event has news about a commit for its host (Flux's rules).
 pub(super) fn is_about_commit(kind: Kind, news: &News, metadata: &BTreeMap<String, String>) -> bool {
     let has_commit = news
         .metadata
         .get("event.toolkit.fluxcd.io/commit")
         .is_some_and(|commit| !commit.is_empty());
     let is_error = news.severity == Severity::Error;
-    // What is applied all the same has not failed.
+    // A warning about a successful apply is no failure.
     let is_remark = is_error && news.reason == reason::RECONCILIATION_SUCCEEDED;
     let is_under_way = news.reason == reason::PROGRESSING && kind != Kind::Gitea;
     (has_commit || is_error || news.is_commit_status())
@@ -134,14 +134,14 @@ pub(super) fn is_about_commit(kind: Kind, news: &News, metadata: &BTreeMap<Strin
         && find_revision(metadata).is_some()
 }
 
-/// What an event is about (Flux's order): the commit that the object's annotation names, what the artifact was made of, the artifact.
+/// Finds the revision of an event in Flux's order: the commit in the object's annotation, the origin of the artifact, the artifact.
 fn find_revision(metadata: &BTreeMap<String, String>) -> Option<&str> {
     let mut keys = ["commit", "originRevision", "revision"].into_iter();
     keys.find_map(|key| metadata.get(key)).map(String::as_str)
 }
 
 impl CommitStatus {
-    /// What an event says of a commit; `name` is what an expression calls the status.
+    /// Makes the status of a commit from an event; `name` is the status's name from an expression.
     pub(super) fn of(
         kind: Kind,
         news: &News,
@@ -170,7 +170,7 @@ impl CommitStatus {
         })
     }
 
-    /// Where it is asked which statuses the commit has.
+    /// Returns the address that lists the statuses of the commit.
     pub(super) fn locate_list(&self, repository: &Repository) -> Address {
         let commit = &self.commit;
         match self.kind {
@@ -189,12 +189,12 @@ impl CommitStatus {
         }
     }
 
-    /// Where it is told.
+    /// Returns the address for a new status.
     pub(super) fn locate(&self, repository: &Repository) -> Address {
         repository.at(self.kind, &format!("statuses/{}", self.commit), None)
     }
 
-    /// What is told.
+    /// Writes the body of the status.
     pub(super) fn write(&self) -> Value {
         let (state, name, description) = (self.state, &self.name, &self.description);
         match self.kind {
@@ -204,7 +204,7 @@ impl CommitStatus {
         }
     }
 
-    /// What is shown to the host.
+    /// Writes the headers with the credential for the host.
     pub(super) fn write_headers(&self, token: &str) -> Vec<(String, String)> {
         let header = |name: &str, value: String| (name.to_owned(), value);
         match self.kind {
@@ -218,7 +218,7 @@ impl CommitStatus {
         }
     }
 
-    /// Whether a list of the commit's statuses has it already, as the last one of its name.
+    /// Checks whether a list of the commit's statuses has it already, as the last one of its name.
     pub(super) fn is_in(&self, list: &[u8]) -> bool {
         let Ok(Value::Array(list)) = serde_json::from_slice(list) else {
             return false;
@@ -243,7 +243,7 @@ impl CommitStatus {
     }
 }
 
-/// The words of a reason: `InvalidCELExpression` has three.
+/// Returns the words of a reason: `InvalidCELExpression` has three.
 fn split_camel_case(text: &str) -> Vec<String> {
     let class = |letter: char| match letter {
         letter if letter.is_lowercase() => 1,

@@ -19,7 +19,7 @@ fn declare() -> Environment {
         .with_variable("provider", object())
 }
 
-/// Whether a Provider has one, so that it is paid for.
+/// Checks whether a Provider has one, so that it is paid for.
 #[must_use]
 pub fn needs_purse(provider: &Provider) -> bool {
     find(provider).is_some()
@@ -35,7 +35,7 @@ pub(super) fn compile(text: &str) -> Result<Expression, String> {
     Expression::compile_text(&declare(), FIELD.to_owned(), text)
 }
 
-/// What it says, paid from the Provider's purse; nothing where there is none.
+/// Evaluates the expression, paid from the Provider's purse; nothing if the Provider has none.
 pub(super) fn evaluate(
     provider: &Provider,
     alert: &Alert,

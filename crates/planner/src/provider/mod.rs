@@ -1,11 +1,11 @@
-//! Decides about Providers: whether one can be used, what is read for it, what is sent, and what an answer means.
+//! The decisions about Providers: whether a Provider can be used, the objects to read for it, the request, and the meaning of an answer.
 //!
 //! ```text
 //! spec ──[plan]──▶ status          news ──[needs]──▶ Secrets to read ──[write_sending]──▶ Sending ──▶ answer ──[judge]──▶ sent, again, failed
 //! ```
 //!
-//! An address may be a secret, and so may everything in it: what is said of a Sending names the Secret then, and nothing that a receiver answers is ever
-//! quoted. It refuses to open connections.
+//! An address may be a secret, and so may everything in it. Then a message about a Sending names the Secret, and no message ever quotes a receiver's answer. This
+//! module opens no connection.
 
 mod access;
 mod address;
@@ -36,13 +36,13 @@ use crate::standing::{Standing, StandingPlan};
 /// A plan for a Provider.
 pub type Plan = StandingPlan<ProviderStatus>;
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The Provider as last read, status included.
     pub provider: Provider,
-    /// Whose its namespace is.
+    /// The owner of the Provider's namespace.
     pub placement: Placement,
 }
 
@@ -56,7 +56,7 @@ impl Status for ProviderStatus {
     }
 }
 
-/// What to do about a Provider.
+/// Plans the next steps for a Provider.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let provider = &snapshot.provider;

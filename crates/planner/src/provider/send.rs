@@ -1,4 +1,4 @@
-//! What is sent to a Provider for an event: which Secrets are read for it and as whom, the request, and what an answer to it means.
+//! Requests to a Provider for an event: the Secrets to read and the identity for it, the request, and the meaning of an answer.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,10 +18,10 @@ use super::{alertmanager, expression, slack, teams};
 use crate::expression::Purse;
 use crate::news::News;
 
-/// What is read for a Provider, as the namespace's own account.
+/// The Secrets and other objects to read for a Provider, as the namespace's own account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// Who reads.
+    /// The account that reads.
     pub account: ServiceAccount,
     /// `spec.secretRef`.
     pub secret: Option<String>,
@@ -31,10 +31,10 @@ pub struct Needs {
     pub proxy: Option<String>,
 }
 
-/// What is read for a Provider.
+/// Finds the objects to read for a Provider.
 ///
 /// # Errors
-/// When nobody may act in its namespace.
+/// No identity may act in the Provider's namespace.
 fn find_needs(provider: &Provider, placement: &Placement) -> Result<Needs, Denial> {
     let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
     let name = |reference: &Option<tenure_api::reference::LocalObjectReference>| {
@@ -49,21 +49,21 @@ fn find_needs(provider: &Provider, placement: &Placement) -> Result<Needs, Denia
     })
 }
 
-/// How something is asked.
+/// The method of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Without a body.
+    /// A request without a body.
     Get,
-    /// With one.
+    /// A request with a body.
     Post,
 }
 
-/// One request. Its address, headers and body may hold secrets, and are not printed.
+/// One request. The address, headers and body may hold secrets, and are not printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Letter {
-    /// How.
+    /// The method.
     pub method: Method,
-    /// Where to.
+    /// The address.
     pub address: Address,
     /// Headers: lower-case names, each once.
     pub headers: Vec<(String, String)>,
@@ -71,7 +71,7 @@ pub struct Letter {
     pub body: Vec<u8>,
     /// A user and a password.
     pub user: Option<(String, String)>,
-    /// How many bytes of the answer's body are looked at.
+    /// The number of bytes of the answer's body that are read.
     pub answer_bytes: usize,
 }
 
@@ -81,16 +81,16 @@ impl fmt::Debug for Letter {
     }
 }
 
-/// What is sent for an event.
+/// The request for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sending {
-    /// What messages call the receiver.
+    /// The name of the receiver in messages.
     pub shown: String,
-    /// What is asked first.
+    /// The inquiry before the request.
     pub inquiry: Option<Letter>,
-    /// What is told.
+    /// The request with its content.
     pub letter: Letter,
-    /// Whose certificates are believed and shown, as the data of a Secret.
+    /// The trusted certificates and the client's own certificate, as the data of a Secret.
     pub tls: Option<SecretData>,
     /// A proxy, as the data of a Secret.
     pub proxy: Option<SecretData>,
@@ -98,12 +98,12 @@ pub struct Sending {
     status: Option<CommitStatus>,
 }
 
-/// Bytes of an answer that lists statuses, or says what Slack thinks.
+/// Bytes of an answer that lists statuses, or that Slack's API sends.
 const ANSWER_BYTES: usize = 512 << 10;
 /// The name of the header by which Flux's receivers know it.
 const COMPONENT: &str = "gotk-component";
 
-/// Whether a Provider is told of an event at all, by what kind of event it is (Flux's rules).
+/// Checks by the kind of an event whether a Provider gets it at all (Flux's rules).
 fn wants(kind: Kind, provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
     if provider.spec.suspend {
         return false;
@@ -114,16 +114,16 @@ fn wants(kind: Kind, provider: &Provider, news: &News, metadata: &BTreeMap<Strin
     kind.is_generic() || !news.is_commit_status()
 }
 
-/// Whether nothing has to be read to know that a Provider is not told of an event.
+/// Checks whether a Provider is known not to want an event before anything is read.
 fn is_unwanted(provider: &Provider, news: &News, metadata: &BTreeMap<String, String>) -> bool {
     Kind::read(&provider.spec.type_).is_some_and(|kind| !wants(kind, provider, news, metadata))
 }
 
 impl Needs {
-    /// What is read for an event, of which this is told beside it; nothing when the Provider is not told of it.
+    /// Finds the objects to read for an event with this metadata; nothing if the Provider doesn't get the event.
     ///
     /// # Errors
-    /// Why nothing can be sent.
+    /// The reason for which nothing can be sent.
     pub fn of_event(
         provider: &Provider,
         placement: &Placement,
@@ -135,7 +135,7 @@ impl Needs {
         if is_unwanted(provider, news, metadata) {
             return Ok(None);
         }
-        // Whose the namespace is may be another by now than when the Alert was asked.
+        // The namespace may have another owner than at the moment when the Alert was asked.
         let namespace = provider.metadata.namespace.as_deref().unwrap_or_default();
         let object = (news.object.kind.as_str(), news.object.name.as_str());
         reference::check_event_source(placement, namespace, Some(news.object.namespace.as_str()), object)
@@ -149,11 +149,11 @@ impl Needs {
 /// The Secrets of a Provider, as they were read.
 #[derive(Default)]
 pub struct Secrets {
-    /// Of `spec.secretRef`.
+    /// The Secret of `spec.secretRef`.
     pub secret: Option<SecretData>,
-    /// Of `spec.certSecretRef`.
+    /// The Secret of `spec.certSecretRef`.
     pub certificates: Option<SecretData>,
-    /// Of `spec.proxySecretRef`.
+    /// The Secret of `spec.proxySecretRef`.
     pub proxy: Option<SecretData>,
 }
 
@@ -163,10 +163,10 @@ impl fmt::Debug for Secrets {
     }
 }
 
-/// What is sent to a Provider for an event, of which `metadata` is told beside it.
+/// Writes the request to a Provider for an event with this `metadata`.
 ///
 /// # Errors
-/// What is wrong with the Provider or its Secrets; nothing of a Secret's content is in that.
+/// The problem with the Provider or its Secrets, without any content of a Secret.
 pub fn write_sending(
     (provider, alert): (&Provider, &Alert),
     (news, metadata): (&News, &BTreeMap<String, String>),
@@ -224,7 +224,7 @@ pub fn write_sending(
             address.map(|address| BTreeMap::from([("address".to_owned(), address.as_bytes().to_vec())]))
         }
     };
-    // Flux's: a Git host's certificates may be beside its token.
+    // Flux's rule: the certificates of a Git host may be in the Secret with its token.
     sending.tls = match secrets.certificates {
         Some(certificates) => Some(certificates),
         None => secrets
@@ -234,7 +234,7 @@ pub fn write_sending(
     Ok(sending)
 }
 
-/// What a request is made of.
+/// The parts of a request.
 struct Draft<'a> {
     kind: Kind,
     provider: &'a Provider,
@@ -290,7 +290,7 @@ impl Draft<'_> {
             let key = key.ok_or("the key token is missing or empty, and is what the HMAC is made with")?;
             headers.set("x-signature", &format!("sha256={}", sign(&body, key.as_bytes())?));
         }
-        // What a Secret sets goes before what an address says.
+        // A header from a Secret takes precedence over the credentials in an address.
         if headers.has("authorization") {
             user = None;
         }
@@ -355,10 +355,10 @@ impl Draft<'_> {
 }
 
 impl Sending {
-    /// What an answer to the inquiry means: whether the receiver knows it already is what `Ok` says.
+    /// Reads the answer to the inquiry: `Ok` says whether the receiver knows the event already.
     ///
     /// # Errors
-    /// What is to be done instead of telling it.
+    /// The action to take instead of the notification.
     pub fn judge_inquiry(&self, answer: &Answer) -> Result<bool, Verdict> {
         match judge_status(answer) {
             Verdict::Done => Ok(self.status.as_ref().is_some_and(|status| status.is_in(&answer.body))),
@@ -366,7 +366,7 @@ impl Sending {
         }
     }
 
-    /// What an answer means.
+    /// Judges an answer.
     #[must_use]
     pub fn judge(&self, answer: &Answer) -> Verdict {
         match judge_status(answer) {
@@ -381,7 +381,7 @@ fn is_slack_api(address: &Address) -> bool {
     written == slack::POST_MESSAGE
 }
 
-/// Headers, each once: what is set later goes before.
+/// Headers, each once: a later value replaces an earlier one.
 #[derive(Default)]
 struct Headers(Vec<(String, String)>);
 

@@ -1,4 +1,5 @@
-//! Messages for Slack, and for Discord, which takes them, too: one attachment, whose fields are what is told beside an event. And what Slack's own API answers.
+//! Messages for Slack, and for Discord, which accepts them, too: one attachment, whose fields are the metadata of an event. The module also reads the answers of
+//! Slack's own API.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use tenure_api::ProviderSpec;
 use super::verdict::{Answer, Verdict};
 use crate::news::{News, Severity};
 
-/// Slack's API, which answers 200 whatever it thinks.
+/// Slack's API, which answers 200 also to failed requests.
 pub(super) const POST_MESSAGE: &str = "https://slack.com/api/chat.postMessage";
 
-/// What Slack says is wrong, of which we repeat no other word: what somebody else answers may be anything.
+/// The error words of Slack. No other word of an answer is repeated, since another server could answer anything.
 const COMPLAINTS: [&str; 18] = [
     "access_denied",
     "account_inactive",
@@ -34,7 +35,7 @@ const COMPLAINTS: [&str; 18] = [
     "too_many_attachments",
 ];
 
-/// A message about an event. Slack shows the first line of it where there is little room; Discord has no such place.
+/// Writes a message about an event. Slack shows only its first line where space is short; Discord has no such place.
 pub(super) fn write_message(
     spec: &ProviderSpec,
     username: Option<&str>,
@@ -76,7 +77,7 @@ struct ApiAnswer {
     error: String,
 }
 
-/// What an answer of Slack's API means that has arrived.
+/// Judges an answer of Slack's API.
 pub(super) fn judge(answer: &Answer) -> Verdict {
     let Ok(said) = serde_json::from_slice::<ApiAnswer>(&answer.body) else {
         return Verdict::Failed("its answer is not one of Slack's API".to_owned());

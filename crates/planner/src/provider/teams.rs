@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use super::address::Address;
 use crate::news::{News, Severity};
 
-/// Where the older cards go.
+/// The host of the older cards.
 const CONNECTORS: &str = ".webhook.office.com";
 const SUMMARY: &str = "summary";
 
-/// A card about an event.
+/// Writes a card about an event.
 pub(super) fn write_card(address: &Address, news: &News, metadata: &BTreeMap<String, String>) -> Value {
     if address.host.ends_with(CONNECTORS) {
         write_old_card(news, metadata)
@@ -43,7 +43,7 @@ fn write_adaptive_card(news: &News, metadata: &BTreeMap<String, String>) -> Valu
     let mut message = json!({ "type": "TextBlock", "wrap": true });
     let mut set = Map::new();
     set.insert("type".to_owned(), json!("FactSet"));
-    // As Flux's: what is empty is left out.
+    // As in Flux's cards, empty parts are left out.
     if !facts.is_empty() {
         set.insert("facts".to_owned(), json!(facts));
     }

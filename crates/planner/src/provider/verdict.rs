@@ -1,56 +1,56 @@
-//! What an answer means, when it is tried again, and how often something is sent.
+//! The meaning of a receiver's answer, the time of the next try, and the rate of requests.
 
 use std::time::Duration;
 
 use crate::receiver::Rate;
 
-/// How often one event is tried at most (Flux's).
+/// The most tries of one event (Flux's).
 pub const ATTEMPTS: u32 = 5;
 /// The first pause, doubled after each (Flux's).
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest pause, whatever a receiver asks for (Flux's).
+/// The longest pause, whatever a receiver requests (Flux's).
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// How often something is sent to one Provider: when much happens at once, the rest follows.
+/// The rate of requests to one Provider: in a burst of events, the rest follows later.
 pub const LETTER_RATE: Rate = Rate {
     most: 20,
     each: Duration::from_secs(1),
 };
 
-/// How often something is sent to all Providers of one tenant, or of one namespace that is nobody's.
+/// The rate of requests to all Providers of one tenant, or of one namespace without a tenant.
 pub const TENANT_LETTER_RATE: Rate = Rate {
     most: 100,
     each: Duration::from_millis(200),
 };
 
-/// What a receiver has answered.
+/// The answer of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// How long it asks to wait.
+    /// The pause that the receiver requests.
     pub retry_after: Option<Duration>,
-    /// As much of the body as is looked at. Nothing of it is told to anybody.
+    /// The beginning of the body that is read. No part of the body is shown to users.
     pub body: Vec<u8>,
 }
 
-/// What is to be done after an attempt.
+/// The action after an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was taken.
+    /// The receiver accepted the event.
     Done,
-    /// It is tried again.
+    /// The request is tried again.
     Again {
-        /// How long the receiver asks to wait.
+        /// The pause that the receiver requests.
         after: Option<Duration>,
-        /// What was wrong.
+        /// The failure.
         why: String,
     },
-    /// It is not tried again.
+    /// The request is not tried again.
     Failed(String),
 }
 
-/// How long to wait after so many attempts; nothing when there were enough.
+/// Returns the pause after this many attempts; nothing after the last one.
 #[must_use]
 pub fn find_pause(attempts: u32, asked: Option<Duration>) -> Option<Duration> {
     if attempts >= ATTEMPTS {
@@ -60,7 +60,7 @@ pub fn find_pause(attempts: u32, asked: Option<Duration>) -> Option<Duration> {
     Some(asked.unwrap_or(doubled).min(LONGEST_PAUSE))
 }
 
-/// What a status means.
+/// Judges a status code.
 pub(super) fn judge_status(answer: &Answer) -> Verdict {
     let status = answer.status;
     match status {

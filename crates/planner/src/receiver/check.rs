@@ -12,10 +12,10 @@ use super::types::{CheckedFilters, Memory, Snapshot};
 use super::verify::Sender;
 use crate::maxima;
 
-/// How often the Secret is read again when the spec doesn't say (Flux's).
+/// The interval between two reads of the Secret if the spec sets none (Flux's).
 const INTERVAL: Duration = Duration::from_secs(600);
 
-/// The kinds that can be asked to reconcile here, and their API versions. Others have nobody here that would.
+/// The kinds that Tenure can be asked to reconcile, and their API versions. No controller here reconciles other kinds.
 pub const RECONCILED: [(&str, &str); 4] = [
     ("Bucket", "source.toolkit.fluxcd.io/v1"),
     ("GitRepository", "source.toolkit.fluxcd.io/v1"),
@@ -26,12 +26,12 @@ pub const RECONCILED: [(&str, &str); 4] = [
 /// Types that Flux has and that are not there.
 const UNSUPPORTED: [&str; 4] = ["generic-oidc", "gcr", "acr", "cdevents"];
 
-/// Why it can't be served until somebody changes it.
+/// The reason for which a Receiver can't be served until a user changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Whether it may become right without the object changing: whose a namespace is may become known.
+    /// Whether the Receiver may become right without a change of it: the owner of a namespace may become known.
     pub(super) may_pass: bool,
 }
 
@@ -55,14 +55,14 @@ impl From<Denial> for Refusal {
     }
 }
 
-/// What is needed to go on.
+/// The facts for the further plan.
 pub(super) struct Admitted {
     pub(super) identity: ServiceAccount,
     pub(super) secret: String,
     pub(super) interval: Duration,
 }
 
-/// Whether it can be served. What was found out about its expressions is remembered.
+/// Checks whether a Receiver can be served, and remembers the result for its expressions.
 pub(super) fn admit(snapshot: &Snapshot, memory: &mut Memory) -> Result<Admitted, Refusal> {
     let spec = &snapshot.receiver.spec;
     let namespace = snapshot.receiver.metadata.namespace.as_deref().unwrap_or_default();
@@ -160,7 +160,7 @@ fn check_resource(
     )?)
 }
 
-/// The API version of a kind that can be asked to reconcile.
+/// Finds the API version of a kind that can be asked to reconcile.
 pub(super) fn find_api_version(kind: &str) -> Option<&'static str> {
     let found = RECONCILED.iter().find(|(known, _)| *known == kind);
     found.map(|(_, api_version)| *api_version)

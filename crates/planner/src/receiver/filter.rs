@@ -1,5 +1,5 @@
-//! Which objects a request asks to reconcile: those that are named and, where a Receiver has expressions, let through by all of theirs.
-//! `res` is an object's metadata, `req` the body of a request in JSON, an empty map for any other body (Flux's).
+//! The objects that a request asks to reconcile: the named ones that pass all expressions of the Receiver, if it has any. `res` is an object's metadata. `req` is the
+//! body of a request in JSON, and an empty map for any other body (Flux's).
 
 use std::collections::BTreeSet;
 
@@ -16,11 +16,11 @@ use crate::maxima;
 /// An object that an entry of `spec.resources` names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
-    /// Which entry.
+    /// The index of the entry.
     pub entry: usize,
-    /// Its kind.
+    /// The kind of the object.
     pub kind: String,
-    /// Its metadata, as JSON.
+    /// The metadata of the object, as JSON.
     pub metadata: Value,
 }
 
@@ -35,20 +35,20 @@ pub struct Target {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Which object: a namesake is another.
+    /// The uid of the object: a new object of the same name is another one.
     pub uid: String,
 }
 
-/// What comes of the candidates.
+/// The result for the candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// Who is asked to reconcile: each once.
+    /// The objects to reconcile, each once.
     pub targets: BTreeSet<Target>,
-    /// What could not be decided, for the log: nothing of the request.
+    /// Failed decisions, for the log, without any content of the request.
     pub problems: BTreeSet<String>,
 }
 
-/// A source that fetches from just this address, to be asked when something new is there.
+/// Finds a source that fetches from this address, so that it can be asked to reconcile.
 #[must_use]
 pub fn find_announced(source: &GitRepository, url: &str) -> Option<Target> {
     let metadata = &source.metadata;
@@ -69,7 +69,7 @@ fn declare() -> Environment {
         .with_variable("req", object())
 }
 
-/// What is wrong with an expression.
+/// Finds the problem of an expression.
 pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
     let filters = maxima::list_filters(spec);
     let environment = (!filters.is_empty()).then(declare)?;
@@ -77,12 +77,12 @@ pub(super) fn find_filter_problem(spec: &ReceiverSpec) -> Option<String> {
     filters.into_iter().find_map(compile)
 }
 
-/// Whether a body can be looked at by the expressions, if there are any.
+/// Checks whether the expressions can read a body, if there are any.
 pub(super) fn is_readable(spec: &ReceiverSpec, delivery: &Delivery) -> bool {
     maxima::list_filters(spec).is_empty() || read_body(delivery).is_some()
 }
 
-/// The body as a map.
+/// Reads the body as a map.
 fn read_body(delivery: &Delivery) -> Option<Value> {
     if !is_json(delivery.find_header("content-type")) {
         return Some(Value::Object(Map::new()));
@@ -101,7 +101,7 @@ fn is_json(content_type: &str) -> bool {
         .any(|part| media_type(part) == "application/json")
 }
 
-/// As much text as [`choose`] is to be counted for, in bytes: what a body becomes takes many times what it is.
+/// Estimates the weight of [`choose`] in bytes of text: a parsed body takes many times its size.
 #[must_use]
 pub fn estimate_work(receiver: &Receiver, delivery: &Delivery) -> usize {
     match maxima::list_filters(&receiver.spec).is_empty() {
@@ -110,7 +110,7 @@ pub fn estimate_work(receiver: &Receiver, delivery: &Delivery) -> usize {
     }
 }
 
-/// Who of the candidates is asked to reconcile, paid from the Receiver's purse.
+/// Chooses the candidates to reconcile, paid from the Receiver's purse.
 #[must_use]
 pub fn choose(
     receiver: &Receiver,
@@ -123,7 +123,7 @@ pub fn choose(
     let mut chosen = Chosen::default();
     let filters = match compile(spec) {
         Ok(filters) => filters,
-        // It was compiled before there was a path.
+        // The expression was compiled before the path existed.
         Err(problem) => {
             chosen.problems.insert(problem);
             return chosen;
@@ -204,7 +204,7 @@ fn lets_through(
     });
     let variables = [("res", CelValue::json(&object)), ("req", CelValue::json(request))];
     for filter in filters {
-        // What is said of a request is told to nobody: it may quote it.
+        // The message about a request may quote the request, so it is not shown.
         let said = filter.expression.evaluate(&variables, purse);
         if !said.map_err(|refused| refused.message_without_contents())? {
             return Ok(false);

@@ -1,4 +1,4 @@
-//! A request to a Receiver, as far as anybody looks at it, and what is answered. Refuses to be printed: it may hold a token.
+//! The used parts of a request to a Receiver, and the answer. A request is never printed: it may hold a token.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use tenure_tenancy::{Placement, ServiceAccount, identity, reference};
 use super::HOOK_PREFIX;
 use super::types::HookPath;
 
-/// The headers that are looked at, in small letters; no other is handed on.
+/// The headers that are used, in lower case; no other header is handed on.
 pub const HEADERS: [&str; 10] = [
     "authorization",
     "content-type",
@@ -32,11 +32,11 @@ pub const WHOLE_BODY: usize = 3 << 20;
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
-    /// Its path.
+    /// The path of the request.
     pub path: HookPath,
-    /// Those of [`HEADERS`] that it has.
+    /// The headers of the request that [`HEADERS`] names.
     pub headers: BTreeMap<String, String>,
-    /// Its body.
+    /// The body of the request.
     #[serde(serialize_with = "write_bytes", deserialize_with = "read_bytes")]
     pub body: Vec<u8>,
 }
@@ -62,14 +62,14 @@ impl Delivery {
         self.headers.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// The media type without its parameters, in small letters.
+    /// Finds the media type without its parameters, in small letters.
     pub(super) fn find_media_type(&self) -> String {
         let whole = self.find_header("content-type");
         whole.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
     }
 }
 
-/// The path of a request, if it can be a Receiver's: the prefix and 64 hexadecimal digits.
+/// Returns the path of a request, if it can be a Receiver's: the prefix and 64 hexadecimal digits.
 #[must_use]
 pub fn name_path(path: &str) -> Option<HookPath> {
     let digest = path.strip_prefix(HOOK_PREFIX)?;
@@ -77,27 +77,27 @@ pub fn name_path(path: &str) -> Option<HookPath> {
     (digest.len() == 64 && digest.bytes().all(is_digit)).then(|| HookPath(path.to_owned()))
 }
 
-/// What is answered. Nobody who can't prove to know the token hears anything but [`Verdict::Unknown`] and [`Verdict::TooMany`].
+/// The verdict about a request. A client that can't prove knowledge of the token gets only [`Verdict::Unknown`] and [`Verdict::TooMany`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Verdict {
-    /// All that it is about is asked to reconcile.
+    /// All objects of the request were asked to reconcile.
     Done,
-    /// There is no Receiver at this path, or it was not sent by who it is for.
+    /// No Receiver has this path, or the expected sender did not send the request.
     Unknown,
-    /// It is verified, and is not what is listened to, or can't be read.
+    /// The request is verified, but its event is not listened to, or can't be read.
     Refused,
-    /// It is verified, and the Receiver is suspended.
+    /// The request is verified, and the Receiver is suspended.
     Suspended,
     /// More come than are taken.
     TooMany,
-    /// It is verified, and not all that it is about could be asked. The log says why.
+    /// The request is verified, but some of its objects could not be asked. The log says why.
     Failed,
-    /// Who could answer doesn't: it may come again.
+    /// The lane does not answer: the client may try again.
     Unavailable,
 }
 
 impl Verdict {
-    /// The status of the answer over HTTP, and its one line.
+    /// Returns the status of the answer over HTTP, and its one line.
     #[must_use]
     pub fn describe(self) -> (u16, &'static str) {
         match self {
@@ -112,10 +112,10 @@ impl Verdict {
     }
 }
 
-/// As whom the token of a Receiver is read for a request, and the Secret that holds it.
+/// Finds the account that reads the token of a Receiver for a request, and the Secret that holds the token.
 ///
 /// # Errors
-/// What is answered.
+/// The verdict to answer.
 pub fn admit(receiver: &Receiver, placement: &Placement) -> Result<(ServiceAccount, String), Verdict> {
     let (metadata, spec) = (&receiver.metadata, &receiver.spec);
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -125,10 +125,10 @@ pub fn admit(receiver: &Receiver, placement: &Placement) -> Result<(ServiceAccou
     Ok((account, secret.name.clone()))
 }
 
-/// Where to look for what an entry of `spec.resources` names.
+/// The lookup for an entry of `spec.resources`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sought<'a> {
-    /// Which entry.
+    /// The index of the entry.
     pub entry: usize,
     /// The kind.
     pub kind: &'a str,
@@ -141,7 +141,7 @@ pub struct Sought<'a> {
 }
 
 impl Sought<'_> {
-    /// Whether an object that bears these labels is meant.
+    /// Checks whether an object that bears these labels is meant.
     #[must_use]
     pub fn is_meant(&self, name: &str, labels: Option<&BTreeMap<String, String>>) -> bool {
         match self.name {
@@ -154,7 +154,8 @@ impl Sought<'_> {
     }
 }
 
-/// What a Receiver names and may ask to reconcile, or why it may not: whose a namespace is can have changed since there is a path.
+/// Lists the objects that a Receiver names and may ask to reconcile, or the reason for which it may not. The owner of a namespace can have changed since the path was
+/// created.
 pub fn list_sought<'a>(
     receiver: &'a Receiver,
     placement: &Placement,

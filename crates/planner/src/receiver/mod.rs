@@ -1,12 +1,11 @@
-//! Decides about Receivers: where requests are expected, who has sent one, and what is reconciled then.
+//! The decisions about Receivers: where requests are expected, who sent one, and which objects are reconciled then.
 //!
 //! ```text
-//! spec, Secret ──[plan]──▶ path, status          a request ──[verify]──▶ from whom it says to be? ──[filter]──▶ what is asked to reconcile
+//! spec, Secret ──[plan]──▶ path, status          a request ──[verify]──▶ from the expected sender? ──[filter]──▶ objects to reconcile
 //! ```
 //!
-//! The path follows from the token, and is remembered as the plan found it: a status that somebody wrote moves no request. A token goes in
-//! and nothing of it comes out but that digest, which is Flux's. It refuses to know how a request came, and what it may cost those who hand
-//! it on: `rate` says how many there may be.
+//! The path follows from the token, and is remembered as the plan found it: a forged status moves no request. A token goes in, and only this digest of it, which is
+//! Flux's, comes out. This module doesn't know how a request arrived, nor its cost for the forwarding processes: `rate` bounds the number of requests.
 
 mod check;
 mod filter;
@@ -37,14 +36,14 @@ use crate::maxima;
 use crate::plan::{Event, EventKind, EventPlace, FinalizerChange, Next, Withheld};
 use check::{Admitted, Refusal};
 
-/// What the paths of all Receivers begin with (Flux's).
+/// The common prefix of all Receivers' paths (Flux's).
 pub const HOOK_PREFIX: &str = "/hook/";
 /// The first pause after the token could not be read; doubled up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// How soon it is looked again whose a namespace is.
+/// The time until the owner of a namespace is looked up again.
 const PLACE_PAUSE: Duration = Duration::from_secs(30);
 
-/// The token of a Receiver, as its Secret has it.
+/// Finds the token of a Receiver in its Secret.
 ///
 /// # Errors
 /// A message that names the Secret and the key.
@@ -61,7 +60,7 @@ pub fn find_token<'a>(data: &'a BTreeMap<String, Vec<u8>>, secret: (&str, &str))
     }
 }
 
-/// The path that follows from a token (Flux's).
+/// Finds the path that follows from a token (Flux's).
 #[must_use]
 pub fn find_path(token: &[u8], receiver: &Receiver) -> HookPath {
     let mut digest = Sha256::new();
@@ -73,7 +72,7 @@ pub fn find_path(token: &[u8], receiver: &Receiver) -> HookPath {
 }
 
 impl Snapshot {
-    /// As much text as the expressions are to be counted for, in bytes, where work waits for its turn by the text that it is about.
+    /// Estimates the weight of the expressions in bytes of text, where work is queued by the size of its text.
     #[must_use]
     pub fn estimate_expression_work(&self) -> usize {
         let metadata = &self.receiver.metadata;
@@ -90,13 +89,13 @@ impl Snapshot {
     }
 }
 
-/// What to do about a Receiver.
+/// Plans the next steps for a Receiver.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.receiver.metadata;
     let mut plan = Plan::idle(ending::name_subject("Receiver", metadata), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
-        // One that Flux put there.
+        // Flux may have set this finalizer.
         if metadata
             .finalizers
             .iter()
@@ -155,7 +154,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
 }
 
-/// When the token is to be read next; nothing stands for now.
+/// Finds the time of the next read of the token; nothing if no earlier read counts.
 fn find_due(snapshot: &Snapshot, admitted: &Admitted) -> Option<Timestamp> {
     let (metadata, last) = (&snapshot.receiver.metadata, snapshot.memory.read.as_ref()?);
     let is_same = last.uid == metadata.uid
@@ -164,7 +163,7 @@ fn find_due(snapshot: &Snapshot, admitted: &Admitted) -> Option<Timestamp> {
     (is_same && !snapshot.is_outdated).then(|| find_next(&snapshot.memory, last, admitted.interval))
 }
 
-/// When the token is read again after it was read.
+/// Finds the time of the next read after the last one.
 fn find_next(memory: &Memory, last: &LastRead, interval: Duration) -> Timestamp {
     let pause = match memory.failures {
         0 => crate::jitter::add_jitter(interval, last.uid.as_deref().unwrap_or_default(), last.at),
@@ -179,7 +178,7 @@ fn set(status: &mut ReceiverStatus, snapshot: &Snapshot, now: Timestamp, entry: 
     ending::set_condition(&mut status.conditions, &snapshot.receiver.metadata, now, entry);
 }
 
-/// The status to go on with.
+/// Returns the status to continue with.
 fn begin_status(snapshot: &Snapshot) -> ReceiverStatus {
     let mut status = snapshot.receiver.status.clone().unwrap_or_default();
     ending::note_handled(
@@ -200,7 +199,7 @@ fn warn(snapshot: &Snapshot, plan: &mut Plan, reason: &str, message: &str) {
     });
 }
 
-/// Nothing will happen until somebody changes the object.
+/// Ends a plan that does nothing until a user changes the object.
 fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan) -> Plan {
     let mut status = begin_status(snapshot);
     let (reason, message) = (refusal.reason, refusal.message.as_str());
@@ -225,7 +224,7 @@ fn stall(snapshot: &Snapshot, now: Timestamp, refusal: &Refusal, mut plan: Plan)
     plan
 }
 
-/// There is no token, or nobody has said so. In the second case requests are still taken: each reads the token by itself.
+/// Reports a missing token, or a missing answer. In the second case requests are still accepted: each reads the token by itself.
 fn fail(snapshot: &Snapshot, now: Timestamp, failure: &TokenFailure, admitted: &Admitted, mut plan: Plan) -> Plan {
     let mut status = begin_status(snapshot);
     plan.memory.failures = snapshot.memory.failures.saturating_add(1);
@@ -274,7 +273,7 @@ fn succeed(snapshot: &Snapshot, now: Timestamp, path: &HookPath, admitted: &Admi
     status.webhook_path = Some(path.as_str().to_owned());
     status.observed_generation = snapshot.receiver.metadata.generation;
     if is_news {
-        // Without the path: whoever knows the one of a generic Receiver needs nothing else.
+        // The event leaves out the path: a client that knows the path of a generic Receiver needs nothing else.
         plan.events.push(Event {
             kind: EventKind::Normal,
             reason: reason::SUCCEEDED.to_owned(),

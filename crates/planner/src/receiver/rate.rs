@@ -1,38 +1,38 @@
-//! How many requests are taken. A bucket fills by itself, each request takes one from it: a Receiver has one, and a tenant one for all of
-//! its Receivers, so that a flood at one hook keeps no other tenant's waiting. What comes too often is answered at once and costs nothing more.
+//! The allowed rate of requests. A bucket fills by itself, and each request takes one token from it. A Receiver has one bucket, and a tenant has one for all its
+//! Receivers. So a flood at one hook delays no other tenant's requests. A request beyond the rate is answered at once and costs nothing more.
 
 use std::time::Duration;
 
-/// How fast a bucket fills.
+/// The speed at which a bucket fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Requests that may come at once.
     pub most: u32,
-    /// How long one takes to come back.
+    /// The time in which one token comes back.
     pub each: Duration,
 }
 
-/// Of one Receiver: a push to a busy repository says a handful of things at once.
+/// The rate for one Receiver: a push to a busy repository causes a handful of requests at once.
 pub const RECEIVER_RATE: Rate = Rate {
     most: 20,
     each: Duration::from_millis(500),
 };
 
-/// Of all Receivers of one tenant, or of one namespace that is nobody's.
+/// The rate for all Receivers of one tenant, or of one namespace without a tenant.
 pub const TENANT_RATE: Rate = Rate {
     most: 100,
     each: Duration::from_millis(100),
 };
 
-/// What is left of a rate. Times count from any moment that stays the same.
+/// The remainder of a rate. Times count from any fixed moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// When all that was taken has come back.
+    /// The time at which the bucket is full again.
     full_at: Duration,
 }
 
 impl Bucket {
-    /// Takes one, if one is there.
+    /// Takes one token, if the bucket has one.
     pub fn take(&mut self, rate: Rate, now: Duration) -> bool {
         let taken_until = self.full_at.max(now).saturating_add(rate.each);
         if taken_until.saturating_sub(now) > rate.each.saturating_mul(rate.most) {
@@ -42,7 +42,7 @@ impl Bucket {
         true
     }
 
-    /// Whether nothing is missing: then it needn't be remembered.
+    /// Checks whether nothing is missing: then it needn't be remembered.
     #[must_use]
     pub fn is_full(&self, now: Duration) -> bool {
         self.full_at <= now
@@ -63,7 +63,7 @@ mod tests {
         let mut take = |seconds| bucket.take(rate, Duration::from_secs(seconds));
         assert_eq!([take(100), take(100), take(100), take(100)], [true, true, true, false]);
         assert_eq!([take(102), take(102)], [true, false]);
-        // No more than it holds, however long nobody came.
+        // The bucket never holds more than its maximum, however long no request came.
         assert_eq!(
             [take(1000), take(1000), take(1000), take(1000)],
             [true, true, true, false]

@@ -12,26 +12,26 @@ use crate::plan::{self, Status};
 /// A plan for a Receiver.
 pub type Plan = crate::plan::Plan<Step, ServiceAccount, ReceiverStatus, Memory>;
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The Receiver as last read, status included.
     pub receiver: Receiver,
-    /// Whose its namespace is.
+    /// The owner of the Receiver's namespace.
     pub placement: Placement,
     /// Whether a request has shown that the token is another by now.
     #[serde(default)]
     pub is_outdated: bool,
-    /// This attempt, and the answer to its step.
+    /// The current attempt, and the answer to its step.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     #[serde(default)]
     pub memory: Memory,
 }
 
 impl Snapshot {
-    /// Whether something has changed so that another plan could say something else.
+    /// Checks whether something has changed so that another plan could say something else.
     #[must_use]
     pub fn is_overtaken(&self, receiver: &Receiver, placement: &Placement) -> bool {
         let (metadata, known) = (&receiver.metadata, &self.receiver.metadata);
@@ -59,7 +59,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// A new attempt for a Receiver.
+    /// Starts a new attempt for a Receiver.
     #[must_use]
     pub fn begin(receiver: &Receiver) -> Self {
         Self {
@@ -76,20 +76,20 @@ impl Attempt {
 pub struct HookPath(pub(super) String);
 
 impl HookPath {
-    /// The path as it stands in a request.
+    /// Returns the path as it appears in a request.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Why there is no token.
+/// The reason for which no token is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenFailure {
-    /// What is wrong; nothing of a Secret's content.
+    /// The problem, without any content of a Secret.
     pub message: String,
-    /// Whether it is known that there is none; else nobody has answered.
+    /// Whether the Secret is known to be missing; otherwise the answer is missing.
     pub is_known: bool,
 }
 
@@ -99,7 +99,7 @@ pub struct TokenFailure {
 pub enum Step {
     /// Read this Secret of the Receiver's namespace. Answer: the attempt's `path`.
     ReadToken {
-        /// Its name.
+        /// The name of the Secret.
         secret: String,
     },
 }
@@ -117,25 +117,25 @@ impl fmt::Display for Step {
     }
 }
 
-/// What the shell carries from plan to plan.
+/// The state that the shell carries from plan to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
-    /// Where requests are taken: what a status says of it is not believed.
+    /// The path for requests. The path in a status is no evidence of it.
     pub door: Option<HookPath>,
-    /// What the Secret was last read for.
+    /// The input of the last read of the Secret.
     pub read: Option<LastRead>,
-    /// How many readings in a row have failed.
+    /// The number of failed reads in a row.
     pub failures: u32,
-    /// What was found out about the expressions of a generation.
+    /// The check of the expressions of one generation.
     pub checked: Option<CheckedFilters>,
 }
 
-/// What the Secret was last read for.
+/// The input of the last read of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LastRead {
-    /// When.
+    /// The time of the read.
     pub at: Timestamp,
     /// For which object.
     pub uid: Option<String>,
@@ -145,15 +145,15 @@ pub struct LastRead {
     pub requested_at: Option<String>,
 }
 
-/// What was found out about the expressions of a generation, so that they aren't compiled at each look.
+/// The check of the expressions of one generation. It is stored so that they aren't compiled at each look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CheckedFilters {
-    /// Of which object.
+    /// The uid of the Receiver.
     pub uid: Option<String>,
-    /// Of which generation.
+    /// The generation of the Receiver.
     pub generation: Option<i64>,
-    /// What is wrong with one of them.
+    /// The problem of an expression, if there is one.
     pub problem: Option<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Whether a request was sent by who a Receiver is for, and is one that it listens to: as Flux finds it out, type by type, in time that
-//! doesn't depend on how much of a guess is right. Refuses an empty token, with which some hosts' own libraries let everybody in.
+//! The verification of a request: did the expected sender send it, and does the Receiver listen to its event? The rules are Flux's, type by type. The time of a
+//! comparison doesn't depend on the correct part of a guess. An empty token is refused, because some hosts' own libraries accept every sender with it.
 
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
@@ -11,7 +11,7 @@ use super::hook::{Delivery, Verdict};
 use super::types::HookPath;
 use super::{filter, find_path};
 
-/// Who sends.
+/// The kind of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
     Generic,
@@ -38,18 +38,18 @@ const SENDERS: [(&str, Sender); 9] = [
 ];
 
 impl Sender {
-    /// By the word in a spec.
+    /// Reads the kind from the spec's word.
     pub(super) fn read(name: &str) -> Option<Self> {
         let found = SENDERS.iter().find(|(known, _)| *known == name);
         found.map(|(_, sender)| *sender)
     }
 
-    /// All words.
+    /// Lists all words.
     pub(super) fn list_names() -> String {
         SENDERS.map(|(name, _)| name).join(", ")
     }
 
-    /// The header that names the event, of those that send one.
+    /// Returns the header that names the event, for senders that have one.
     fn event_header(self) -> Option<&'static str> {
         match self {
             // Gitea sends GitHub's.
@@ -61,10 +61,10 @@ impl Sender {
     }
 }
 
-/// Verifies a request with the token as it is now.
+/// Verifies a request with the present token.
 ///
 /// # Errors
-/// What is answered.
+/// The verdict to answer.
 pub fn verify(receiver: &Receiver, delivery: &Delivery, token: &[u8]) -> Result<(), Verdict> {
     let sender = Sender::read(&receiver.spec.type_).ok_or(Verdict::Unknown)?;
     // A token that was taken back opens nothing, not even until the path of the next one is known.
@@ -89,13 +89,13 @@ pub fn verify(receiver: &Receiver, delivery: &Delivery, token: &[u8]) -> Result<
     }
 }
 
-/// Whether a path is the one that follows from the token.
+/// Checks whether a path follows from the token.
 #[must_use]
 pub fn is_path_of(path: &HookPath, token: &[u8], receiver: &Receiver) -> bool {
     is_same(path.as_str(), find_path(token, receiver).as_str().as_bytes())
 }
 
-/// Whether the request proves that its sender knows the token. With types that prove nothing, who knows the path knows it.
+/// Checks whether the request proves that its sender knows the token. Some types prove nothing: there, knowledge of the path counts.
 fn is_sent_by(sender: Sender, delivery: &Delivery, token: &[u8]) -> bool {
     let header = |name| delivery.find_header(name);
     match sender {
@@ -121,7 +121,7 @@ fn is_same(given: &str, wanted: &[u8]) -> bool {
     given.as_bytes().ct_eq(wanted).into()
 }
 
-/// Whether `algorithm=hexadecimal` is the code of a body.
+/// Checks whether `algorithm=hexadecimal` is the code of a body.
 fn is_signed(signature: &str, body: &[u8], token: &[u8]) -> bool {
     let Some((algorithm, code)) = signature.split_once('=') else {
         return false;
@@ -136,7 +136,7 @@ fn is_signed(signature: &str, body: &[u8], token: &[u8]) -> bool {
     given.ct_eq(&wanted).into()
 }
 
-/// The code of a body, which nobody makes without the token.
+/// Computes the authentication code of a body, which needs the token.
 fn authenticate<M: Mac + KeyInit>(body: &[u8], token: &[u8]) -> Vec<u8> {
     match <M as KeyInit>::new_from_slice(token) {
         Ok(mac) => mac.chain_update(body).finalize().into_bytes().to_vec(),
@@ -150,7 +150,7 @@ fn is_same_word(known: &str, event: &str) -> bool {
     known.to_lowercase() == event.to_lowercase()
 }
 
-/// Whether the body is what such a sender sends.
+/// Checks whether the body has the form of this sender's requests.
 fn has_body_of(sender: Sender, delivery: &Delivery) -> bool {
     let is_form = || delivery.find_media_type() == "application/x-www-form-urlencoded";
     match sender {
@@ -166,7 +166,7 @@ fn is_json<'a, T: Deserialize<'a>>(delivery: &'a Delivery) -> bool {
     serde_json::from_slice::<T>(&delivery.body).is_ok()
 }
 
-/// What Docker Hub sends, as far as it is looked at.
+/// The part of Docker Hub's body that is read.
 #[derive(Deserialize)]
 struct DockerHubBody {
     #[serde(rename = "push_data")]
@@ -187,7 +187,7 @@ struct DockerHubRepository {
     _url: Option<String>,
 }
 
-/// What Quay sends.
+/// The used part of Quay's body.
 #[derive(Deserialize)]
 struct QuayBody {
     #[serde(rename = "docker_url")]
@@ -196,7 +196,7 @@ struct QuayBody {
     _tags: Option<Vec<String>>,
 }
 
-/// What Nexus sends.
+/// The used part of Nexus' body.
 #[derive(Deserialize)]
 struct NexusBody {
     #[serde(rename = "action")]

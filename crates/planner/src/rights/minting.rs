@@ -17,7 +17,7 @@ use super::{Plan, RETRY, Snapshot, Step};
 use crate::ending::add_duration;
 use crate::plan::{Event, EventKind, EventPlace, Next};
 
-/// How soon a lane is asked again which administrators' tokens it may request, and how soon where the API server gave no answer.
+/// The time until the next review of a lane's administrator tokens, and the time if the API server gave no answer.
 pub(super) const MINTING_REVIEWS: (Duration, Duration) = (Duration::from_secs(600), RETRY);
 
 /// A lane of several namespaces that may request administrators' tokens in one of them, or of which that isn't known.
@@ -30,7 +30,7 @@ pub struct SharedMinting {
 }
 
 impl SharedMinting {
-    /// Whether the API server has said so.
+    /// Checks whether the API server has answered.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.accounts.is_ok()
@@ -117,7 +117,7 @@ fn wake_at(plan: &mut Plan, at: Timestamp) {
     };
 }
 
-/// The request of [`Step::ReviewMinting`].
+/// Writes the request of [`Step::ReviewMinting`].
 #[must_use]
 pub fn write_minting_review(namespace: &str) -> Value {
     json!({
@@ -125,7 +125,7 @@ pub fn write_minting_review(namespace: &str) -> Value {
     })
 }
 
-/// The ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
+/// Reads the ServiceAccounts of which the answer to [`write_minting_review`] allows an administrator's token; `*` for all of them.
 #[must_use]
 pub fn read_minting_review(answer: &Value) -> Vec<String> {
     let rules = ObjectView::of(answer).list_views("/status/resourceRules");

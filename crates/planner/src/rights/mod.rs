@@ -1,10 +1,10 @@
-//! What a lane may do in a namespace: it has an account of its own, and in each namespace in which something of its is reconciled one
-//! RoleBinding, which is there before the lane begins and for as long as it works.
+//! The rights of a lane in a namespace. A lane has an account of its own. Each namespace in which the lane reconciles something has one RoleBinding for this account.
+//! The RoleBinding exists before the lane begins, and for as long as the lane works.
 //!
-//! Everything is written by the controller itself. The RoleBinding has a finalizer: when its namespace is deleted it goes last, or nobody
-//! could bring to its end what is reconciled there. Whoever changes or deletes it keeps the lane from that namespace and from no other; it
-//! is put back, each time later. It refuses to touch a RoleBinding of the same name that isn't Tenure's, and to let a lane begin on an
-//! answer to a write: the API server is asked, as the lane, whether it may.
+//! The controller itself writes everything. The RoleBinding has a finalizer, so it goes last when its namespace is deleted: until then the lane can finish its work. A
+//! user who changes or deletes the RoleBinding stops the lane in that namespace only. The controller puts it back, each time after a longer pause. A RoleBinding of the
+//! same name that isn't Tenure's stays untouched. An answer to a write is not enough to start a lane: the controller asks the API server, as the lane, whether the lane
+//! may work.
 
 mod minting;
 mod wanted;
@@ -29,32 +29,31 @@ pub use minting::{SharedMinting, read_minting_review, write_minting_review};
 pub use wanted::LaneOwner;
 use wanted::{Found, Wanting};
 
-/// A plan for a lane's rights in a namespace. It has no status of its own: what is wrong is said by events.
+/// A plan for a lane's rights in a namespace. The plan has no status of its own: events report its problems.
 pub type Plan = crate::plan::Plan<Step, Controller, (), Memory>;
 
-/// After the second time that the rights are put back, and the longest time between two.
+/// The pause after the second restoration of the rights, and the longest pause between two.
 const PUT_BACK_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-/// After so long without a change, the next one is put back at once again.
+/// After this time without a change, the next restoration is immediate again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
-/// The first and the longest pause before it is asked again whether the lane may: an API server that has just got a RoleBinding may not know
-/// of it yet.
+/// The first and the longest pause before the next access review: an API server may not know a new RoleBinding yet.
 const REVIEW_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
-/// How soon something that failed, or that a watch has to tell of, is looked at again.
+/// The time until something that failed, or that a watch has to report, is looked at again.
 const RETRY: Duration = Duration::from_secs(30);
-/// How soon after a write it is looked whether it is still as written: what somebody did in the same moment may have been seen before it.
+/// The time after a write until the controller checks the result: a change of another client at the same moment may have been seen before the write.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// A step: something to do about a lane's rights.
+/// A step for a lane's rights.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
-    /// A request of the controller's.
+    /// A request that the controller sends.
     Request(Request),
-    /// A merge patch that takes finalizers from the RoleBinding. Answer: the attempt's `released`.
+    /// A merge patch that removes finalizers from the RoleBinding. Answer: the attempt's `released`.
     Release(Release),
-    /// Ask, as the lane, whether it may work in the namespace. Answer: the attempt's `reviewed`.
+    /// An access review, as the lane: may it work in the namespace? Answer: the attempt's `reviewed`.
     Review(LaneAccount),
-    /// Ask, as a lane that serves several namespaces, which administrators' tokens it may request in this one. Answer: the attempt's `minting`.
+    /// A review, as a lane that serves several namespaces: which administrators' tokens may it request in this one? Answer: the attempt's `minting`.
     ReviewMinting(LaneAccount),
 }
 
@@ -78,42 +77,42 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is known of the namespace.
+/// The known state of the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceState {
-    /// It is there.
+    /// The namespace exists.
     Present,
-    /// It is being deleted: nothing can be created in it any more.
+    /// The namespace is being deleted: nothing can be created in it any more.
     Ending,
-    /// It isn't known, or not any more.
+    /// The state isn't known, or isn't known any more.
     Unknown,
 }
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// The namespace.
     pub namespace: String,
-    /// What is known of it.
+    /// The known state of the namespace.
     pub state: NamespaceState,
-    /// Whether something in it is reconciled.
+    /// Whether the lane reconciles something in the namespace.
     pub is_worked_in: bool,
-    /// Whose it is.
+    /// The owner of the namespace.
     pub placement: Placement,
-    /// The Tenant whose lane it is, if it is one's: the lane's account goes with it.
+    /// The Tenant that owns the lane, if any: the lane's account is collected with it.
     pub owner: Option<LaneOwner>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
     pub is_guarded: bool,
-    /// The account and the RoleBinding, as far as watches tell of them. One that is not here is asked for by [`Request::Read`].
+    /// The account and the RoleBinding, as watches report them. A missing one is requested with [`Request::Read`].
     pub live: BTreeMap<ObjectId, Live>,
-    /// This attempt, and the answers to its steps.
+    /// The current attempt, and the answers to its steps.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     pub memory: Memory,
 }
 
 impl Snapshot {
-    /// Whether admission lets no tenant set a finalizer on what Tenure manages here. Its rule is about tenants' namespaces.
+    /// Checks whether admission lets no tenant set a finalizer on managed objects here. The rule is about tenants' namespaces.
     fn is_checked(&self) -> bool {
         self.is_guarded && matches!(self.placement, Placement::Tenant(_))
     }
@@ -126,14 +125,14 @@ pub struct Attempt {
     pub asked: dependents::Attempt,
     /// The answer to [`Step::Release`].
     pub released: Option<WriteAnswer>,
-    /// The answer to [`Step::Review`]; or why there is none.
+    /// The answer to [`Step::Review`], or the reason for its absence.
     pub reviewed: Option<Result<bool, String>>,
     /// The answer to [`Step::ReviewMinting`]: names of ServiceAccounts, `*` for all. An error is the API server's message.
     pub minting: Option<Result<Vec<String>, String>>,
 }
 
 impl Attempt {
-    /// A new attempt.
+    /// Starts a new attempt.
     #[must_use]
     pub fn begin(now: Timestamp) -> Self {
         Self {
@@ -145,22 +144,22 @@ impl Attempt {
     }
 }
 
-/// What the shell carries from plan to plan: losing it costs some requests.
+/// The state that the shell carries from plan to plan. Its loss costs some requests.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
-    /// What was refused, and waits for its time.
+    /// Refused writes that wait for their next try.
     refused: dependents::Memory,
     /// The account whose rights were in place last.
     held: Option<LaneAccount>,
-    /// Whether the API server has said so, and nothing has changed since.
+    /// Whether the API server has confirmed the rights, and nothing has changed since.
     confirmed: bool,
-    /// How often in a row it has said otherwise.
+    /// The number of denials in a row.
     denials: u32,
     put_back: Option<PutBack>,
-    /// What was said last to be wrong.
+    /// The last reported problem.
     said: String,
     minting: Option<SharedMinting>,
-    /// The lane that was asked last which administrators' tokens it may request, and when it is asked again.
+    /// The lane of the last review of administrators' tokens, and the time of the next review.
     minting_due: Option<(LaneAccount, Timestamp)>,
 }
 
@@ -168,18 +167,18 @@ pub struct Memory {
 struct PutBack {
     times: u32,
     at: Timestamp,
-    /// Not again before.
+    /// The earliest time of the next restoration.
     until: Timestamp,
 }
 
 impl Memory {
-    /// The lane that may work in the namespace now.
+    /// Returns the lane that may work in the namespace now.
     #[must_use]
     pub fn admitted(&self) -> Option<&LaneAccount> {
         self.held.as_ref().filter(|_| self.confirmed)
     }
 
-    /// The administrators whose tokens a lane of several namespaces may request in this one.
+    /// Returns the administrators whose tokens a lane of several namespaces may request in this one.
     #[must_use]
     pub fn shared_minting(&self) -> Option<&SharedMinting> {
         let found = self.minting.as_ref();
@@ -193,10 +192,10 @@ impl Memory {
             .filter(|last| now < add_duration(last.at, FORGOTTEN_AFTER));
     }
 
-    /// Counts that the rights are put back, and says when that may be done again.
+    /// Counts a restoration of the rights, and sets the earliest time of the next one.
     fn count_put_back(&mut self, now: Timestamp) {
         let times = self.put_back.map_or(0, |last| last.times).saturating_add(1);
-        // The first two are put back at once: an edit by mistake, and what undoes it in the wrong way.
+        // The first two restorations are immediate: one for an edit by mistake, and one for a wrong attempt to undo it.
         let pause = match times {
             1 => Duration::ZERO,
             times => lengthen(PUT_BACK_PAUSES, times.saturating_sub(2)),
@@ -213,7 +212,7 @@ fn lengthen((first, longest): (Duration, Duration), times: u32) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times.min(16))).min(longest)
 }
 
-/// What to do about a lane's rights in a namespace.
+/// Plans the next steps for a lane's rights in a namespace.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let mut plan = Plan::idle(format!("Lane/{}", snapshot.namespace), snapshot.memory.clone());
@@ -233,11 +232,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
     let is_applied = |id| matches!(snapshot.attempt.asked.applied.get(id), Some(WriteAnswer::Done(_)));
     let is_in_place = found == Found::AsWanted || is_applied(&wanting.binding.id);
-    // What is being deleted gives its rights for as long as it is there.
+    // A RoleBinding that is being deleted gives rights for as long as it exists.
     if (!is_in_place && found != Found::Going) || snapshot.memory.held.as_ref() != Some(&wanting.lane) {
         plan.memory.confirmed = false;
     }
-    // Another lane's account in it is no tampering: the namespace has changed hands.
+    // The account of another lane in the RoleBinding is no tampering: the namespace has changed hands.
     let is_tampered = !is_in_place && snapshot.memory.held.as_ref() == Some(&wanting.lane);
     if is_tampered
         && !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
@@ -259,7 +258,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     put_in_place(snapshot, now, &wanting, is_tampered, plan)
 }
 
-/// The account, the RoleBinding, and the API server's word that they are enough.
+/// Puts the account and the RoleBinding in place, and asks the API server whether they are enough.
 fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampered: bool, mut plan: Plan) -> Plan {
     let mut problems = Vec::new();
     let mut dependents = Dependents {
@@ -274,7 +273,7 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
         },
         lingering: BTreeMap::new(),
     };
-    // In a namespace that is being deleted it goes, too: its finalizer keeps it, and it can still be changed.
+    // In a namespace that is being deleted the RoleBinding is going, too. Its finalizer keeps it, so it can still be changed.
     let is_going = |id| {
         let live = snapshot.live.get(id).and_then(Live::object);
         live.is_some_and(|live| ObjectView::of(live).is_being_deleted())
@@ -308,7 +307,7 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
         return tell_problems(snapshot, now, problems, plan);
     }
     if !plan.withheld.is_empty() {
-        // An account that is going: its end is told by a watch.
+        // The account is being deleted; a watch will report its end.
         plan.memory.confirmed = false;
         plan.next = Next::Done(Some(add_duration(now, RETRY)));
         return plan;
@@ -353,7 +352,7 @@ fn put_in_place(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, is_tampe
     plan
 }
 
-/// Says beside the RoleBinding that it was put back, once the lane is there again to say it.
+/// Reports an event beside the RoleBinding about its restoration, once the lane works again and can write it.
 fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
     let Some(last) = plan
         .memory
@@ -379,7 +378,7 @@ fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
     });
 }
 
-/// Says for the platform that a lane can't work in a namespace: the lane itself can't say it there.
+/// Reports for the platform that a lane can't work in a namespace: the lane itself can't report it there.
 fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut plan: Plan) -> Plan {
     plan.memory.confirmed = false;
     let mut message = format!(
@@ -413,8 +412,8 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
     plan
 }
 
-/// The RoleBinding of a namespace that stays is being deleted. It gives rights until it is gone, so it is corrected first, and emptied if nothing is
-/// reconciled in the namespace; then it loses its finalizer, to be made again.
+/// Handles a RoleBinding that is being deleted in a namespace that stays. It gives rights until it is gone. So it is corrected first, or emptied if the lane reconciles
+/// nothing in the namespace. Then it loses its finalizer, and is re-created.
 fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan) -> Plan {
     if !snapshot.attempt.asked.applied.contains_key(&wanting.binding.id)
         && let Some(correction) = wanting.correct_going(snapshot)
@@ -446,22 +445,22 @@ fn let_go(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, mut plan: Plan
             });
         }
     }
-    // A watch tells when it is gone.
+    // A watch reports when the RoleBinding is gone.
     plan.next = Next::Done(Some(add_duration(now, RETRY)));
     plan
 }
 
-/// Nothing is reconciled in the namespace any more: the RoleBinding goes, and so the namespace can, too.
+/// Removes the RoleBinding, because the lane reconciles nothing in the namespace any more. Then the namespace can be deleted, too.
 fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Found, mut plan: Plan) -> Plan {
     let live = snapshot.live.get(&wanting.binding.id);
     if live.is_none() && snapshot.memory.held.is_some() {
-        // Watches tell of it by its label, which somebody may have taken off.
+        // Watches find the RoleBinding by its label, and a user may have removed the label.
         plan.steps = vec![Step::Request(Request::Read(wanting.binding.watched()))];
         plan.next = Next::Again;
         return plan;
     }
     if let Some(Live::Failed(failure)) = live {
-        // It may be there, and would keep its namespace for ever.
+        // The RoleBinding may exist, and would then block the deletion of its namespace for ever.
         plan.withheld.push(Withheld {
             what: wanting.binding.id.subject(),
             why: format!("it can't be told whether it is there: {}", failure.message),
@@ -491,8 +490,7 @@ fn give_back(snapshot: &Snapshot, now: Timestamp, wanting: &Wanting, found: &Fou
     plan
 }
 
-/// What a lane asks about itself: whether it may write events in a namespace. Every lane may, whatever it reconciles, and by the role that all
-/// its other rights come with.
+/// Writes the lane's review about itself: may it write events in a namespace? Every lane may, with whatever kinds, by the role that gives all its other rights.
 #[must_use]
 pub fn write_review(namespace: &str) -> Value {
     json!({
@@ -503,7 +501,7 @@ pub fn write_review(namespace: &str) -> Value {
     })
 }
 
-/// What the answer to [`write_review`] says.
+/// Reads the answer to [`write_review`].
 #[must_use]
 pub fn read_review(answer: &Value) -> bool {
     answer

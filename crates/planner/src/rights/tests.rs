@@ -22,22 +22,22 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + seconds).unwrap()
 }
 
-/// What somebody does to the rights.
+/// A change of the rights by another client.
 type Tamper = fn(&mut World);
 
-/// A cluster with one namespace, and what keeps the lane's rights there.
+/// A cluster with one namespace, and the planner of the lane's rights there.
 struct World {
     snapshot: Snapshot,
     now: Timestamp,
-    /// What the API server says when the lane asks.
+    /// The API server's answer to the lane's review.
     allows: bool,
     /// Administrators whose tokens the lane gets.
     minting: Result<Vec<String>, String>,
-    /// What was done, in order.
+    /// The executed steps, in order.
     done: Vec<String>,
     events: Vec<(String, String)>,
     version: u32,
-    /// What is gone, which a watch tells of later.
+    /// Deleted objects whose deletion a watch reports later.
     gone: Vec<ObjectId>,
 }
 
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// An attempt until it is over; when the next is due.
+    /// Runs an attempt to its end, and returns the time of the next one.
     fn run(&mut self) -> Option<Timestamp> {
         self.snapshot.attempt = Attempt::begin(self.now);
         for id in self.gone.drain(..) {
@@ -149,7 +149,7 @@ impl World {
             Step::Release(release) => {
                 assert_eq!(release.patch["metadata"]["uid"], "uid");
                 assert!(self.live(&release.target.id)["metadata"]["deletionTimestamp"].is_string());
-                // It was the last finalizer.
+                // The removed finalizer was the last one.
                 self.gone.push(release.target.id);
                 self.snapshot.attempt.released = Some(WriteAnswer::Done(Object(json!({}))));
             }
@@ -202,7 +202,7 @@ fn a_lane_begins_when_the_api_server_says_that_it_may() {
     assert_eq!(world.run(), Some(review));
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-pool"));
     world.take_done();
-    // From then on nothing is asked any more, until it is time to ask again for which tokens the lane gets.
+    // Afterwards no request is made, until the review of the lane's administrator tokens is due.
     assert_eq!(world.run(), Some(review));
     assert!(world.take_done().is_empty() && world.events.is_empty());
 }
@@ -231,7 +231,7 @@ fn what_somebody_changes_is_put_back_each_time_later() {
                 if world.admitted().is_some() {
                     break;
                 }
-                // While it has to wait, no request is made, however often somebody wakes it.
+                // During the pause, no request is made, however often a watch wakes the planner.
                 assert!(world.take_done().is_empty(), "{what}");
                 world.now = next.unwrap();
             }
@@ -263,7 +263,7 @@ fn what_somebody_changes_is_put_back_each_time_later() {
     }
 }
 
-/// What is done to it in the moment in which it is written is seen before the answer to the write, and told by nobody again.
+/// A change at the moment of the write is seen before the answer to the write, and no watch reports it again.
 #[test]
 fn it_is_looked_again_after_a_write() {
     let mut world = World::new();
@@ -310,7 +310,7 @@ fn in_a_namespace_that_ends_it_stays_until_nothing_is_reconciled_there() {
     assert_eq!(world.run(), Some(add_duration(world.now, MINTING_REVIEWS.0)));
     assert!(world.take_done().is_empty());
     assert_eq!(world.admitted().as_deref(), Some("tenure-lane-tenant-blue"));
-    // The Tenant goes, and its lane's account with it: the pool brings to its end what is left.
+    // The Tenant is deleted, and its lane's account with it: the pool finishes the remaining work.
     world.snapshot.placement = Placement::Disputed {
         message: "the Tenant is gone".to_owned(),
     };
@@ -337,7 +337,7 @@ fn without_it_a_namespace_that_ends_is_told_of_to_the_platform() {
     };
     assert_eq!(reason, "LaneWithoutRights");
     assert!(message.contains("take the finalizers"), "{message}");
-    // Once.
+    // The event is sent once.
     world.run();
     assert_eq!(world.events.len(), 1);
 }
@@ -361,14 +361,14 @@ fn it_goes_when_nothing_is_reconciled_any_more() {
     assert!(world.live(&pool_account()).is_object());
 }
 
-/// With its finalizer it would keep its namespace for ever, so it isn't given up for want of an answer.
+/// With its finalizer the RoleBinding would keep its namespace for ever, so a missing answer doesn't release it.
 #[test]
 fn one_that_cannot_be_read_is_not_taken_for_gone() {
     let mut world = World::new();
     world.run();
     world.take_done();
     world.snapshot.is_worked_in = false;
-    // Its label is off, so watches don't tell of it; and nobody answers.
+    // The label is missing, so watches don't report the RoleBinding; and no answer comes.
     let there = world.snapshot.live.insert(binding(), Live::Failed(Failure::default()));
     let next = world.run();
     assert!(next.is_some(), "it is looked again");
@@ -458,7 +458,7 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     assert_eq!(world.take_done(), ["apply RoleBinding/team/tenure:lane (Lane)"]);
     let live = world.live(&binding());
     assert_eq!(live["subjects"][0]["name"], "tenure-lane-pool");
-    // An API server refuses new finalizers on what is being deleted.
+    // An API server refuses new finalizers on an object that is being deleted.
     assert_eq!(live["metadata"]["finalizers"], Value::Null);
     live["metadata"]["finalizers"] = json!(["networking.k8s.aws/hold"]);
     world.run();
@@ -466,7 +466,7 @@ fn a_binding_that_another_finalizer_holds_is_corrected_and_told() {
     let (reason, message) = world.events.last().unwrap();
     assert_eq!(reason, "LaneRightsHeld");
     assert!(message.contains("networking.k8s.aws/hold"), "{message}");
-    // It gives nobody anything once nothing is reconciled there.
+    // The RoleBinding gives no rights after the lane has nothing to reconcile there.
     world.snapshot.is_worked_in = false;
     world.run();
     assert_eq!(world.live(&binding())["subjects"], json!([]));

@@ -1,4 +1,4 @@
-//! The account of a lane and its RoleBinding: what they are to be, and what is found in their place.
+//! The account of a lane and its RoleBinding: the wanted objects, and the existing ones.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{LANE_BINDING, LANE_FINALIZER, LANE_LABEL, MANAGED_BY, MANAGED_BY_TENURE};
@@ -13,31 +13,31 @@ use crate::plan::Request;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The Tenant that a lane's account goes with.
+/// The Tenant that owns a lane's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneOwner {
-    /// Its name.
+    /// The name of the Tenant.
     pub name: String,
-    /// Its uid.
+    /// The uid of the Tenant.
     pub uid: String,
 }
 
-/// What is found where the RoleBinding is to be.
+/// The object that exists under the RoleBinding's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It isn't known.
+    /// The object isn't known.
     Unknown,
-    /// Nothing.
+    /// No object exists.
     Nothing,
-    /// What is wanted.
+    /// The wanted object exists.
     AsWanted,
     /// Something else.
     Another,
-    /// Ours, which somebody deletes although the namespace stays.
+    /// Tenure's RoleBinding, which is being deleted although the namespace stays.
     Going,
 }
 
-/// What a lane has to have.
+/// The wanted objects of a lane.
 pub(super) struct Wanting {
     pub(super) lane: LaneAccount,
     pub(super) account: Wanted,
@@ -90,7 +90,7 @@ impl Wanting {
         }
     }
 
-    /// True for a lane whose namespaces are not all of the platform.
+    /// Returns true for a lane whose namespaces are not all of the platform.
     pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -128,7 +128,7 @@ impl Wanting {
         if live.get("roleRef") != object.object.get("roleRef") {
             return Verdict::Foreign("binds another role: delete it, so that the lane's own can be made");
         }
-        // One that is going can get no finalizer; as long as it has it, it is as good.
+        // An object that is being deleted can get no finalizer; as long as it exists, it serves as well.
         let has_finalizer = view
             .list_texts("/metadata/finalizers")
             .any(|found| found == LANE_FINALIZER);
@@ -140,7 +140,7 @@ impl Wanting {
         }
     }
 
-    /// The apply that corrects a RoleBinding that is being deleted; none if it is as it should be.
+    /// Returns the apply that corrects a RoleBinding that is being deleted; none if it is as it should be.
     pub(super) fn correct_going(&self, snapshot: &Snapshot) -> Option<Request> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let object = if snapshot.is_worked_in {
@@ -149,7 +149,7 @@ impl Wanting {
                 Verdict::AsWanted | Verdict::Foreign(_) => return None,
             }
         } else {
-            // Without its own finalizer it goes, unless another one holds it.
+            // Without its own finalizer the object is deleted, unless another one holds it.
             self.describe_held(snapshot)?;
             dependents::neutralize(live)?
         };
@@ -161,7 +161,7 @@ impl Wanting {
         Some(wanted.apply("Lane"))
     }
 
-    /// The wanted RoleBinding, for this very object. An API server refuses a new finalizer on an object that is being deleted.
+    /// Returns the wanted RoleBinding, for this very object. An API server refuses a new finalizer on an object that is being deleted.
     fn rewrite_going(&self, live: &Value) -> Value {
         let view = ObjectView::of(live);
         let mut object = self.binding.object.clone();
@@ -177,7 +177,7 @@ impl Wanting {
         object
     }
 
-    /// The patch that takes off the lane's finalizer, and those that a tenant could have set; none when it has none of them.
+    /// Returns the patch that removes the lane's finalizer, and those that a tenant could have set; nothing if the RoleBinding has none of them.
     pub(super) fn release(&self, snapshot: &Snapshot) -> Option<Release> {
         let live = snapshot.live.get(&self.binding.id).and_then(Live::object)?;
         let rule = FinalizerRule {
@@ -199,7 +199,7 @@ impl Wanting {
     }
 }
 
-/// Whether a RoleBinding was made for a lane: it has the finalizer, or it bears the labels.
+/// Checks whether a RoleBinding was made for a lane: it has the finalizer, or it bears the labels.
 pub(super) fn is_lanes(live: &Value) -> bool {
     let view = ObjectView::of(live);
     let is_labelled = view.find_label(LANE_LABEL).is_some() && view.find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);

@@ -1,4 +1,4 @@
-//! Instances that hear of moves late, in any order, and let go slowly: what each may begin with.
+//! Instances that learn of moves late, in any order, and release slowly: the parts with which each may begin.
 
 use super::*;
 
@@ -38,18 +38,18 @@ fn shard(name: &str) -> Instance {
 fn who_takes_over_waits_until_the_other_has_let_go() {
     let mut main = Holdings::new(Instance::Main);
     assert_eq!(main.take_own(&own(&["a", "b"]), at(9), at(9)), Vec::new());
-    // Nobody else leads.
+    // No other instance leads.
     assert_eq!(main.take_ready(&[]), [estate("a"), estate("b")]);
     assert_eq!(main.let_go(), said(9));
     let mut other = Holdings::new(shard("x"));
     assert_eq!(other.take_own(&own(&[]), at(9), at(9)), Vec::new());
-    // At revision 10 one is the other's. It hears of it first.
+    // At revision 10, one part moves to the other instance, which learns of it first.
     assert_eq!(other.take_own(&own(&["b"]), at(10), at(10)), Vec::new());
     let says = |main: &Holdings| [peer("tenure-controller", main.let_go())];
     assert_eq!(other.take_ready(&says(&main)), Vec::new());
     let told = other.describe_wait(&says(&main)).expect("it waits");
     assert!(told.contains("has let go of what is not its"), "{told}");
-    // The main one hears of it, and something is under way still.
+    // The main instance learns of the move, and some work is still in progress.
     assert_eq!(main.take_own(&own(&["a"]), at(10), at(10)), [estate("b")]);
     assert_eq!(main.let_go(), said(9));
     assert_eq!(other.take_ready(&says(&main)), Vec::new());
@@ -57,7 +57,7 @@ fn who_takes_over_waits_until_the_other_has_let_go() {
     assert_eq!(main.let_go(), said(10));
     assert_eq!(other.take_ready(&says(&main)), [estate("b")]);
     assert_eq!(other.describe_wait(&says(&main)), None);
-    // It comes back before the other has let go of it.
+    // The part comes back before the other instance has released it.
     assert_eq!(main.take_own(&own(&["a", "b"]), at(12), at(12)), Vec::new());
     assert_eq!(
         main.take_ready(&[peer("tenure-controller-shard-x", other.let_go())]),
@@ -99,7 +99,7 @@ fn who_sees_to_everything_has_nobody_beside_it() {
     assert!(told.is_some_and(|told| told.contains("would see to all of it")));
     assert_eq!(only.take_ready(&[]), [estate("a")]);
     assert_eq!(only.let_go(), None);
-    // Who comes later waits, and harms nobody.
+    // An instance that comes later waits, and harms no other.
     assert_eq!(only.take_own(&own(&["a", "b"]), at(2), at(2)), Vec::new());
     assert_eq!(only.take_ready(&beside), [estate("b")]);
     let mut other = Holdings::new(shard("x"));
@@ -155,7 +155,7 @@ impl Dice {
     }
 }
 
-/// One instance in a play: how far it has seen what happened, and what it works on.
+/// One instance in a random run: up to where it has seen the events, and the parts that it works on.
 struct Player {
     holdings: Holdings,
     seen: usize,
@@ -164,8 +164,8 @@ struct Player {
     lease: Option<LetGo>,
 }
 
-/// Labels move at random between three instances, each of which hears of it, lets go, writes its Lease and looks at the others' at random
-/// moments: no two ever work on the same, and in the end everything is worked on by the right one.
+/// Labels move at random between three instances. Each instance learns of it, releases, writes its Lease and reads the others' at random moments. No two instances ever
+/// work on the same part, and in the end the right one works on each.
 #[test]
 fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
     let names = ["a", "b", "c"];
@@ -173,7 +173,7 @@ fn no_two_ever_work_on_the_same_whatever_they_hear_when() {
     let mut moved = 0;
     for seed in 0..1000 {
         let mut dice = Dice(seed);
-        // After each revision: whose each name is.
+        // After each revision, the history holds the owner of each name.
         let mut history: Vec<[usize; 3]> = vec![[0; 3]];
         let mut players: Vec<Player> = instances
             .iter()

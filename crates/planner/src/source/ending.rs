@@ -1,4 +1,4 @@
-//! How a source's plan ends: status, events and next time.
+//! The end of a source's plan: status, events and next time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::artifact_address::ArtifactAddress;
 use crate::ending::{self, Entry, add_duration, cut_to_seconds};
 use crate::plan::{Event, EventKind, EventPlace, Next, Status as _, Withheld};
 
-/// How often is looked again for what is waited for (Flux's `--requeue-dependency`).
+/// The interval between two looks at an awaited object (Flux's `--requeue-dependency`).
 const WAITING_INTERVAL: Duration = Duration::from_secs(30);
-/// The longest that a server is left alone, whatever it asks for.
+/// The longest pause that a server gets, whatever it requests.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Annotation on an event: digest of the artifact.
 const EVENT_DIGEST: &str = "source.toolkit.fluxcd.io/digest";
@@ -32,7 +32,7 @@ fn set<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>, now: Timestamp
     ending::set_condition(status.conditions_mut(), snapshot.repository.metadata(), now, entry);
 }
 
-/// Where others find what is stored; nothing where it is served to nobody.
+/// Returns the URL of the stored artifact for other clients; empty if artifacts are not served.
 fn write_url<S: Source>(snapshot: &Snapshot<S>, digest: &str) -> String {
     let metadata = snapshot.repository.metadata();
     let named = metadata.namespace.as_deref().zip(metadata.name.as_deref());
@@ -64,8 +64,7 @@ fn note_generation<S: Source>(status: &mut S::Status, snapshot: &Snapshot<S>) {
     }
 }
 
-/// The status while a fetch is under way: said only when there is nothing stored yet or the spec has changed, so that asking an
-/// unchanged upstream writes nothing.
+/// Returns the status during a fetch. It is written only if nothing is stored yet or the spec has changed, so that a request to an unchanged upstream writes nothing.
 pub(super) fn reconciling<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Option<S::Status> {
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
     let generation = snapshot.repository.metadata().generation;
@@ -96,7 +95,7 @@ pub(super) fn reconciling<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> 
     changed(snapshot, &status)
 }
 
-/// Nothing will happen until somebody changes the object.
+/// Ends a plan that does nothing until a user changes the object.
 pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal: &Refusal) -> Plan<S> {
     let (reason, message) = (refusal.reason.as_str(), refusal.message.as_str());
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
@@ -119,7 +118,7 @@ pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal
     warning(snapshot, &mut plan, reason, message);
     plan.status = changed(snapshot, &status);
     if refusal.reason == RefusalReason::Denied(DenialReason::IdentityMissing) {
-        // Whose a namespace is may become known without this object changing.
+        // The owner of a namespace may become known without a change of this object.
         plan.next = Next::Done(Some(add_duration(now, Duration::from_secs(30))));
     }
     plan.withheld.push(Withheld {
@@ -129,7 +128,7 @@ pub(super) fn stalled<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, refusal
     plan
 }
 
-/// Another object has to be there first. The artifact that is stored stays, and stays usable.
+/// Ends a plan that waits for another object. The stored artifact stays, and stays usable.
 pub(super) fn waiting<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason: &str, message: &str) -> Plan<S> {
     let mut plan = Plan::<S>::idle(name_subject(snapshot), snapshot.memory.clone());
     let mut status = snapshot.repository.status().cloned().unwrap_or_default();
@@ -153,12 +152,12 @@ pub(super) fn waiting<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, reason:
         why: message.to_owned(),
     });
     plan.status = changed(snapshot, &status);
-    // It is told when what it waits for changes; this is for what nobody tells.
+    // A watch reports a change of the awaited object; this time is for changes that no watch reports.
     plan.next = Next::Done(Some(add_duration(now, WAITING_INTERVAL)));
     plan
 }
 
-/// The fetch failed. The artifact that is stored stays, and stays usable.
+/// Ends a failed fetch. The stored artifact stays, and stays usable.
 pub(super) fn failed<S: Source>(
     snapshot: &Snapshot<S>,
     now: Timestamp,
@@ -186,7 +185,7 @@ pub(super) fn failed<S: Source>(
             condition::remove(status.conditions_mut(), other);
         }
     }
-    // One that succeeded is about the artifact that is stored; one that failed is made again.
+    // A successful verification is about the stored artifact; a failed one is repeated.
     let verified = condition::is_true(status.conditions(), condition::SOURCE_VERIFIED);
     if bad != condition::SOURCE_VERIFIED && !(verified && snapshot.repository.is_verified()) {
         condition::remove(status.conditions_mut(), condition::SOURCE_VERIFIED);
@@ -239,7 +238,7 @@ pub(super) fn failed<S: Source>(
     plan
 }
 
-/// The upstream was asked, and what it has is stored; `new` is what the upstream says of it when it was stored just now.
+/// Ends a successful fetch, after which the upstream's content is stored; `new` is the upstream's description if it was stored just now.
 pub(super) fn succeeded<S: Source>(
     snapshot: &Snapshot<S>,
     now: Timestamp,

@@ -1,8 +1,7 @@
-//! How a source is reconciled, whatever its kind: asked at its interval, fetched with Secrets that are read as the namespace's identity.
+//! The reconciliation of a source of any kind: requests at its interval, and fetches with Secrets that the namespace's identity reads.
 //!
-//! One planner for all kinds of sources. What differs stands in the folder of each: which fields it has and which of them are
-//! implemented, what is fetched, and how what was stored is called. Tenure puts no finalizer on a source: an artifact that nobody refers
-//! to is collected from the store without one. Refuses to know any kind.
+//! All kinds of sources share one planner, which knows no kind. The folder of each kind has the differences: the fields and the implemented ones of these, the request
+//! of a fetch, and the description of a stored artifact. Tenure puts no finalizer on a source: an artifact without a reference is collected from the store without one.
 
 mod ending;
 mod types;
@@ -28,31 +27,31 @@ use crate::plan::{FinalizerChange, Next, Withheld};
 /// A plan for a source of kind `S`.
 pub type Plan<S> = crate::plan::Plan<Step<<S as Source>::Request>, ServiceAccount, <S as Source>::Status, Memory>;
 
-/// How long a fetch may take when the spec does not say (Flux's).
+/// The time limit of a fetch if the spec sets none (Flux's).
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest that a fetch may take: a longer one would hold a place of its lane for hours.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(3600);
 /// The first pause after a failed fetch; doubled up to the interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What admission found out.
+/// The result of the admission.
 struct Admitted {
     identity: Option<ServiceAccount>,
     interval: Duration,
     timeout: Duration,
 }
 
-/// What a request consists of besides the fields of its kind.
+/// The parts of a request besides the fields of its kind.
 pub struct RequestBasis {
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
-    /// What is stored already and was made with the same `ignore`.
+    /// The stored artifact that was made with the same `ignore`.
     pub known: Option<StoredArtifact>,
     /// Whether the platform asks.
     pub platform: bool,
 }
 
-/// What to do about a source.
+/// Plans the next steps for a source.
 #[must_use]
 pub fn plan<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     let mut plan = decide(snapshot, now);
@@ -66,7 +65,7 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     let metadata = snapshot.repository.metadata();
     let mut plan = Plan::<S>::idle(ending::name_subject(snapshot), snapshot.memory.clone());
     if metadata.deletion_timestamp.is_some() {
-        // One that Flux put there.
+        // Flux may have set this finalizer.
         if metadata
             .finalizers
             .iter()
@@ -102,7 +101,7 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
         Some(Ok(Fetched::Unchanged { .. })) => match &snapshot.stored {
             Some(stored) => ending::succeeded(snapshot, now, stored, None, admitted.interval),
             None => {
-                // What the upstream was compared with is no longer in the store: fetched in full, at once.
+                // The upstream was compared with an artifact that is no longer in the store: fetch in full, at once.
                 plan.next = Next::Restart;
                 plan
             }
@@ -118,7 +117,7 @@ fn decide<S: Source>(snapshot: &Snapshot<S>, now: Timestamp) -> Plan<S> {
     }
 }
 
-/// Asks the upstream, if what is needed beside it is there and it is time.
+/// Sends the request to the upstream, if it is due and all other objects that it needs exist.
 fn begin<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, mut plan: Plan<S>) -> Plan<S> {
     let mark = S::mark_beside(&snapshot.beside);
     if let Err(obstacle) = snapshot.repository.check_beside(&snapshot.beside) {
@@ -165,7 +164,7 @@ fn fetch<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, admitted: Admitted, 
     plan
 }
 
-/// When the upstream is to be asked next, if that is not now.
+/// Returns the time of the next request to the upstream, if it is not due now.
 fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration) -> Option<Timestamp> {
     let (metadata, status) = (snapshot.repository.metadata(), snapshot.repository.status());
     let handled = status.and_then(SourceStatus::last_handled);
@@ -201,24 +200,24 @@ fn not_due<S: Source>(snapshot: &Snapshot<S>, now: Timestamp, interval: Duration
     (due > now).then_some(due)
 }
 
-/// How long is paused after so many failures in a row.
+/// Returns the pause after this many failures in a row.
 fn pause(failures: u32, interval: Duration) -> Duration {
     FIRST_PAUSE
         .saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1).min(16)))
         .min(interval)
 }
 
-/// Why it may not be fetched.
+/// The reason for which a source may not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What kind of refusal it is.
+    /// The kind of the refusal.
     pub reason: RefusalReason,
-    /// What is wrong, where, and what to do.
+    /// The problem, its place, and the way out.
     pub message: String,
 }
 
 impl Refusal {
-    /// A field is set that is not implemented.
+    /// Creates the refusal of a field that is set and not implemented.
     #[must_use]
     pub fn unsupported(message: impl Into<String>) -> Self {
         Self {
@@ -227,7 +226,7 @@ impl Refusal {
         }
     }
 
-    /// A field's value is not valid.
+    /// Creates the refusal of an invalid value.
     #[must_use]
     pub fn invalid(message: impl Into<String>) -> Self {
         Self {
@@ -236,7 +235,7 @@ impl Refusal {
         }
     }
 
-    /// The address is not one of this kind.
+    /// Creates the refusal of an address of another kind.
     #[must_use]
     pub fn invalid_url(message: impl Into<String>) -> Self {
         Self {
@@ -246,7 +245,7 @@ impl Refusal {
     }
 }
 
-/// What kind of refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalReason {
     /// A field is set that is not implemented.
@@ -255,16 +254,16 @@ pub enum RefusalReason {
     InvalidSpec,
     /// The address is not one of this kind.
     UrlInvalid,
-    /// A provider lacks what it needs.
+    /// The spec lacks something that the provider needs.
     InvalidProviderConfiguration,
-    /// What is to be verified is not what is fetched.
+    /// The object to verify is not the fetched one.
     InvalidVerificationMode,
     /// Tenancy refuses it.
     Denied(DenialReason),
 }
 
 impl RefusalReason {
-    /// The word as it stands in conditions and events.
+    /// Returns the word as it stands in conditions and events.
     fn as_str(self) -> &'static str {
         match self {
             Self::UnsupportedField => reason::UNSUPPORTED_FIELD,
@@ -277,7 +276,7 @@ impl RefusalReason {
     }
 }
 
-/// Whether it may be fetched: as whom its Secrets are read, with fields that are implemented and valid.
+/// Checks whether the source may be fetched: the identity that reads its Secrets, and fields that are implemented and valid.
 fn admit<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
     let source = &snapshot.repository;
     let timing = source.timing();
@@ -316,7 +315,7 @@ fn admit<S: Source>(snapshot: &Snapshot<S>) -> Result<Admitted, Refusal> {
     })
 }
 
-/// As whom is read what the source refers to.
+/// Decides the identity that reads the objects to which the source refers.
 fn decide_identity(
     metadata: &ObjectMeta,
     placement: &Placement,
@@ -325,7 +324,7 @@ fn decide_identity(
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     match (identity::decide_for_source(placement, namespace), references.first()) {
         (Ok(identity), _) => Ok(Some(identity)),
-        // What is public needs no identity.
+        // A public fetch needs no identity.
         (Err(_), None) => Ok(None),
         (Err(denial), Some(SourceReference { kind, name, .. })) => Err(Refusal {
             reason: RefusalReason::Denied(denial.reason),

@@ -1,4 +1,4 @@
-//! The Snapshot of a source: everything that its plan may depend on; and what a kind of sources has to say of itself.
+//! The Snapshot of a source, with everything that its plan may depend on, and the trait that each kind of sources implements.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,65 +18,64 @@ use crate::plan::{self, Status};
 
 /// A kind of sources.
 pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
-    /// Its status.
+    /// The status of the kind.
     type Status: SourceStatus;
-    /// What is fetched for one: the one form of it, from the plan to the connection.
+    /// The request of a fetch: its one form, from the plan to the connection.
     type Request: FetchStep;
-    /// What of the other objects of its namespace a plan for one depends on.
+    /// The facts about other objects of the namespace that a plan for this kind depends on.
     type Beside: Clone + fmt::Debug + Default + PartialEq + Serialize + DeserializeOwned;
 
-    /// Its name.
+    /// The name of the kind.
     const NAME: &'static str;
-    /// The condition that says that another object has to be there first.
+    /// The condition type for another object that must exist first.
     const UNAVAILABLE: &'static str = condition::INCLUDE_UNAVAILABLE;
 
-    /// Metadata of the object.
+    /// Returns the metadata of the object.
     fn metadata(&self) -> &ObjectMeta;
 
-    /// Its status, if it has one.
+    /// Returns the status of the object, if it has one.
     fn status(&self) -> Option<&Self::Status>;
 
-    /// The fields that all kinds have.
+    /// Returns the fields that all kinds have.
     fn timing(&self) -> TimingFields<'_>;
 
-    /// The fields that are set and not implemented.
+    /// Lists the fields that are set and not implemented.
     fn list_unimplemented(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// The value of the annotation that asks for a reconciliation now, of kinds that tell in their status that they have.
+    /// Reads the annotation that requests a reconciliation now, for kinds whose status reports the handled request.
     fn requested_at(&self) -> Option<String> {
         crate::read_requested_at(self.metadata())
     }
 
-    /// Whether its status is Tenure's to write: what somebody else makes tells of itself.
+    /// Checks whether Tenure may write the status: another controller writes the status of its own objects.
     fn has_own_status(&self, _beside: &Self::Beside) -> bool {
         true
     }
 
-    /// Why nothing is done with it for now, whatever its own fields say.
+    /// Returns why the object is not reconciled for now, whatever its own fields say.
     fn find_suspension(&self, _beside: &Self::Beside) -> Option<String> {
         None
     }
 
-    /// How long it waits after it was fetched until another change beside it makes it fetch again: two that make each other change would
-    /// take all the time there is.
+    /// Returns the time after a fetch until a change of other objects causes the next fetch. Two objects that change each other would otherwise fetch without end.
     fn pause_beside(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Whether what is set can be fetched.
+    /// Checks whether the spec can be fetched.
     ///
     /// # Errors
     /// A [`Refusal`], which stalls the object.
     fn check(&self) -> Result<(), Refusal>;
 
-    /// What is read of the cluster for a fetch, by field.
+    /// Lists the objects of the cluster that a fetch reads, by field.
     fn list_references(&self) -> Vec<SourceReference<'_>> {
         Vec::new()
     }
 
-    /// Whether the other objects that it needs are there.
+    /// Checks whether the other objects that the source needs exist.
     ///
     /// # Errors
     /// An [`Obstacle`]: something to wait for, or a mistake.
@@ -84,31 +83,31 @@ pub trait Source: Clone + fmt::Debug + Serialize + DeserializeOwned {
         Ok(())
     }
 
-    /// A text that is another one whenever something else of the other objects would be fetched with.
+    /// Writes a text that changes whenever a fetch would use something else of the other objects.
     fn mark_beside(_beside: &Self::Beside) -> String {
         String::new()
     }
 
-    /// What is to be fetched, with what there is of other objects.
+    /// Writes the request of the fetch, with the existing other objects.
     fn write_request(&self, basis: RequestBasis, beside: &Self::Beside) -> Self::Request;
 
-    /// Whether what is stored was verified.
+    /// Checks whether the stored artifact was verified.
     fn is_verified(&self) -> bool {
         false
     }
 
-    /// What the condition about signatures says of what is stored.
+    /// Describes the stored artifact for the condition about signatures.
     fn describe_verified(stored: &StoredArtifact) -> String {
         format!("verified signature of revision {}", stored.facts.revision)
     }
 
-    /// What Ready says of what is stored.
+    /// Describes the stored artifact for the condition Ready.
     fn describe_stored(stored: &StoredArtifact) -> String;
 
-    /// What the event about a new artifact says; `subject` is what the upstream says of it, and may be empty.
+    /// Describes a new artifact for its event; `subject` is the upstream's description, and may be empty.
     fn describe_new(&self, stored: &StoredArtifact, subject: &str) -> String;
 
-    /// Notes what of this kind's own fields the artifact was made with.
+    /// Notes in the status which of this kind's own fields the artifact was made with.
     fn note_observed(&self, _status: &mut Self::Status, _stored: &StoredArtifact) {}
 }
 
@@ -126,49 +125,49 @@ pub struct TimingFields<'a> {
 
 /// An object beside a source that a fetch needs.
 pub struct SourceReference<'a> {
-    /// The field that names it.
+    /// The field that names the object.
     pub field: &'static str,
-    /// Its kind.
+    /// The kind of the object.
     pub kind: &'static str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
 }
 
-/// What keeps a source from being fetched that is not its own.
+/// An obstacle to a fetch that lies outside the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Nothing will do until somebody changes an object.
+    /// The fetch is pointless until a user changes an object.
     Refused(Refusal),
-    /// Another object has to be there first.
+    /// Another object must exist first.
     Unavailable {
-        /// A word for it, as it stands in conditions.
+        /// The reason, as conditions show it.
         reason: &'static str,
-        /// What is waited for.
+        /// The object or state that the source waits for.
         message: String,
     },
 }
 
 /// The status of a source.
 pub trait SourceStatus: Status {
-    /// What all kinds have, to be changed.
+    /// Returns the parts that all kinds have, to be changed.
     fn parts(&mut self) -> StatusParts<'_>;
 
-    /// The generation that it is about.
+    /// Returns the generation that the status is about.
     fn observed_generation(&self) -> Option<i64>;
 
-    /// The last request that was handled.
+    /// Returns the last request that was handled.
     fn last_handled(&self) -> Option<&str>;
 }
 
-/// What the statuses of all sources have besides conditions.
+/// The parts of the statuses of all sources besides conditions.
 pub struct StatusParts<'a> {
-    /// What was fetched last.
+    /// The last fetched artifact.
     pub artifact: &'a mut Option<Artifact>,
-    /// What was acted on, in kinds that tell of it besides their conditions.
+    /// The inputs of the artifact, for kinds whose status reports them besides conditions.
     pub observed: Option<ObservedParts<'a>>,
 }
 
-/// What a status says it was made for.
+/// The inputs that a status was made for.
 pub struct ObservedParts<'a> {
     /// Generation that the status is about.
     pub generation: &'a mut Option<i64>,
@@ -178,7 +177,7 @@ pub struct ObservedParts<'a> {
     pub last_handled: &'a mut Option<String>,
 }
 
-/// Implements [`Status`] and [`SourceStatus`] for a status whose fields are called as Flux calls them.
+/// Implements [`Status`] and [`SourceStatus`] for a status whose fields have Flux's names.
 macro_rules! implement_source_status {
     ($status:ty) => {
         impl crate::plan::Status for $status {
@@ -215,7 +214,7 @@ macro_rules! implement_source_status {
 }
 pub(crate) use implement_source_status;
 
-/// What of [`Source`] is the same for kinds whose fields are called as Flux calls them.
+/// Implements the part of [`Source`] that is equal for kinds whose fields have Flux's names.
 macro_rules! implement_source_parts {
     () => {
         fn metadata(&self) -> &tenure_api::ObjectMeta {
@@ -238,7 +237,7 @@ macro_rules! implement_source_parts {
 }
 pub(crate) use implement_source_parts;
 
-/// The Secrets that fields name.
+/// Lists the Secrets that fields name.
 pub(crate) fn name_secrets<'a>(
     named: impl IntoIterator<Item = (&'static str, Option<&'a LocalObjectReference>)>,
 ) -> impl Iterator<Item = SourceReference<'a>> {
@@ -251,29 +250,29 @@ pub(crate) fn name_secrets<'a>(
     })
 }
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", bound = "")]
 pub struct Snapshot<S: Source> {
     /// The source as last read, status included.
     pub repository: S,
-    /// Whose its namespace is.
+    /// The owner of the source's namespace.
     pub placement: Placement,
-    /// What the artifact store holds for it; the status is not believed.
+    /// The artifact in the artifact store. The status is no evidence of it.
     #[serde(default)]
     pub stored: Option<StoredArtifact>,
-    /// What is known of the other objects that it needs.
+    /// The known facts about the other objects that the source needs.
     #[serde(default)]
     pub beside: S::Beside,
-    /// This attempt, and the answer to its step.
+    /// The current attempt, and the answer to its step.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     #[serde(default)]
     pub memory: Memory,
-    /// Where artifacts are served to others, if they are.
+    /// The address at which artifacts are served to others, if they are served.
     #[serde(default)]
     pub advertised: Option<ArtifactBase>,
-    /// The shortest interval that counts here; a second at least, whatever this is.
+    /// The shortest effective interval. It is at least one second, even if this value is shorter.
     #[serde(default)]
     pub least_interval: Duration,
 }
@@ -284,7 +283,7 @@ impl<S: Source> Snapshot<S> {
         self.attempt.fetched = Some(answer);
     }
 
-    /// Whether something has changed so that another plan could say something else.
+    /// Checks whether something has changed so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, repository: &S, placement: &Placement, beside: &S::Beside) -> bool {
         let metadata = repository.metadata();
@@ -302,21 +301,21 @@ impl<S: Source> Snapshot<S> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// When it began.
+    /// The start of the attempt.
     pub started: Timestamp,
-    /// Generation of the source when it began.
+    /// Generation of the source at the start.
     #[serde(default)]
     pub generation: Option<i64>,
-    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` when it began.
+    /// Value of the annotation `reconcile.fluxcd.io/requestedAt` at the start.
     #[serde(default)]
     pub requested_at: Option<String>,
-    /// Answer to the fetch.
+    /// The answer to the fetch.
     #[serde(default)]
     pub fetched: Option<Result<Fetched, FetchFailure>>,
 }
 
 impl Attempt {
-    /// A new attempt for a source.
+    /// Starts a new attempt for a source.
     #[must_use]
     pub fn begin<S: Source>(now: Timestamp, repository: &S) -> Self {
         Self {
@@ -328,16 +327,16 @@ impl Attempt {
     }
 }
 
-/// What to fetch.
+/// The request of a fetch.
 pub trait FetchStep: Clone + fmt::Debug + PartialEq + Serialize {
-    /// Whether nothing of the cluster is read for it.
+    /// Checks whether the fetch reads nothing in the cluster.
     fn is_public(&self) -> bool;
 
-    /// Where from, as far as it may be shown.
+    /// Describes the address, without confidential parts.
     fn describe(&self) -> String;
 }
 
-/// Something to do for a source: nothing but this.
+/// The only step for a source.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step<R> {
@@ -359,7 +358,7 @@ impl<R: FetchStep> fmt::Display for Step<R> {
     }
 }
 
-/// What a fetch found.
+/// The result of a fetch.
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one of them for a fetch, for a moment"
@@ -367,79 +366,79 @@ impl<R: FetchStep> fmt::Display for Step<R> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Fetched {
-    /// The upstream still has the known artifact's revision, and everything else that decides the content is as it was.
+    /// The upstream still has the revision of the known artifact, and all other inputs of the content are unchanged.
     Unchanged {
         /// The revision.
         revision: String,
     },
-    /// Another revision was fetched and stored.
+    /// A new artifact was fetched and stored.
     Stored {
-        /// What is stored.
+        /// The stored artifact.
         artifact: StoredArtifact,
-        /// What the upstream says of it: the first line of a commit's message.
+        /// The upstream's description: the first line of a commit's message.
         #[serde(default)]
         subject: Option<String>,
     },
 }
 
-/// Why a fetch failed.
+/// A failed fetch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FetchFailure {
-    /// What failed.
+    /// The reason.
     pub reason: FetchReason,
-    /// What went wrong, without credentials.
+    /// The message, without credentials.
     pub message: String,
-    /// Whether trying again is pointless until somebody changes the object.
+    /// Whether another try is pointless until a user changes the object.
     pub terminal: bool,
-    /// How long the server asks to be left alone, in seconds.
+    /// The pause that the server asks for, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<u64>,
 }
 
-/// What failed of a fetch: Flux's reasons, all that occur.
+/// The reason of a failed fetch: all of Flux's reasons that occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FetchReason {
-    /// The URL can't be fetched from.
+    /// The URL can't be used for a fetch.
     #[serde(rename = "URLInvalid")]
     UrlInvalid,
-    /// The Secret could not be read or used, or the server does not accept what is in it.
+    /// The Secret could not be read or used, or the server does not accept its content.
     AuthenticationFailed,
     /// The Secret is not of the kind that the provider takes.
     InvalidProviderConfiguration,
-    /// Anything else between a Git repository and the archive.
+    /// Any other failure between a Git repository and the archive.
     #[default]
     GitOperationFailed,
     /// The objects of a bucket could not be listed or fetched.
     BucketOperationFailed,
-    /// It could not be made of what its sources have.
+    /// The artifact could not be composed of its sources' files.
     BuildFailed,
-    /// What somebody else made could not be fetched.
+    /// The artifact of another controller could not be fetched.
     SourceFetchFailed,
-    /// What a registry has could not be listed.
+    /// The content of a registry could not be listed.
     ReadOperationFailed,
     /// An artifact could not be found, or pulled from its registry.
     #[serde(rename = "OCIArtifactPullFailed")]
     OciArtifactPullFailed,
-    /// An artifact's manifest or layer is not what can be worked with.
+    /// An artifact's manifest or layer has a form that Tenure can't use.
     #[serde(rename = "OCIArtifactLayerOperationFailed")]
     OciArtifactLayerOperationFailed,
     /// A signature could not be verified.
     VerificationError,
-    /// What is to be verified is not signed.
+    /// The object to verify is not signed.
     InvalidGitObject,
     /// The signature of a tag is not good.
     InvalidTagSignature,
     /// The signature of a commit is not good.
     InvalidCommitSignature,
-    /// It was fetched and could not be stored.
+    /// The content was fetched and could not be stored.
     ArchiveOperationFailed,
-    /// What is to be included could not be put where it belongs.
+    /// The included content could not be put into its folder.
     CopyFailure,
 }
 
 impl FetchReason {
-    /// The word as it stands in conditions and events.
+    /// Returns the reason as conditions and events show it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -463,18 +462,18 @@ impl FetchReason {
     }
 }
 
-/// What the shell carries from plan to plan.
+/// The state that the shell carries from plan to plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
-    /// When the upstream was last asked.
+    /// The time of the last request to the upstream.
     pub last_asked: Option<Timestamp>,
-    /// How many fetches in a row have failed.
+    /// The number of failed fetches in a row.
     pub failures: u32,
-    /// Until when the server asked to be left alone.
+    /// The end of the pause that the server asked for.
     pub not_before: Option<Timestamp>,
-    /// The generation that the last of them was for.
+    /// The generation that the last failed fetch was for.
     pub failed_generation: Option<i64>,
-    /// The mark of what was known of other objects when it was last asked, or had to wait.
+    /// The mark of the other objects' state at the last request, or at the last wait.
     pub beside: String,
 }

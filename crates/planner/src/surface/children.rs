@@ -1,4 +1,4 @@
-//! What a Surface generates: a GitRepository a source, and a Kustomization a path of it.
+//! The generated objects of a Surface: a GitRepository for each source, and a Kustomization for each path of a source.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::read_requested_at;
 
 const SOURCE_API: &str = "source.toolkit.fluxcd.io";
 const KUSTOMIZE_API: &str = "kustomize.toolkit.fluxcd.io";
-/// How often a source is asked and everything is looked at again, when the Surface does not say.
+/// The interval of requests to a source and of full looks, if the Surface sets none.
 const DEFAULT_INTERVAL: &str = "1m";
 /// The branch, when the Surface does not say.
 const DEFAULT_BRANCH: &str = "main";
@@ -39,7 +39,7 @@ impl Child {
         }
     }
 
-    /// Passes on a request to reconcile, once. After that, the requests of others stay: of a Receiver, or of who runs `tenure reconcile`.
+    /// Passes on a request to reconcile, once. After that, the requests of others stay: of a Receiver, or of a user of `tenure reconcile`.
     fn pass_request(&mut self, request: &str, live: &BTreeMap<ObjectId, Live>) {
         let live = live.get(&self.wanted.id).and_then(Live::object).map(ObjectView::of);
         let find = |key| live.and_then(|live| live.find_annotation(key));
@@ -54,7 +54,7 @@ impl Child {
     }
 }
 
-/// Name of a source's GitRepository.
+/// Returns the name of a source's GitRepository.
 pub(crate) fn name_repository(surface: &str, source: &str) -> String {
     format!("{surface}-{source}")
 }
@@ -72,7 +72,7 @@ pub fn name_kustomizations(surface: &str, source: &SurfaceSource) -> Vec<String>
         .collect()
 }
 
-/// Everything that a Surface generates, acting as a ServiceAccount of its namespace.
+/// Lists everything that a Surface generates, acting as a ServiceAccount of its namespace.
 pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account: &str) -> Vec<Child> {
     let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
@@ -98,8 +98,7 @@ pub(super) fn list_children(snapshot: &Snapshot, tier: Tier<'_>, service_account
     children
 }
 
-/// What asks the repository of a source. With a key that was made anew it is asked at once, and with one that isn't known to be the Surface's own it
-/// is not asked at all.
+/// Makes the GitRepository of a source. A re-created key causes a request at once. A key that isn't known to be the Surface's own is not used at all.
 fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>, access: Option<&str>) -> Child {
     let surface = &snapshot.surface;
     let name = surface.metadata.name.as_deref().unwrap_or_default();
@@ -118,7 +117,7 @@ fn repository(snapshot: &Snapshot, source: &SurfaceSource, key: Option<Standing>
     if let Some(secret) = &source.secret_ref {
         spec.insert("secretRef".to_owned(), json!({ "name": secret.name }));
     } else if let Some(secret) = access {
-        // Nobody named one, and its project was approved.
+        // The source names no Secret, and its project was approved.
         spec.insert("secretRef".to_owned(), json!({ "name": secret }));
     }
     if let Some(ignore) = &source.ignore {

@@ -1,9 +1,8 @@
-//! How a Surface is reconciled: it becomes GitRepositories and Kustomizations beside it, and its status tells what became of them.
+//! The reconciliation of a Surface: it generates GitRepositories and Kustomizations in the Surface's namespace, and the Surface's status reports their state.
 //!
-//! What it generates is written by the account of its lane, with its narrow rights on these two kinds; what the repositories contain is
-//! applied by the Kustomizations, as the surface's identity. A Surface needs no finalizer: what it generates is owned by it and
-//! collected with it, and what the Kustomizations then do with their objects is their deletion policy's to say. The keys of its sources are
-//! written by an account of their own ([`deploy_key`]), and never by the lane.
+//! The account of the lane writes the generated objects, with narrow rights on these two kinds. The Kustomizations apply the content of the repositories, as the
+//! surface's identity. A Surface needs no finalizer: it owns the generated objects, and they are collected with it. The deletion policy of each Kustomization then
+//! decides about its objects. An account of its own writes the keys of the sources ([`deploy_key`]), and the lane never does.
 
 mod children;
 pub mod deploy_key;
@@ -46,47 +45,47 @@ pub(crate) use children::name_repository;
 /// ```
 pub type Plan = crate::plan::Plan<Request, LaneAccount, SurfaceStatus, Memory>;
 
-/// How soon it is asked again who may act, when nothing told that it changed.
+/// The time until the identity is decided again, if no watch reported a change.
 const IDENTITY_INTERVAL: Duration = Duration::from_secs(30);
-/// How soon a refused write is tried again.
+/// The time until a refused write is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is known when a plan is made.
+/// The known facts when a plan is made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The Surface as last read, status included.
     pub surface: Surface,
-    /// Whose its namespace is.
+    /// The owner of the Surface's namespace.
     pub placement: Placement,
-    /// The GitRepositories and Kustomizations of its namespace: all that bear the label `tenure.dev/surface` with its name. One that
-    /// it wants and that is not here is asked for by [`Request::Read`].
+    /// The GitRepositories and Kustomizations of the namespace whose label `tenure.dev/surface` has the Surface's name. A wanted one that is missing here is requested
+    /// with [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
-    /// Why the lane of its namespace is down, in words; nothing of it is reconciled meanwhile.
+    /// The reason for which the lane of the namespace is down, in words; nothing is reconciled meanwhile.
     #[serde(default)]
     pub lane_trouble: Option<String>,
-    /// What came of the last try to take from a platform's chart what is its own ([`ownership::find_due`]).
+    /// The result of the last trial to take a platform chart's fields over ([`ownership::find_due`]).
     #[serde(default)]
     pub ownership: Option<ownership::Tried>,
-    /// What is known of the keys of its sources, by the sources' names ([`deploy_key::list_due`]).
+    /// The known facts about the keys of the sources, by the sources' names ([`deploy_key::list_due`]).
     #[serde(default)]
     pub keys: BTreeMap<String, deploy_key::KeyFacts>,
-    /// The Secrets beside it with which approved access was delivered, by the names of the sources that are of such a project.
+    /// The Secrets in the Surface's namespace that hold approved access, by the names of the sources of such a project.
     #[serde(default)]
     pub access: BTreeMap<String, String>,
     /// Whether admission checks writes in the cluster: then no identity of a tenant has set a finalizer on a managed object.
     #[serde(default)]
     pub is_guarded: bool,
-    /// This attempt, and the answers to its steps.
+    /// The current attempt, and the answers to its steps.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The state that the last plan left.
     #[serde(default)]
     pub memory: Memory,
 }
 
 impl Snapshot {
-    /// Whether something besides what it generates has changed so that another plan could say something else.
+    /// Checks whether something besides the generated objects has changed so that another plan could differ.
     #[must_use]
     pub fn is_overtaken(&self, surface: &Surface, placement: &Placement, lane_trouble: Option<&str>) -> bool {
         let metadata = &surface.metadata;
@@ -99,7 +98,7 @@ impl Snapshot {
     }
 }
 
-/// What to do about a Surface.
+/// Plans the next steps for a Surface.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.surface.metadata;
@@ -157,7 +156,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     }
 }
 
-/// Whether the Surface may live where it does, somebody acts for it, and its spec makes sense: what nothing is made from otherwise.
+/// Checks whether the Surface may live in its namespace, has an identity, and has a valid spec. Otherwise nothing is generated.
 fn is_valid(snapshot: &Snapshot) -> bool {
     let surface = &snapshot.surface;
     let namespace = surface.metadata.namespace.as_deref().unwrap_or_default();
@@ -166,7 +165,7 @@ fn is_valid(snapshot: &Snapshot) -> bool {
         && validate::validate_surface(surface, &snapshot.placement).is_ok()
 }
 
-/// What to write and delete; an error names what cannot be.
+/// Writes and deletes the generated objects; an error names the objects that failed.
 fn write(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -201,7 +200,7 @@ fn write(
             plan.steps = reads;
             return Ok(());
         }
-        // Nothing is deleted while something could not be written.
+        // Nothing is deleted while a write has failed.
         Writes::Apply(_) if !problems.is_empty() => return Err(problems),
         Writes::Apply(applies) => applies,
     };
@@ -229,7 +228,7 @@ fn write(
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Whether an object was made by this surface: by label and by ownerReference with its uid.
+/// Checks whether an object was made by this surface: by label and by ownerReference with its uid.
 fn is_child(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.surface.metadata;
     ObjectView::of(object).find_label(SURFACE_LABEL) == metadata.name.as_deref()

@@ -1,7 +1,7 @@
-//! Whether what a platform's chart has of its Packages is kept from a platform surface that may write them.
+//! The check that a platform surface with rights on Packages can't take over the fields of a platform's chart in them.
 //!
-//! Owns when that is tried, and what is said until a try has been refused. Refuses to believe a configuration that stands somewhere: a webhook may
-//! be dead, and a policy weakened. Known is what refuses, as the account that writes, in a dry run.
+//! The module decides when the check runs, and what is reported until a trial was refused. A stored configuration is no proof: a webhook may be dead, and a policy
+//! weakened. The proof is a refused dry run of the writing account.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,49 +20,49 @@ use super::Snapshot;
 use crate::ending::{self, add_duration};
 use crate::named_rights::list_names;
 
-/// How soon it is tried again, when it was refused, and when it wasn't.
+/// The time until the next trial, after a refusal and after a success.
 const AFTER_REFUSAL: Duration = Duration::from_secs(3600);
 const OTHERWISE: Duration = Duration::from_secs(300);
-/// The Package that is tried to make where there is none.
+/// The name of the Package that a trial creates if no other exists.
 const NEW: &str = "cozystack.tenure-trial";
-/// How many Packages are looked at that somebody may write by their names.
+/// The most Packages to look at that an account may write by their names.
 const MOST_NAMED: usize = 32;
-/// How long an answer may be that a condition repeats.
+/// The longest answer that a condition repeats.
 const LONGEST_TOLD: usize = 512;
 
-/// What came of a try.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tried {
-    /// When.
+    /// The time of the trial.
     pub at: Timestamp,
-    /// As whom.
+    /// The account of the trial.
     pub account: String,
-    /// What was answered.
+    /// The answer.
     pub answer: TrialAnswer,
 }
 
-/// What the API server answered.
+/// The API server's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum TrialAnswer {
     /// There are no Packages, or the account may not write them.
     WritesNone,
-    /// Of a dry run that takes this Package's variant: why it was refused, if it was.
+    /// The answer to a dry run that takes over this Package's variant: the refusal, if it was refused.
     Answered {
         /// The Package.
         package: String,
         /// The API server's message.
         refusal: Option<String>,
     },
-    /// It couldn't be tried.
+    /// The trial couldn't run.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
-/// As whom it is to be tried now, if it is: a platform surface's account, at first, when it is another one, and now and again.
+/// Finds the account for a trial that is due: a platform surface's account. A trial is due at the start, after a change of the account, and from time to time.
 #[must_use]
 pub fn find_due(snapshot: &Snapshot, now: Timestamp) -> Option<ServiceAccount> {
     let surface = &snapshot.surface;
@@ -79,7 +79,7 @@ pub fn find_due(snapshot: &Snapshot, now: Timestamp) -> Option<ServiceAccount> {
     is_due.then_some(account)
 }
 
-/// When it is tried again.
+/// Returns the time of the next trial.
 #[must_use]
 pub(super) fn find_next(tried: &Tried) -> Timestamp {
     let interval = match &tried.answer {
@@ -90,7 +90,7 @@ pub(super) fn find_next(tried: &Tried) -> Timestamp {
     add_duration(tried.at, interval)
 }
 
-/// Which Package it is tried on: one that a chart may have rendered, else one that is not there.
+/// Chooses the Package for the trial: one that a chart may have rendered, or else one that doesn't exist.
 pub fn choose_package<'a>(names: impl Iterator<Item = &'a str>) -> &'a str {
     names.filter(|name| *name != BOOTSTRAP).min().unwrap_or(NEW)
 }
@@ -104,15 +104,14 @@ pub fn write_question(name: Option<&str>) -> Value {
     })
 }
 
-/// The Packages that somebody who may not write all of them may write by their names, as a SelfSubjectRulesReview tells it: the first of them, without the
-/// one that is free.
+/// Lists the Packages that an account without rights on all Packages may write by name, from a SelfSubjectRulesReview: the first of them, without the exempt one.
 #[must_use]
 pub fn list_named(review: &Value) -> BTreeSet<String> {
     let names = list_names(review, ("cozystack.io", "packages"), "patch").into_iter();
     names.filter(|name| name != BOOTSTRAP).take(MOST_NAMED).collect()
 }
 
-/// What is applied by force, and must be refused.
+/// Writes the forced apply that must be refused.
 #[must_use]
 pub fn write_trial(package: &str) -> Value {
     json!({
@@ -121,13 +120,13 @@ pub fn write_trial(package: &str) -> Value {
     })
 }
 
-/// Whether the rule refused.
+/// Checks whether the rule refused.
 fn is_kept(answer: &TrialAnswer) -> bool {
     let rule = format!("({})", Rule::FieldOwnership);
     matches!(answer, TrialAnswer::Answered { refusal: Some(message), .. } if message.contains(&rule))
 }
 
-/// Says it in the status, as long as nothing refuses.
+/// Reports the result in the status, as long as nothing refuses the trial.
 pub(super) fn tell(status: &mut SurfaceStatus, snapshot: &Snapshot, now: Timestamp) {
     let Some(tried) = &snapshot.ownership else { return };
     let short = |message: &str| -> String { message.chars().take(LONGEST_TOLD).collect() };

@@ -1,4 +1,4 @@
-//! What a Surface's status says: its tier and identity, every source's state, and one Ready that sums them up in their own words.
+//! The status of a Surface: its tier and identity, the state of every source, and one Ready that sums them up in their own words.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn announce(snapshot: &Snapshot, plan: &mut Plan, kind: EventKind, reason: &str,
     plan.events.extend(ending::make_news(old, kind, reason, message));
 }
 
-/// Refused: nothing is generated, and what was generated before is left as it is.
+/// Reports a refusal: nothing is generated, and existing generated objects stay as they are.
 pub(super) fn tell_refusal(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -86,7 +86,7 @@ pub(super) fn tell_refusal(
     plan
 }
 
-/// Its lane is down: what there is stays as it is, and it is told again when the lane is back. What was Ready is so still.
+/// Reports that the lane is down: existing objects stay as they are, and the status changes again when the lane is back. A Surface that was Ready stays Ready.
 pub(super) fn tell_lane_trouble(snapshot: &Snapshot, now: Timestamp, trouble: &str) -> Plan {
     let mut plan = Plan::idle(name_subject(snapshot), snapshot.memory.clone());
     let old = snapshot.surface.status.as_ref();
@@ -114,7 +114,7 @@ pub(super) fn tell_lane_trouble(snapshot: &Snapshot, now: Timestamp, trouble: &s
     plan
 }
 
-/// Something of what is to be generated could not be written.
+/// Reports that some generated objects could not be written.
 pub(super) fn tell_not_written(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -173,7 +173,7 @@ pub(super) fn tell_not_written(
     plan
 }
 
-/// Everything is generated; the rest is what became of it.
+/// Reports that everything is generated, with the state of the generated objects.
 pub(super) fn tell_written(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -295,7 +295,7 @@ pub(super) fn tell_written(
     plan
 }
 
-/// The keys of its sources, and what is new of them.
+/// Reports the keys of the sources, and the news about them.
 fn tell_keys(status: &mut SurfaceStatus, snapshot: &Snapshot, plan: &mut Plan) {
     status.deploy_keys = deploy_key::list_statuses(snapshot);
     plan.events.extend(deploy_key::list_news(snapshot, status));
@@ -303,11 +303,11 @@ fn tell_keys(status: &mut SurfaceStatus, snapshot: &Snapshot, plan: &mut Plan) {
 
 struct SourceState {
     status: SurfaceSourceStatus,
-    /// Reason, when it has failed instead of being under way.
+    /// The reason, if the source has failed and is not in progress.
     failure: Option<String>,
 }
 
-/// Every source's state, by what was generated for it.
+/// Collects every source's state from its generated objects.
 fn sources(snapshot: &Snapshot, children: &[Child]) -> Vec<SourceState> {
     snapshot
         .surface
@@ -348,7 +348,7 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         let generation = live.find_number("/metadata/generation");
         match live.find_condition(condition::READY) {
             Some(ready) if ready.status == "True" && observed == generation => {}
-            // Only says that the source has nothing yet; what is wrong with the source, the source says itself.
+            // The Kustomization only repeats that its source has nothing yet; the source reports its own problem.
             Some(ready) if ready.status == "False" && ready.reason == reason::ARTIFACT_FAILED => status.ready = false,
             Some(ready) if ready.status == "False" => {
                 status.ready = false;
@@ -370,7 +370,7 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
         // Fetched, and not applied yet.
         status.ready = false;
     }
-    // Dependents only repeat what their dependency says; that comes first.
+    // Dependents only repeat their dependency's message, which comes first.
     messages.dedup();
     status.message = if messages.is_empty() {
         None
@@ -386,8 +386,8 @@ fn state(snapshot: &Snapshot, source: &str, children: &[Child]) -> SourceState {
     SourceState { status, failure }
 }
 
-/// What its key means for a source: it is ready with nothing but the one that was made, and until a server takes that, the message says what to
-/// give the server.
+/// Reports the state of a source's key. A source is ready only with the key that was made for it. Until a server accepts this key, the message says what to give to the
+/// server.
 fn tell_key(
     snapshot: &Snapshot,
     key: &Standing,

@@ -1,4 +1,4 @@
-//! Whether a Surface's spec makes sense and stays within its tier. Nothing is generated from one that does not.
+//! The check of a Surface's spec: it must be valid and stay within its tier. Nothing is generated from an invalid one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -84,7 +84,7 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
             }
         }
         for child in name_kustomizations(surface_name, source) {
-            // It becomes a label's value on everything that is applied.
+            // The name becomes a label's value on every applied object.
             if child.len() > 63 {
                 return Err(invalid(format!(
                     "{field}: the Kustomization would be called {child}, which is longer than 63 characters: shorten a name"
@@ -100,7 +100,7 @@ pub(super) fn validate_surface(surface: &Surface, placement: &Placement) -> Resu
     dependencies(sources).map_err(invalid)
 }
 
-/// A key is for a server that is reached over ssh, and whose own keys somebody has named.
+/// Checks a deploy key: the server must be reached over ssh, and the spec must name the server's own keys.
 fn check_deploy_key(source: &SurfaceSource, key: &SurfaceDeployKey) -> Result<(), String> {
     if source.secret_ref.is_some() {
         return Err("secretRef names other credentials of the same source; use one".to_owned());
@@ -140,7 +140,7 @@ fn within(field: &str, denial: Denial) -> Denial {
     }
 }
 
-/// Every dependency must exist, and none may lead back to itself.
+/// Checks that every dependency exists, and that none leads back to itself.
 fn dependencies(sources: &[SurfaceSource]) -> Result<(), String> {
     let by_name: BTreeMap<&str, &SurfaceSource> = sources.iter().map(|source| (source.name.as_str(), source)).collect();
     for source in sources {

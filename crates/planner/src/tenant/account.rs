@@ -1,6 +1,6 @@
-//! Whether somebody else is, or can be, the account that a Tenant's surfaces act as: what was seen in its home namespace and in RBAC, and how it is
-//! said. Owns when it is looked and who counts: Kubernetes' own users, Tenure's accounts and people who may repair every Tenant are who they have
-//! to be. Refuses to guess: what could not be looked at is named, and nothing is taken away by what is found.
+//! Checks which other identities act, or can act, as the account of a Tenant's surfaces. The controller looks at the home namespace and at RBAC, and reports the
+//! result in a condition. Kubernetes' own users, Tenure's accounts, and users that may repair every Tenant are expected, so they are not reported. A part that
+//! could not be read is reported as such. The result removes no rights.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,19 +24,19 @@ use crate::access::audit::Bindings;
 use crate::answer::Live;
 use crate::ending::{self, add_duration};
 
-/// When it is looked again: Pods and bindings come and go without a word to the Tenant.
+/// Interval between two looks: Pods and bindings change without a change of the Tenant.
 const AGAIN: Duration = Duration::from_secs(600);
-/// The same where something could not be looked at: rights are known a moment after they are given.
+/// Interval after a look that failed in part: new rights take effect a moment after they are given.
 const RETRY: Duration = Duration::from_secs(30);
-/// When it is looked first: what a Tenant needs comes before what is said of it.
+/// Delay of the first look: the Tenant's own objects come before the report.
 const FIRST: Duration = Duration::from_secs(2);
-/// The most Pods that are held by name.
+/// The most Pods that are named.
 pub const MOST_PODS: usize = 50;
 
-/// How long a line about somebody may get.
+/// The maximum length of a line about one subject.
 const LONGEST_LINE: usize = 250;
 
-/// The account, and where it is.
+/// The account and its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The home namespace.
@@ -45,30 +45,30 @@ pub struct Place {
     pub account: String,
 }
 
-/// What was read to find out; what could not be is an error with the reason.
+/// The observed facts. A part that could not be read is an error with the reason.
 #[derive(Debug)]
 pub struct Seen<'a> {
-    /// The Pods that run as it.
+    /// The Pods that run as the account.
     pub pods: Result<Vec<String>, String>,
-    /// What RoleBindings give there.
+    /// The rights from RoleBindings in the home namespace.
     pub own: Result<Bindings, String>,
-    /// What ClusterRoleBindings give.
+    /// The rights from ClusterRoleBindings.
     pub cluster: &'a Result<Bindings, String>,
 }
 
-/// What came of a look.
+/// The result of a look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Witness {
-    /// When.
+    /// The time of the look.
     pub at: Timestamp,
-    /// At which account.
+    /// The account.
     pub place: Place,
-    /// The Pods that run as it.
+    /// The Pods that run as the account.
     pub pods: Vec<String>,
-    /// Who may be it by RBAC, how and by which binding, a line each.
+    /// The subjects that RBAC lets act as the account, one line each, with the way and the binding.
     pub ways: Vec<String>,
-    /// What could not be looked at, and why.
+    /// The parts that could not be read, with the reasons.
     pub unseen: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ impl Witness {
     }
 }
 
-/// Which account is to be looked at now: one of a home namespace that is the Tenant's, unless that was done a while ago.
+/// Returns the account to look at now. The home namespace must be the Tenant's, and the last look must be long enough ago.
 #[must_use]
 pub fn find_due(tenant: &Tenant, realm: &Realm, last: Option<&Witness>, now: Timestamp) -> Option<Place> {
     let facts = TenantFacts::from(tenant);
@@ -100,18 +100,18 @@ fn find_place(facts: &TenantFacts, home: &NamespaceName) -> Option<Place> {
     })
 }
 
-/// The name of a Pod that runs as the account.
+/// Returns the name of a Pod that runs as the account.
 #[must_use]
 pub fn find_running(place: &Place, pod: &Value) -> Option<String> {
     let pod = ObjectView::of(pod);
-    // The field has an older name, which Kubernetes fills in beside it.
+    // The field also has an older name. Kubernetes fills in both.
     let runs_as = pod
         .find_text("/spec/serviceAccountName")
         .or_else(|| pod.find_text("/spec/serviceAccount"));
     (runs_as == Some(place.account.as_str())).then(|| pod.read_text("/metadata/name").to_owned())
 }
 
-/// What is to be known of it all. `platform` is the namespace of Tenure's own accounts.
+/// Summarises the observed facts. `platform` is the namespace of Tenure's own accounts.
 #[must_use]
 pub fn judge(place: Place, seen: &Seen<'_>, platform: &str, now: Timestamp) -> Witness {
     let mut unseen = Vec::new();
@@ -142,7 +142,7 @@ pub fn judge(place: Place, seen: &Seen<'_>, platform: &str, now: Timestamp) -> W
     }
 }
 
-/// A line for each of those who aren't expected to be able to.
+/// Returns a line for each subject that is not expected to act as the account.
 fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<String> {
     let mut by_whom: BTreeMap<(String, String), Vec<&'static str>> = BTreeMap::new();
     for taker in takers {
@@ -152,7 +152,7 @@ fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<
             Way::MakesPods => "starts Pods as it",
             Way::WritesRights => "gives itself any right",
             Way::Unknown => "has rights that could not be read",
-            // Secrets are another matter, and in a Pod one is the account only where a Pod runs as it.
+            // These ways don't make a subject act as the account: reading Secrets is another matter, and entering a Pod needs a Pod that runs as the account.
             Way::Reads | Way::EntersPods => continue,
         };
         if is_expected(&taker.who, platform) {
@@ -165,13 +165,14 @@ fn describe_takers(kind: &str, takers: Vec<OtherReader>, platform: &str) -> Vec<
     }
     let line = |((who, binding), hows): ((String, String), Vec<&str>)| {
         let line = format!("{who} {} ({kind} {binding})", hows.join(", "));
-        // Who writes a binding chooses how long a name is.
+        // The author of a binding chooses the length of its name.
         line.chars().take(LONGEST_LINE).collect()
     };
     by_whom.into_iter().map(line).collect()
 }
 
-/// Whether somebody is Kubernetes' own, or an account of the platform's. All ServiceAccounts of a namespace, and everybody, are not.
+/// Checks whether a subject is Kubernetes' own, or an account or the group of accounts of the platform. The groups of all users, and of all ServiceAccounts of
+/// another namespace, are not expected.
 fn is_expected(who: &str, platform: &str) -> bool {
     if let Some(group) = who.strip_prefix("group ") {
         let is_everybody = ["system:authenticated", "system:unauthenticated"].contains(&group);
@@ -188,7 +189,7 @@ fn is_expected(who: &str, platform: &str) -> bool {
     }
 }
 
-/// Says what is known of it, and when to look again.
+/// Reports the result of the look, and returns the time of the next look.
 pub(super) fn tell(
     snapshot: &Snapshot,
     facts: &TenantFacts,
@@ -264,7 +265,7 @@ pub(super) fn tell(
     Some(witness.find_end().max(add_duration(now, FIRST)))
 }
 
-/// Secrets with tokens that Kubernetes before 1.24, or somebody, wrote on the account itself.
+/// Lists Secrets with tokens on the account itself: Kubernetes before 1.24 or a user wrote them.
 fn list_token_secrets(snapshot: &Snapshot, place: &Place) -> Vec<String> {
     let id = ObjectId {
         namespace: place.home.clone(),

@@ -1,4 +1,4 @@
-//! What a Tenant has in each of its namespaces: a RoleBinding an owner and role, and the GitOps ServiceAccount with its own.
+//! The objects of a Tenant in each of its namespaces: a RoleBinding for each owner and role, and the GitOps ServiceAccount with its own RoleBindings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,10 +22,10 @@ use crate::dependents::{Memory, Wanted};
 use crate::refusal::Reason;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Name of that in the home namespace.
+/// Name of the GitOps account's additional RoleBinding in the home namespace.
 const GITOPS_HOME_BINDING: &str = "tenure:gitops:home";
 
-/// Everything that is to be in the tenant's namespaces.
+/// Lists all wanted accounts and RoleBindings in the tenant's namespaces.
 pub(super) fn list_wanted(
     snapshot: &Snapshot,
     facts: &TenantFacts,
@@ -86,7 +86,7 @@ pub(super) fn list_wanted(
             wanted.push(service_account(snapshot, home, &account));
             bindings.extend(bind_account(named, &account_subject(home, &account)));
         }
-        // One that an administrator named otherwise is the administrator's to make; its rights are an owner's.
+        // An administrator creates an account that the Tenant names instead. Its rights are those of an owner.
         Some((_, Ok(account))) => problems.extend(named.map(|role| {
             format!(
                 "metadata.annotations[{GITOPS_CLUSTER_ROLE}]: {role} is bound to nobody, since the tenant's surfaces act as ServiceAccount {account}, an owner: \
@@ -95,7 +95,7 @@ pub(super) fn list_wanted(
         })),
         None => {}
     }
-    // Who is an owner twice has what either gives him: of two that are one, the first holds, and it reaches further.
+    // If an owner is listed twice, the owner gets the rights of both entries. Of two equal names, the first binding wins, because it reaches further.
     bindings.sort_by(|one, other| (&one.name, one.place).cmp(&(&other.name, other.place)));
     bindings.dedup_by(|one, other| one.name == other.name);
     for namespace in taken.owned.keys() {
@@ -107,12 +107,12 @@ pub(super) fn list_wanted(
     wanted
 }
 
-/// Whether it gives somebody rights in a namespace; what the controllers see by gives nobody else any.
+/// Checks whether an object gives rights in a namespace to a subject. The binding with which the controllers read gives no other subject rights.
 pub(super) fn gives_rights(id: &ObjectId) -> bool {
     id.kind == "RoleBinding" && id.group == RBAC && id.name != WITNESS_BINDING
 }
 
-/// What to do where RoleBindings were forbidden: the controller may bind the ClusterRoles that an installation knows, and no others.
+/// Returns advice if RoleBindings were forbidden: the controller may bind only the ClusterRoles that the installation lists.
 pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<String> {
     let is_forbidden = |wanted: &&Wanted| {
         let refused = memory.refused.get(&wanted.id);
@@ -132,7 +132,7 @@ pub(super) fn advise_on_refused(wanted: &[Wanted], memory: &Memory) -> Option<St
     ))
 }
 
-/// In which of the tenant's namespaces somebody is bound; what reaches furthest comes first.
+/// The namespaces of the tenant in which a subject is bound. The place that reaches furthest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Everywhere,
@@ -150,8 +150,8 @@ impl Place {
     }
 }
 
-/// What an owner is bound to. In the home namespace that is less where the Tenant names no roles, but for the account itself: what it has of its
-/// own is no way to it.
+/// Returns the bindings of an owner. In the home namespace an owner without named roles gets less, so that its rights are no way to the GitOps account. The
+/// exception is an owner that is the account itself.
 fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> Vec<Binding> {
     let everywhere = owner.effective_cluster_roles();
     let at_home = match acting == Some(subject) {
@@ -174,7 +174,7 @@ fn bind_owner(owner: &TenantOwner, subject: &Value, acting: Option<&Value>) -> V
     roles.into_iter().map(bind).collect()
 }
 
-/// The ClusterRole that an administrator chose for the generated account.
+/// Returns the ClusterRole that an administrator chose for the generated account.
 fn find_named_role(snapshot: &Snapshot) -> Option<&str> {
     let annotations = snapshot.tenant.metadata.annotations.as_ref()?;
     let named = annotations.get(GITOPS_CLUSTER_ROLE)?;
@@ -185,7 +185,7 @@ fn named_binding(role: &str) -> String {
     format!("{GITOPS_BINDING}:{}", hash_parts(&[role]))
 }
 
-/// What the generated account is bound to. The name follows from the role, since a RoleBinding's can't be changed.
+/// Returns the bindings of the generated account. The binding's name contains the role, because the role of a RoleBinding can't be changed.
 fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
     let bind = |name: String, place: Place, role: &str| Binding {
         name,
@@ -208,7 +208,7 @@ fn bind_account(named: Option<&str>, subject: &Value) -> Vec<Binding> {
     }
 }
 
-/// The account that the tenant's surfaces act as, as RoleBindings name it, and an owner that is one.
+/// Returns the account of the tenant's surfaces as a RBAC subject. An owner that is this account has the same form.
 fn account_subject(home: &NamespaceName, account: &ServiceAccountName) -> Value {
     json!({ "kind": "ServiceAccount", "name": account.as_str(), "namespace": home.as_str() })
 }
@@ -246,7 +246,7 @@ fn owner_subject(owner: &TenantOwner) -> Result<Value, String> {
     }
 }
 
-/// What is in no namespace, and of a kind of RBAC's.
+/// Returns a wanted cluster-scoped object of a RBAC kind.
 fn cluster_wide(object: Value) -> Option<Wanted> {
     let id = ObjectId::of(&object).ok()?;
     Some(Wanted {
@@ -289,7 +289,7 @@ fn role_binding(snapshot: &Snapshot, namespace: &NamespaceName, binding: &Bindin
     let mut metadata = metadata(snapshot, namespace, &binding.name);
     if let Some(labels) = metadata.get_mut("labels").and_then(Value::as_object_mut) {
         for (key, value) in &binding.labels {
-            // What tells whose it is can't be overwritten.
+            // The labels that identify the tenant can't be overwritten.
             labels.entry(key.clone()).or_insert_with(|| json!(value));
         }
     }

@@ -1,8 +1,8 @@
-//! What a Tenant has in each of its namespaces to bound what is in them: LimitRanges, NetworkPolicies and ResourceQuotas, one for each item of
-//! its spec, with Capsule's names and labels.
+//! The objects that limit the contents of a Tenant's namespaces: LimitRanges, NetworkPolicies and ResourceQuotas. Each namespace has one for each item of the
+//! Tenant's spec, with Capsule's names and labels.
 //!
-//! Owns what they look like once the server has them, so that nothing is written that is so already, and an edit of somebody else is seen.
-//! Refuses more items, and larger ones, than a tenant's namespaces have room for; what was written of them before stays.
+//! The module completes each object as the API server stores it. So the controller writes no object that is already right, and detects edits of other writers.
+//! Items over the limits for number and size are not written. Objects that were written for them earlier stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,12 +21,12 @@ use crate::answer::Live;
 use crate::dependents::{Memory, Wanted};
 use crate::digest::digest_value;
 
-/// A kind of which a Tenant has objects in its namespaces.
+/// A kind of objects that limit a tenant's namespaces.
 struct ContentKind {
     field: &'static str,
     kind: &'static str,
     group: &'static str,
-    /// Capsule's label of the item that an object is of.
+    /// Capsule's label for the item of an object.
     label: &'static str,
     complete: fn(&mut Map<String, Value>),
 }
@@ -54,18 +54,18 @@ const RESOURCE_QUOTA: ContentKind = ContentKind {
     complete: complete_resource_quota,
 };
 
-/// Lists that are the same as none, in specs of these kinds.
+/// Lists for which empty means the same as absent, in specs of these kinds.
 const EMPTY_LISTS: [&str; 7] = ["egress", "from", "ingress", "matchExpressions", "ports", "scopes", "to"];
 
-/// What is to be in the namespaces.
+/// The wanted objects in the namespaces.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) wanted: Vec<Wanted>,
-    /// What stays as it is, because what the Tenant says of it can't be done.
+    /// Objects that stay as they are, because the Tenant's item can't be written.
     pub(super) kept: BTreeSet<ObjectId>,
 }
 
-/// Everything that is to be in the tenant's namespaces.
+/// Lists all wanted objects that limit the tenant's namespaces.
 pub(super) fn list_contents(
     snapshot: &Snapshot,
     memory: (&Memory, bool),
@@ -83,8 +83,8 @@ pub(super) fn list_contents(
     if let Some(policies) = &spec.network_policies {
         add(&NETWORK_POLICY, &policies.items);
     }
-    // Of quotas for all namespaces together each says the whole where what is written is judged by the sum, since Kubernetes counts there; and
-    // else its share.
+    // A quota for all namespaces together has the whole limit in each namespace if admission checks the sum, because Kubernetes counts in each namespace. Without that
+    // check, each namespace has its share.
     if let Some(quotas) = &spec.resource_quotas {
         add(&RESOURCE_QUOTA, &quotas.items);
     }
@@ -123,7 +123,7 @@ impl Contents {
                 true => shares::write_hard(snapshot, memory, taken, (index, &spec)),
                 false => BTreeMap::new(),
             };
-            // In a namespace that is being deleted, its Pods may still run: what bounds them is corrected, and goes with the namespace.
+            // Pods may still run in a namespace that is being deleted. Existing objects that limit these Pods are corrected there, and are deleted with the namespace.
             let name = name_content(name_of(snapshot), index);
             let is_there = |namespace: &&NamespaceName| {
                 let id = identify(kind, namespace, &name);
@@ -174,14 +174,14 @@ fn name_of(snapshot: &Snapshot) -> &str {
     snapshot.tenant.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// Whether it is of a kind that is compared by its whole spec.
+/// Checks whether an object is of a kind that is compared by its whole spec.
 pub(super) fn is_content(id: &ObjectId) -> bool {
     [&LIMIT_RANGE, &NETWORK_POLICY, &RESOURCE_QUOTA]
         .iter()
         .any(|kind| kind.kind == id.kind && kind.group == id.group)
 }
 
-/// Whether a live object is as wanted: by what it says, or since the server made this of it when it was written.
+/// Checks whether a live object is as wanted: its fields are equal, or the server made exactly this object of the last write.
 pub(super) fn is_as_wanted(live: &Value, wanted: &Wanted, memory: &Memory) -> bool {
     let parts = ["/metadata/labels", "/metadata/ownerReferences"];
     let has_metadata = parts.iter().all(|path| {
@@ -199,13 +199,13 @@ fn contains_part(live: &Value, path: &str, wanted: &Value) -> bool {
     contains(&json!({ field: live }), &json!({ field: wanted }))
 }
 
-/// What came of a write, for comparing.
+/// Returns a digest of a write and its result, for later comparison.
 pub(super) fn settle(wanted: &Wanted, answered: &Value) -> String {
     let spec = ObjectView::of(answered).find("/spec").cloned().unwrap_or(Value::Null);
     digest_value(&json!([wanted.object, spec]))
 }
 
-/// A spec without what says nothing.
+/// Returns a spec without empty fields that have no meaning.
 fn normalize(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -222,7 +222,7 @@ fn normalize(value: &Value) -> Value {
     }
 }
 
-/// Quantities in the form in which the server keeps them; what is none stays as it is, and the server says so.
+/// Writes quantities in the form that the server stores. An invalid quantity stays as written, and the server rejects it.
 fn write_quantities(map: Option<&mut Value>) {
     let entries = map.and_then(Value::as_object_mut).into_iter().flatten();
     for (_, value) in entries {
@@ -241,7 +241,7 @@ fn complete_resource_quota(spec: &mut Map<String, Value>) {
     write_quantities(spec.get_mut("hard"));
 }
 
-/// Kubernetes lays what is most over what is there by default, and that over what is asked for by default, then what is least.
+/// Fills in the fields as Kubernetes does: `default` from `max`, then `defaultRequest` from `default`, then `defaultRequest` from `min`.
 fn complete_limit_range(spec: &mut Map<String, Value>) {
     let limits = spec.get_mut("limits").and_then(Value::as_array_mut);
     for limit in limits.into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -269,7 +269,7 @@ fn complete_limit_range(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Every field is said, so that none is left to somebody else.
+/// Sets every field, so that no other writer owns one.
 fn complete_network_policy(spec: &mut Map<String, Value>) {
     let has_egress = spec
         .get("egress")

@@ -1,8 +1,8 @@
-//! How a Tenant goes: its GitOps has stopped before this is planned, since a Tenant that is being deleted has no namespace to act in
-//! ([`tenure_tenancy::realm`]); then its namespaces go, and at last the finalizer that kept it until then.
+//! The deletion of a Tenant. GitOps has stopped before this plan, since a Tenant in deletion has no namespace to act in ([`tenure_tenancy::realm`]). The plan
+//! deletes the Tenant's namespaces, then removes the finalizer that held the Tenant.
 //!
-//! Owns what is deleted, and that what hangs is named. Refuses to delete a namespace that is neither recorded with this uid nor proved to be created by the
-//! controllers. Deletes none with `--cascade=orphan`: then the namespaces stay, and are nobody's.
+//! The plan names the namespaces that block the deletion. It never deletes a namespace that is neither recorded with this uid nor proved to be created by the
+//! controllers. With `--cascade=orphan` it deletes no namespace: the namespaces stay, without a tenant.
 
 use std::collections::BTreeSet;
 
@@ -19,28 +19,29 @@ use crate::dependents::{Dependents, failed};
 use crate::ending::{self, add_duration};
 use crate::plan::{Delete, EventKind, FinalizerChange, Next, Request, Watched};
 
-/// The finalizer by which the garbage collector is told that dependents stay.
+/// The finalizer that tells the garbage collector to keep dependents.
 const ORPHAN: &str = "orphan";
 
 fn has_finalizer(metadata: &ObjectMeta, name: &str) -> bool {
     metadata.finalizers.iter().flatten().any(|finalizer| finalizer == name)
 }
 
-/// Sees to it that a Tenant doesn't go before its namespaces have.
+/// Adds the finalizer that keeps a Tenant until its namespaces are deleted.
 pub(super) fn add_finalizer(snapshot: &Snapshot, plan: &mut Plan) {
     if !has_finalizer(&snapshot.tenant.metadata, TENURE_FINALIZER) {
         plan.finalizer = Some(FinalizerChange::Add(TENURE_FINALIZER.to_owned()));
     }
 }
 
-/// What to do about a Tenant that is being deleted.
+/// Plans for a Tenant that is being deleted.
 pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut plan: Plan) -> Plan {
     let metadata = &snapshot.tenant.metadata;
     if !has_finalizer(metadata, TENURE_FINALIZER) {
         plan.next = Next::Forget;
         return plan;
     }
-    // The garbage collector would delete namespaces with an ownerReference to the Tenant. So that is removed while the Tenant's finalizer holds the Tenant.
+    // The garbage collector would delete namespaces with an ownerReference to the Tenant. So the plan removes the reference while the Tenant's finalizer holds the
+    // Tenant.
     let mut disowning = Vec::new();
     let steps = disowning::disown_namespaces(snapshot, facts, |_| false, &mut disowning);
     if !steps.is_empty() {
@@ -50,7 +51,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
     }
     let is_orphaning = has_finalizer(metadata, ORPHAN);
     let created = match find_created(snapshot, facts) {
-        // Its namespaces stay.
+        // The namespaces stay.
         _ if is_orphaning => Vec::new(),
         Created::ReadFirst(reads) => {
             plan.steps = reads;
@@ -84,7 +85,7 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
         return plan;
     }
     let mut plan = tell_remaining(snapshot, &remaining, now, problems, plan);
-    // No watch may tell of a namespace that it has not told of before.
+    // A watch may not report a namespace that it never reported before.
     if let (Next::Done(at), false) = (&mut plan.next, created.is_empty()) {
         let again = add_duration(now, RETRY_INTERVAL);
         *at = Some(at.map_or(again, |at| at.min(again)));
@@ -94,11 +95,11 @@ pub(super) fn plan_deletion(snapshot: &Snapshot, facts: &TenantFacts, now: Times
 
 /// The namespaces that the controllers created for a Tenant and had not recorded when it was deleted.
 enum Created {
-    /// No watch has told of these.
+    /// No watch has reported these namespaces.
     ReadFirst(Vec<Request>),
-    /// A read failed, so that a namespace may exist. The Tenant's finalizer stays.
+    /// A read failed, so a namespace may exist. The Tenant's finalizer stays.
     Unknown(String),
-    /// These have the Tenant's label, and the proof whose digest its status has.
+    /// These namespaces have the Tenant's label, and the proof whose digest is in the Tenant's status.
     Known(Vec<NamespaceFacts>),
 }
 
@@ -152,7 +153,7 @@ fn delete_namespaces(
         "its Tenant is being deleted",
         problems,
     );
-    // As it was seen: of one that the collector has just taken the owner off, nothing is known.
+    // Deletes the observed version. If the garbage collector has just removed the owner, the new version is unknown.
     let with_version = |delete: Delete| {
         let seen = live.get(&delete.target.id).and_then(|live| live.object());
         let version = seen.and_then(|seen| ObjectView::of(seen).find_text("/metadata/resourceVersion"));
@@ -164,7 +165,7 @@ fn delete_namespaces(
     deletions.into_iter().map(with_version).collect()
 }
 
-/// Says which namespaces the Tenant waits for.
+/// Reports the namespaces that the Tenant waits for.
 fn tell_remaining(
     snapshot: &Snapshot,
     remaining: &[&NamespaceFacts],

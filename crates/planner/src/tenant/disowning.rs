@@ -1,5 +1,5 @@
-//! ownerReferences to a Tenant on namespaces, by which the garbage collector would delete a namespace with the Tenant, or at once if the
-//! uid is an earlier Tenant's. Tenure writes none, and removes those to a Tenant that exists, from any namespace.
+//! ownerReferences from namespaces to a Tenant. With one, the garbage collector would delete a namespace with the Tenant, or at once if the uid is an earlier
+//! Tenant's. Tenure writes none, and removes those to an existing Tenant from every namespace.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
@@ -11,7 +11,7 @@ use crate::dependents::failed;
 use crate::plan::{Disown, Request, Watched};
 use crate::refusal::Reason;
 
-/// The requests that remove ownerReferences to the Tenant. A failure is a problem. `is_entering`: the plan is about to record the namespace.
+/// Returns the requests that remove ownerReferences to the Tenant. A failure is a problem. `is_entering`: the plan is about to record the namespace.
 pub(super) fn disown_namespaces(
     snapshot: &Snapshot,
     tenant: &TenantFacts,
@@ -21,7 +21,7 @@ pub(super) fn disown_namespaces(
     let mut steps = Vec::new();
     for namespace in &snapshot.realm.namespaces {
         let is_owned = namespace.tenant_owners.iter().any(|owner| owner.uid == tenant.uid);
-        // A namespace that enters the record by its ownerReference keeps it until it is recorded.
+        // A namespace that enters the record by its ownerReference keeps the reference until it is recorded.
         let is_unsettled = !tenant.has_recorded(namespace) && is_entering(&namespace.name);
         if !is_owned || tenant.uid.is_empty() || is_unsettled {
             continue;
@@ -29,7 +29,7 @@ pub(super) fn disown_namespaces(
         let id = labels::identify(&namespace.name);
         match (snapshot.attempt.disowned.get(&id), snapshot.live.get(&id)) {
             (Some(WriteAnswer::Failed(failure)), _) => {
-                // After a conflict another attempt begins.
+                // After a conflict, another attempt begins.
                 if failure.reason != Reason::Conflict {
                     problems.push(format!(
                         "{}; it would be deleted with the Tenant: an administrator removes the ownerReference",
@@ -49,7 +49,7 @@ pub(super) fn disown_namespaces(
     steps
 }
 
-/// Whether a namespace still bears an ownerReference to the Tenant, as far as is known.
+/// Checks whether a namespace still has an ownerReference to the Tenant, as far as is known.
 pub(super) fn is_any_owned(snapshot: &Snapshot, tenant: &TenantFacts) -> bool {
     snapshot.realm.namespaces.iter().any(|namespace| {
         let is_owned = namespace.tenant_owners.iter().any(|owner| owner.uid == tenant.uid);

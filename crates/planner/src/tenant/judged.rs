@@ -13,7 +13,7 @@ use super::namespaces::Taken;
 use super::{Snapshot, labels};
 use crate::answer::Live;
 
-/// The Tenant's namespaces in which policies don't keep its rules yet. Empty where there are no policies.
+/// Lists the Tenant's namespaces in which policies don't enforce its rules yet. Empty where there are no policies.
 pub(super) fn list_unjudged(snapshot: &Snapshot, taken: &Taken) -> BTreeSet<String> {
     if !snapshot.realm.settings.has_policies {
         return BTreeSet::new();

@@ -1,7 +1,7 @@
-//! Labels and annotations of a tenant's namespaces that its Tenant says, and the labels of the nodes that its Pods run on.
+//! Labels and annotations that a Tenant sets on its namespaces, and the labels of the nodes on which its Pods run.
 //!
-//! Owns which namespace gets which. Refuses those by which it is told whose a namespace is, and lets none that it adds itself choose others,
-//! so that what is added never depends on what was added before.
+//! Labels that identify the tenant or the namespace can't be set. Labels that Tenure adds don't select further entries, so a result never depends on earlier
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,28 +21,28 @@ use super::Snapshot;
 use crate::answer::Live;
 use crate::dependents::Memory;
 
-/// How many labels and annotations a Tenant says, over all.
+/// The maximum number of labels and annotations in a Tenant.
 const MOST_ENTRIES: usize = 256;
-/// Bytes of them, keys and values.
+/// The maximum total of bytes in their keys and values.
 const MOST_BYTES: usize = 32 << 10;
-/// The label that is the namespace's name; the API server sets it.
+/// The label with the namespace's name, which the API server sets.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// By these it is told whose a namespace is, and which one.
+/// Labels that identify the tenant and the namespace.
 const RESERVED: [&str; 2] = [TENANT_LABEL, NAME_LABEL];
 
-/// Their kind.
+/// The kind of a namespace.
 pub(super) const NAMESPACE: &str = "Namespace";
 
-/// What a namespace is to bear besides the tenant's label.
+/// The wanted labels and annotations of a namespace, besides the tenant's label.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
-    /// The Pod Security level that the namespace has at least.
+    /// The lowest allowed Pod Security level of the namespace.
     pod_security: Option<PodSecurityLevel>,
 }
 
-/// What can be said against what the Tenant says about labels and annotations; nothing of it is written then.
+/// Returns the problem with the Tenant's labels and annotations. If there is one, none of them is written.
 pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
     let options = snapshot.tenant.spec.namespace_options.as_ref();
     let (mut entries, mut bytes) = (0, 0);
@@ -69,7 +69,7 @@ pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
     })
 }
 
-/// All labels and annotations that are said, for whichever namespace.
+/// Lists all labels and annotations in the Tenant, for every namespace.
 fn list_said(
     options: &NamespaceOptions,
 ) -> impl Iterator<Item = (&BTreeMap<String, String>, &BTreeMap<String, String>)> {
@@ -79,12 +79,12 @@ fn list_said(
         .chain(some.map(|said| (&said.labels, &said.annotations)))
 }
 
-/// What a namespace is to bear.
+/// Returns the wanted labels and annotations of a namespace.
 pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     let spec = &snapshot.tenant.spec;
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
     let mut marks = Marks::default();
-    // The strictest Pod Security level of the entries that labels of the namespace choose.
+    // The strictest Pod Security level of the entries that labels of the namespace select.
     let mut raised = None;
     if let Some(options) = &spec.namespace_options {
         let id = identify(namespace);
@@ -104,7 +104,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
         }
         let fill = |into: &mut BTreeMap<String, String>, from: &BTreeMap<String, String>| {
             for (key, value) in from {
-                // What is said first holds.
+                // The first entry for a key wins.
                 into.entry(key.clone())
                     .or_insert_with(|| fill_in(value, tenant, namespace));
             }
@@ -115,7 +115,7 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
                 continue;
             }
             let mut labels = said.labels.clone();
-            // An owner sets the labels of its namespaces, and so chooses the entry. A whole name is an administrator's.
+            // An owner sets the labels of its namespaces, and so selects the entry. A selector that lists names of namespaces is an administrator's choice.
             if selector.is_some_and(|selector| !selector.lists_values(NAME_LABEL)) {
                 let level = labels.remove(POD_SECURITY_ENFORCE);
                 raised = raised.max(level.as_deref().map(PodSecurityLevel::parse_strictly));
@@ -158,8 +158,8 @@ pub(super) fn list_marks(snapshot: &Snapshot, namespace: &str) -> Marks {
     marks
 }
 
-/// The Pod Security level that a namespace has at least, if Tenure sets one: what the Tenant's annotation says, else its label for this namespace, else what
-/// holds for the installation. A namespace that the Tenant had before levels were set keeps what it has.
+/// Returns the lowest allowed Pod Security level of a namespace, if Tenure sets one: from the Tenant's annotation, else from its label for this namespace, else
+/// from the installation. A namespace that the Tenant had before levels were set keeps its level.
 fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Option<PodSecurityLevel> {
     let annotation = pod_security::read_annotation(&snapshot.tenant.metadata);
     if let Some(said) = annotation.or(label) {
@@ -171,7 +171,7 @@ fn find_level(snapshot: &Snapshot, namespace: &str, label: Option<&str>) -> Opti
     (!is_older && level > PodSecurityLevel::Privileged).then_some(level)
 }
 
-/// The level to write: a stricter one that an owner chose stays. A level that Tenure wrote before is no owner's choice.
+/// Returns the level to write. A stricter choice of an owner stays. A level that Tenure wrote earlier is no choice of an owner.
 fn choose_level(snapshot: &Snapshot, namespace: &str, least: PodSecurityLevel) -> PodSecurityLevel {
     let live = snapshot
         .live
@@ -191,7 +191,7 @@ fn find_space<'a>(snapshot: &'a Snapshot, namespace: &str) -> Option<&'a TenantS
     spaces.iter().find(|space| space.name == namespace)
 }
 
-/// The id of a namespace.
+/// Returns the id of a namespace.
 pub(super) fn identify(namespace: &str) -> ObjectId {
     ObjectId {
         namespace: String::new(),
@@ -201,12 +201,12 @@ pub(super) fn identify(namespace: &str) -> ObjectId {
     }
 }
 
-/// What a namespace has from the Tenant, by the Tenant's status.
+/// Returns the labels and annotations that a namespace has from the Tenant, by the Tenant's status.
 pub(super) fn list_marked<'a>(snapshot: &'a Snapshot, namespace: &NamespaceName) -> Option<&'a AdditionalMetadata> {
     find_space(snapshot, namespace.as_str())?.metadata.as_ref()
 }
 
-/// What the status is to say of it. What could not be written is not known to be gone.
+/// Returns the metadata for the status. If a write failed, the old labels may still exist, so they stay in the status.
 pub(super) fn tell_marks(
     snapshot: &Snapshot,
     memory: &Memory,
@@ -218,7 +218,7 @@ pub(super) fn tell_marks(
         let marks = list_marks(snapshot, namespace.as_str());
         told.labels = marks.labels;
         told.annotations = marks.annotations;
-        // An owner's stricter choice is the owner's.
+        // A stricter level that an owner chose belongs to the owner.
         if let Some(level) = marks.pod_security {
             told.labels
                 .insert(POD_SECURITY_ENFORCE.to_owned(), level.as_str().to_owned());
@@ -234,7 +234,7 @@ pub(super) fn tell_marks(
 }
 
 impl Marks {
-    /// Whether an object bears them, and nothing that came from the Tenant before.
+    /// Checks whether an object has these marks, and no leftover marks of the Tenant.
     pub(super) fn are_on(&self, live: ObjectView<'_>, before: Option<&AdditionalMetadata>) -> bool {
         let agree = |path: &str, wanted: &BTreeMap<String, String>, before: Option<&BTreeMap<String, String>>| {
             let live = live.find_map(path);
@@ -256,7 +256,7 @@ impl Marks {
             )
     }
 
-    /// Adds them to an object's metadata.
+    /// Adds the marks to an object's metadata.
     pub(super) fn write(&self, metadata: &mut Map<String, Value>) {
         let labels = metadata.entry("labels").or_insert_with(|| json!({}));
         if let Some(labels) = labels.as_object_mut() {

@@ -1,10 +1,11 @@
-//! How a Tenant is reconciled: its namespaces are owned, its owners are bound in each of them, and its GitOps ServiceAccount exists in
-//! the home namespace, bound to a narrow ClusterRole in each. What bounds what is in them, and what they are to bear, is written into each, too.
+//! The reconciliation of a Tenant. The Tenant's status records its namespaces, its owners are bound in each namespace, and its GitOps ServiceAccount exists in the
+//! home namespace, bound to a narrow ClusterRole in each. The controller also writes the limits for their contents, and their labels and annotations.
 //!
-//! Everything is written by the controller itself. A namespace joins a tenant by its label, where it is judged who sets that, and else by an
-//! administrator's word; what tells from then on is the ownerReference with the Tenant's uid, and the record in the Tenant's status, that are written here. A namespace
-//! that another Tenant owns, that is the platform's or Kubernetes' own, or that merely bears the tenant's name, is never taken.
-//! What is written here is owned by the Tenant and collected with it; its namespaces go before it does (`deletion`).
+//! The controller writes all of these objects itself. A namespace joins a tenant by its label if admission checks the writers of that label. Otherwise an
+//! administrator assigns the namespace. From then on, the record in the Tenant's status decides, which the controller writes. The plan never takes a namespace that
+//! another Tenant owns, that is the platform's or Kubernetes' own, or that has only the tenant's name.
+//!
+//! The Tenant owns the generated objects, so they are deleted with the Tenant. The Tenant's namespaces are deleted before the Tenant (`deletion`).
 
 pub mod account;
 mod bindings;
@@ -41,7 +42,7 @@ pub use crate::dependents::{Attempt, Memory};
 use crate::ending::add_duration;
 use crate::plan::{Next, Request};
 
-/// A plan for a Tenant: carried out by the controller, since a lane has no rights yet where there is no Tenant.
+/// A plan for a Tenant. The controller executes it, since a lane has no rights before the Tenant exists.
 ///
 /// ```compile_fail,E0308
 /// fn act(plan: &mut tenure_planner::tenant::Plan, lane: tenure_tenancy::LaneAccount) {
@@ -50,12 +51,12 @@ use crate::plan::{Next, Request};
 /// ```
 pub type Plan = crate::plan::Plan<Request, Controller, TenantStatus, Memory>;
 
-/// The kind that wants them.
+/// The kind of the owner of the wanted objects.
 const OWNER: &str = "Tenant";
-/// How soon a refused write is tried again.
+/// The interval before a refused write is retried.
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What is known when a plan is made.
+/// The observed state for a plan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {
@@ -64,33 +65,32 @@ pub struct Snapshot {
     /// All Tenants and namespaces: large, and shared by the snapshots of all Tenants.
     #[serde(with = "shared_realm")]
     pub realm: Arc<Realm>,
-    /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas that bear the label
-    /// `capsule.clastix.io/tenant` with its name, in any namespace. One that it wants and that is not here is asked for by [`Request::Read`].
+    /// Namespaces, RoleBindings, ServiceAccounts, LimitRanges, NetworkPolicies and ResourceQuotas in any namespace, with the label `capsule.clastix.io/tenant` and the
+    /// Tenant's name. The plan requests a wanted object that is missing here with [`Request::Read`].
     #[serde(default)]
     pub live: BTreeMap<ObjectId, Live>,
-    /// What was seen of those who are, or could be, its account; none before it was looked.
+    /// The last look at the identities that act, or can act, as the Tenant's account. Unset before the first look.
     #[serde(default)]
     pub witness: Option<account::Witness>,
-    /// The random proof on namespaces that this process creates, told to no other client before ([`tenure_tenancy::record::is_intended`]).
+    /// The random proof on namespaces that this process creates. No other client knows the proof before the creation ([`tenure_tenancy::record::is_intended`]).
     #[serde(default)]
     pub creation_proof: String,
-    /// Whether a request has met the policies as they are now.
+    /// True if a request has tested the policies in their current form.
     #[serde(default)]
     pub are_policies_in_force: bool,
     /// This attempt, and the answers to its steps.
     pub attempt: Attempt,
-    /// What the last plan left.
+    /// The memory of the last plan.
     #[serde(default)]
     pub memory: Memory,
 }
 
 impl Snapshot {
-    /// Whether something about the Tenant itself, or about what others there are, has changed so that another plan could say something
-    /// else.
+    /// Checks whether the Tenant, the other Tenants or the namespaces have changed, so that another plan could decide differently.
     #[must_use]
     pub fn is_overtaken(&self, tenant: &Tenant, realm: &Arc<Realm>) -> bool {
         let metadata = &tenant.metadata;
-        // Realms are compared as a whole only when they aren't one and the same anyway, as they mostly are.
+        // Compares realms as a whole only if they are not the same allocation, as they mostly are.
         let is_realm_another = !Arc::ptr_eq(&self.realm, realm) && self.realm != *realm;
         is_realm_another
             || self.attempt.generation != metadata.generation
@@ -100,7 +100,7 @@ impl Snapshot {
     }
 }
 
-/// A shared realm, as data like any other.
+/// Serializes a shared realm like other data.
 mod shared_realm {
     use std::sync::Arc;
 
@@ -116,7 +116,7 @@ mod shared_realm {
     }
 }
 
-/// What to do about a Tenant.
+/// Plans for a Tenant.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let metadata = &snapshot.tenant.metadata;
@@ -143,11 +143,11 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     plan
 }
 
-/// A Tenant that an attestation made, and that nobody has removed: its time is over.
+/// Plans the removal of a Tenant of an attestation, after its time is over.
 fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
     let id = remains::identify(&snapshot.tenant.metadata);
     let attempt = &snapshot.attempt;
-    // What comes of it is seen as a change of the Tenant; what doesn't come is asked for again.
+    // A change of the Tenant shows the result. If no change comes, the plan asks again.
     if attempt.deleted.contains_key(&id) || attempt.applied.contains_key(&id) {
         plan.next = Next::Done(Some(add_duration(now, RETRY_INTERVAL)));
         return plan;
@@ -157,12 +157,12 @@ fn plan_end(snapshot: &Snapshot, now: Timestamp, mut plan: Plan) -> Plan {
     plan
 }
 
-/// What to do about a Tenant that is there to stay.
+/// Plans for a Tenant that stays.
 fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut plan: Plan) -> Plan {
     deletion::add_finalizer(snapshot, &mut plan);
     let mut problems = Vec::new();
 
-    // Namespaces first: what is in them needs them.
+    // Namespaces come first, because the other objects need them.
     let taken = namespaces::take_namespaces(snapshot, facts, now, &mut plan, &mut problems);
     let mut dependents = dependents(snapshot, now, &mut plan.memory);
     let steps: Vec<Request> = taken
@@ -171,7 +171,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         .filter_map(|wanted| dependents.write(wanted, &mut problems))
         .collect();
     if !steps.is_empty() {
-        // The intent is stored before its effect: a process that begins after a kill recognizes what it finds.
+        // The intent is stored before its effect, so that a process that begins after a kill recognises the result.
         plan.status = namespaces::write_intents(snapshot, &steps);
         plan.status_first = plan.status.is_some();
         plan.steps = steps;
@@ -188,7 +188,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         plan.memory.unrest = None;
         None
     };
-    // What bounds somebody comes before what gives him rights.
+    // Limits come before rights.
     let Contents { mut wanted, kept } =
         contents::list_contents(snapshot, (&plan.memory, held_until.is_some()), &taken, &mut problems);
     settle(snapshot, &wanted, &mut plan.memory);
@@ -213,8 +213,7 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
         |name| taken.owned.keys().any(|owned| owned.as_str() == name),
         &mut problems,
     ));
-    // What bounds somebody in a namespace of which nobody can tell whether it is the Tenant's stays there.
-    // What is counted in one that is being deleted counts until it is gone.
+    // If it is unclear whether a namespace is the Tenant's, its limits stay. A quota in a namespace that is being deleted counts until the namespace is gone.
     let is_counted = |id: &ObjectId| is_shared && id.kind == RESOURCE_QUOTA_KIND && taken.is_leaving(&id.namespace);
     let is_kept = |id: &ObjectId| kept.contains(id) || taken.unbelieved.contains(&id.namespace) || is_counted(id);
     steps.extend(write(snapshot, now, (&wanted, &is_kept), &mut plan, &mut problems));
@@ -245,12 +244,12 @@ fn plan_presence(snapshot: &Snapshot, facts: &TenantFacts, now: Timestamp, mut p
     plan
 }
 
-/// Whether an object is there already.
+/// Checks whether an object exists.
 fn is_bound(snapshot: &Snapshot, wanted: &Wanted) -> bool {
     matches!(snapshot.live.get(&wanted.id), Some(Live::Present(_)))
 }
 
-/// The namespaces without the Tenant's rules in force, where a binding is still to be made: only then is it looked.
+/// Lists the namespaces without the Tenant's rules in force. Checks only if a binding has to be created.
 fn list_unjudged_by(snapshot: &Snapshot, taken: &Taken, wanted: &[Wanted]) -> BTreeSet<String> {
     let is_new = |wanted: &&Wanted| bindings::gives_rights(&wanted.id) && !is_bound(snapshot, wanted);
     match wanted.iter().any(|wanted| is_new(&wanted)) {
@@ -259,10 +258,10 @@ fn list_unjudged_by(snapshot: &Snapshot, taken: &Taken, wanted: &[Wanted]) -> BT
     }
 }
 
-/// Whether an object that isn't wanted stays all the same.
+/// A check whether an unwanted object stays anyway.
 type IsKept<'a> = &'a dyn Fn(&ObjectId) -> bool;
 
-/// What to read, write and delete so that what is wanted is there and nothing besides.
+/// Returns the reads, writes and deletions after which exactly the wanted objects exist.
 fn write(
     snapshot: &Snapshot,
     now: Timestamp,
@@ -310,7 +309,7 @@ fn write(
     steps
 }
 
-/// Remembers what the server made of what was written, and forgets it of what isn't wanted any more.
+/// Remembers the server's results of writes, and forgets results for objects that are no longer wanted.
 fn settle(snapshot: &Snapshot, wanted: &[Wanted], memory: &mut Memory) {
     let names: BTreeSet<&ObjectId> = wanted.iter().map(|wanted| &wanted.id).collect();
     memory.settled.retain(|id, _| names.contains(id));
@@ -343,7 +342,7 @@ fn dependents<'a>(snapshot: &'a Snapshot, now: Timestamp, memory: &'a mut Memory
     }
 }
 
-/// Whether an object was made for this very Tenant: labels, and an ownerReference with its uid.
+/// Checks whether an object was made for this Tenant: by labels, and an ownerReference with the Tenant's uid.
 fn is_ours(snapshot: &Snapshot, object: &Value) -> bool {
     let metadata = &snapshot.tenant.metadata;
     let view = ObjectView::of(object);
@@ -357,7 +356,7 @@ fn owner_reference(tenant: &Tenant) -> Value {
     make_owner_reference(&text(&tenant.metadata.name), &text(&tenant.metadata.uid))
 }
 
-/// Whether everything wanted is there: objects may have more fields, lists must be equal, ownerReferences may have more entries.
+/// Checks whether all wanted fields exist: objects may have more fields, lists must be equal, ownerReferences may have more entries.
 fn contains(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {

@@ -1,7 +1,7 @@
-//! Which namespaces a Tenant has, which it takes now, and which its record keeps.
+//! The namespaces that a Tenant has, takes now, or keeps in its record.
 //!
-//! Owns the record: what comes into it and when something goes out of it. Refuses to take what only says of itself that it is the Tenant's, where nobody
-//! judged who wrote that ([`tenure_tenancy::record`]).
+//! The record decides what belongs to the Tenant, and this module decides when a namespace enters or leaves the record. If admission doesn't check writers of
+//! namespaces, a namespace's own metadata alone doesn't make it the Tenant's ([`tenure_tenancy::record`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -22,27 +22,27 @@ use crate::dependents::{Dependents, Memory, Wanted, failed};
 use crate::ending::add_duration;
 use crate::plan::{Request, Withheld};
 
-/// How long a recorded namespace that doesn't name its Tenant stays in the record: the watches of the two may be apart, and what an
-/// administrator has just recorded is not taken out again for that.
+/// How long a recorded namespace that doesn't name its Tenant stays in the record. The watches of the two may differ in age, and a namespace that an administrator
+/// has just recorded must not be removed for that.
 const UNNAMED: Duration = Duration::from_secs(30);
 
 /// A Tenant's namespaces.
 pub(super) struct Taken {
-    /// The home namespace's name, if it can be one.
+    /// The home namespace's name, if the name is valid.
     pub(super) home: Option<NamespaceName>,
-    /// Those that are owned, by name, with their uid; those being deleted left out.
+    /// The owned namespaces, by name, with their uid. Namespaces in deletion are in `deleting`.
     pub(super) owned: BTreeMap<NamespaceName, String>,
-    /// Those that are being deleted, by name, with their uid.
+    /// The namespaces that are being deleted, by name, with their uid.
     pub(super) deleting: BTreeMap<NamespaceName, String>,
-    /// Those to take, or to create.
+    /// The namespaces to take or to create.
     pub(super) wanted: Vec<Wanted>,
-    /// How far the record was before.
+    /// The earlier state of the record.
     pub(super) state: RecordState,
-    /// Those that say they are the Tenant's, and that nothing else says so of.
+    /// The namespaces whose own metadata alone names the Tenant.
     pub(super) unbelieved: BTreeSet<String>,
-    /// Those that are recorded and don't name the Tenant, for now, by name, with their uid.
+    /// The recorded namespaces that don't name the Tenant at the moment, by name, with their uid.
     pub(super) unnamed: BTreeMap<NamespaceName, String>,
-    /// When the first of these is taken out of the record.
+    /// The time at which the first of these namespaces leaves the record.
     pub(super) look_again: Option<Timestamp>,
 }
 
@@ -60,20 +60,20 @@ impl Taken {
         }
     }
 
-    /// Whether it is recorded and on its way out: being deleted, or not naming the Tenant.
+    /// Checks whether a namespace is recorded and about to leave: it is being deleted, or doesn't name the Tenant.
     pub(super) fn is_leaving(&self, name: &str) -> bool {
         let mut leaving = self.deleting.keys().chain(self.unnamed.keys());
         leaving.any(|namespace| namespace.as_str() == name)
     }
 
-    /// What the record is to be: uids by names.
+    /// Returns the wanted record: uids by names.
     pub(super) fn list_recorded(&self) -> BTreeMap<&NamespaceName, &String> {
         let all = self.owned.iter().chain(&self.deleting).chain(&self.unnamed);
         all.collect()
     }
 }
 
-/// Sorts the namespaces that name the Tenant, and those that it has recorded.
+/// Sorts the namespaces that name the Tenant, and those in its record.
 fn sort_claims(
     (realm, facts): (&Realm, &TenantFacts),
     state: RecordState,
@@ -91,7 +91,7 @@ fn sort_claims(
         let is_made = memory.made.get(&namespace.name) == Some(&namespace.uid) && !namespace.uid.is_empty();
         let is_proved = is_recorded || is_made || is_intended(facts, namespace);
         if namespace.tenant_owners.is_empty() && !is_proved {
-            // Only its label names the Tenant: it is a candidate.
+            // Only the label names the Tenant, so the namespace is a candidate.
             named.remove(&namespace.uid);
             continue;
         }
@@ -130,7 +130,7 @@ fn sort_claims(
     taken
 }
 
-/// Decides which namespaces are the tenant's, and which become it.
+/// Decides which namespaces are the tenant's, and which ones to take.
 pub(super) fn take_namespaces(
     snapshot: &Snapshot,
     facts: &TenantFacts,
@@ -166,7 +166,7 @@ pub(super) fn take_namespaces(
         }
     };
 
-    // The home namespace comes first, so that the quota never keeps it out.
+    // The home namespace comes first, so that the quota never excludes it.
     match NamespaceName::new(facts.home().to_owned()) {
         Err(error) => problems.push(format!("home namespace: {error}")),
         Ok(home) => {
@@ -212,7 +212,7 @@ pub(super) fn take_namespaces(
     taken
 }
 
-/// What to do about a namespace that nobody but itself says is the Tenant's.
+/// Returns advice about a namespace whose own metadata alone names the Tenant.
 fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
     format!(
         "{what} says that it is the Tenant's, which whoever writes namespaces can let it say: if it is, an administrator makes it so with: tenure adopt {} {names}",
@@ -220,7 +220,7 @@ fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
     )
 }
 
-/// Remembers which namespaces were made, or taken, by a step of this attempt: until they are recorded, nothing else tells.
+/// Remembers the namespaces that a step of this attempt made or took. Until they are recorded, no other state shows this.
 pub(super) fn note_made(snapshot: &Snapshot, memory: &mut Memory) {
     for (id, answer) in &snapshot.attempt.applied {
         if let WriteAnswer::Done(object) = answer
@@ -232,7 +232,7 @@ pub(super) fn note_made(snapshot: &Snapshot, memory: &mut Memory) {
     }
 }
 
-/// The realm, with the namespaces as they are after this attempt's writes: a watch may be behind.
+/// Returns the realm with the namespaces as they are after this attempt's writes, because a watch may be behind.
 fn realm_with_answers(snapshot: &Snapshot) -> Realm {
     let mut realm = snapshot.realm.as_ref().clone();
     for (id, answer) in &snapshot.attempt.applied {
@@ -267,7 +267,7 @@ fn namespace(snapshot: &Snapshot, name: &str, marks: &Marks) -> Wanted {
     }
 }
 
-/// A namespace that this process creates: it bears the proof of that until it is recorded.
+/// Returns a namespace that this process creates. It has the proof of its creation until it is recorded.
 fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &Marks) -> Wanted {
     let mut wanted = namespace(snapshot, name.as_str(), marks);
     let metadata = wanted.object.get_mut("metadata").and_then(Value::as_object_mut);
@@ -278,7 +278,7 @@ fn new_namespace(snapshot: &Snapshot, name: &NamespaceName, marks: &Marks) -> Wa
     wanted
 }
 
-/// The status that records which namespaces these steps create, before they do; none if it records them already.
+/// Returns the status that records the namespaces of these steps before their creation. Unset if the status has them already.
 pub(super) fn write_intents(snapshot: &Snapshot, steps: &[Request]) -> Option<TenantStatus> {
     let digest = digest_proof(&snapshot.creation_proof);
     let mut status = snapshot.tenant.status.clone().unwrap_or_default();
@@ -302,7 +302,7 @@ pub(super) fn write_intents(snapshot: &Snapshot, steps: &[Request]) -> Option<Te
     is_changed.then_some(status)
 }
 
-/// What is to be read and written so that the namespaces that are the tenant's bear what it says, and no more of it than it says.
+/// Returns the reads and writes after which the tenant's namespaces have exactly the labels and annotations of the Tenant.
 pub(super) fn mark_namespaces(
     snapshot: &Snapshot,
     taken: &Taken,
@@ -318,17 +318,17 @@ pub(super) fn mark_namespaces(
         let marks = labels::list_marks(snapshot, name.as_str());
         let wanted = namespace(snapshot, name.as_str(), &marks);
         match snapshot.live.get(&wanted.id) {
-            // One that was made or taken in this attempt bears it already.
+            // A namespace that was made or taken in this attempt has them already.
             _ if snapshot.attempt.applied.contains_key(&wanted.id) => {
                 steps.extend(dependents.write(&wanted, problems));
             }
-            // Nothing can be created in a namespace that is being deleted, so its labels bind nobody.
+            // No object can be created in a namespace that is being deleted, so its labels have no effect.
             Some(Live::Present(live))
                 if live.view().is_being_deleted() || marks.are_on(live.view(), labels::list_marked(snapshot, name)) => {
             }
             Some(Live::Present(_)) => steps.extend(dependents.write(&wanted, problems)),
             Some(Live::Failed(failure)) => problems.push(failed(&wanted.id, "read", failure)),
-            // It is never made again here: it may have gone a moment ago.
+            // The namespace is never re-created here, because it may have been deleted a moment ago.
             Some(Live::Absent | Live::Unserved) => {}
             None if marks == Marks::default() => {}
             None => steps.push(Request::Read(wanted.watched())),

@@ -1,6 +1,6 @@
-//! Whether the ServiceAccounts that a Tenant names as owners are there. Whoever may make one that isn't there comes to what the Tenant gives it, so it is said
-//! until somebody makes it or takes it out. Users and groups are in no API that could be asked. Refuses to take a binding away: an account that
-//! comes back is the owner that the Tenant says.
+//! Checks whether the ServiceAccounts that a Tenant names as owners exist. A user that can create a missing account gets the rights of this owner. So the condition
+//! reports a missing account until it is created or removed from the Tenant. No API has users and groups to check. The check removes no binding: an account that
+//! comes back is the owner that the Tenant names.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use crate::answer::Live;
 use crate::ending::{self, add_duration};
 use crate::plan::{Request, Watched};
 
-/// The most that are looked for.
+/// The most ServiceAccounts that are looked up.
 const MOST: usize = 64;
-/// When it is looked again whether those that were there still are, and whether others have come: nothing watches accounts of others' namespaces.
+/// The intervals between checks: if all accounts exist, and if one is missing. The controller has no watch for accounts in other namespaces.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(600), Duration::from_secs(60));
 
-/// The ServiceAccounts among the owners, each once.
+/// Lists the ServiceAccounts among the owners, each once.
 fn list_accounts(snapshot: &Snapshot) -> Vec<ObjectId> {
     let owners = snapshot.tenant.spec.owners.iter();
     let named = owners
@@ -40,7 +40,7 @@ fn list_accounts(snapshot: &Snapshot) -> Vec<ObjectId> {
     accounts.into_iter().take(MOST).collect()
 }
 
-/// Reads those of which nothing is known in this attempt.
+/// Reads the accounts that are unknown in this attempt.
 pub(super) fn look_for(snapshot: &Snapshot) -> Vec<Request> {
     let accounts = list_accounts(snapshot).into_iter();
     let unknown = accounts.filter(|id| !snapshot.live.contains_key(id));
@@ -53,7 +53,7 @@ pub(super) fn look_for(snapshot: &Snapshot) -> Vec<Request> {
     unknown.map(read).collect()
 }
 
-/// Says it, and when to look again. Where no ServiceAccount is an owner there is nothing to say.
+/// Sets the condition, and returns the time of the next check. Without a ServiceAccount among the owners, there is no condition.
 pub(super) fn tell(
     snapshot: &Snapshot,
     now: Timestamp,

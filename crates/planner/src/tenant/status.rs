@@ -1,4 +1,4 @@
-//! What a Tenant's status says.
+//! The status of a Tenant.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use super::{account, labels, owners};
 use crate::ending::{self, Entry, add_duration};
 use crate::plan::{Event, EventKind, EventPlace, Next, Withheld};
 
-/// How many bytes of names a message about namespaces has room for.
+/// The maximum of bytes for names in a message about namespaces.
 pub(super) const LONGEST_LIST: usize = 512;
 
-/// Reasons of conditions that are as they should be: no event says so.
+/// Reasons of conditions in their normal state, for which there is no event.
 const USUAL: [&str; 4] = [
     reason::RECORDED,
     reason::OWNERS_THERE,
@@ -26,7 +26,7 @@ const USUAL: [&str; 4] = [
     reason::ACCOUNT_NOT_LOOKED_AT,
 ];
 
-/// `Cordoned` where that is acted on.
+/// Returns `Cordoned` only if admission enforces it.
 pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     let is_cordoned = snapshot.tenant.spec.cordoned.unwrap_or_default();
     let settings = &snapshot.realm.settings;
@@ -36,8 +36,8 @@ pub(super) fn name_state(snapshot: &Snapshot) -> &'static str {
     }
 }
 
-/// What the Tenant says of objects in its namespaces, and of its namespaces' metadata, and nobody acts on here. Who owns a
-/// namespace's Tenant is in no policy's sight.
+/// Lists the fields of a Tenant about objects in its namespaces, and about their metadata, that no admission enforces here. Policies can't see the owner of a
+/// namespace's Tenant.
 fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
     let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
     let mut unbounded = spec.bounds.list_unknown();
@@ -62,7 +62,7 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
     unbounded
 }
 
-/// What the Tenant would allow, and what policies refuse, where they judge alone, since they can't tell it.
+/// Lists the fields of which policies alone refuse every use, because they can't evaluate the Tenant's conditions.
 fn list_refused(snapshot: &Snapshot) -> Vec<String> {
     let (spec, settings) = (&snapshot.tenant.spec, &snapshot.realm.settings);
     if settings.is_guarded || !settings.has_policies {
@@ -73,12 +73,12 @@ fn list_refused(snapshot: &Snapshot) -> Vec<String> {
     set.map(|(name, _)| format!("spec.{name}")).collect()
 }
 
-/// The fields that only admission can act on, where nothing that is written is judged.
+/// Lists the fields that only admission enforces, if no admission checks writes.
 fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     let spec = &snapshot.tenant.spec;
     let settings = &snapshot.realm.settings;
     let (is_guarded, has_policies) = (settings.is_guarded, settings.has_policies);
-    // Whether policies see to it, too.
+    // The last value is true if policies enforce the field, too.
     let fields = [
         ("cordoned", spec.cordoned, true),
         ("forceTenantPrefix", spec.force_tenant_prefix, false),
@@ -91,7 +91,7 @@ fn list_unguarded(snapshot: &Snapshot) -> impl Iterator<Item = &'static str> {
     set.map(|(name, _, _)| name)
 }
 
-/// Says how the record is, by the condition with which it counts as one; and once what it took over.
+/// Sets the condition that confirms the record, and reports once which namespaces it took over.
 fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut TenantStatus, plan: &mut Plan) {
     let old = condition::find(&status.conditions, condition::NAMESPACES_RECORDED);
     let owned: Vec<String> = taken.owned.keys().map(ToString::to_string).collect();
@@ -119,7 +119,7 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
             format!("there before namespaces were recorded, and taken over: {names}"),
         )
     } else if let Some(old) = old.filter(|old| old.reason == reason::TAKEN_OVER) {
-        // It stays readable until there is something else to say.
+        // The message stays readable until another message replaces it.
         (ConditionStatus::True, reason::TAKEN_OVER, old.message.clone())
     } else {
         (
@@ -133,7 +133,7 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
     say(snapshot, now, entry, status, plan);
 }
 
-/// Sets a condition, and tells once what is new in it, but for what is as usual.
+/// Sets a condition, and sends one event for a change, except for the normal reasons.
 pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status: &mut TenantStatus, plan: &mut Plan) {
     let (type_, value, reason, message) = entry;
     let kind = match value {
@@ -153,7 +153,7 @@ pub(super) fn say(snapshot: &Snapshot, now: Timestamp, entry: Entry<'_>, status:
     ending::set_condition(&mut status.conditions, &snapshot.tenant.metadata, now, entry);
 }
 
-/// The end of a plan: the status, and when to look again.
+/// Ends a plan with the status and the time of the next look.
 pub(super) fn end_attempt(
     snapshot: &Snapshot,
     facts: &TenantFacts,
@@ -165,7 +165,7 @@ pub(super) fn end_attempt(
     let mut status = TenantStatus {
         conditions: old.conditions.clone(),
         namespaces: taken.owned.keys().map(ToString::to_string).collect(),
-        // A recorded namespace needs no proof any more.
+        // A recorded namespace no longer needs a proof.
         creating: old
             .creating
             .iter()

@@ -1,11 +1,11 @@
-//! An uninstallation that is killed after any of its writes is finished by the next one, which knows nothing of the first.
+//! After an uninstallation is killed at any of its writes, the next one finishes it without any memory of the first.
 
 use std::collections::BTreeSet;
 
 use super::leaving_tests::protected;
 use super::*;
 
-/// The lists of a snapshot, in which one object may stand several times.
+/// Returns the lists of a snapshot. One object may be in several lists.
 fn list_lists(snapshot: &mut Snapshot) -> [&mut Vec<SeenObject>; 15] {
     [
         &mut snapshot.deployments,
@@ -44,7 +44,7 @@ fn merge(onto: &mut Value, patch: &Value) {
     }
 }
 
-/// Does a step, as an API server would.
+/// Executes a step as an API server does.
 fn carry_out(snapshot: &mut Snapshot, step: &Step) {
     for list in list_lists(snapshot) {
         match &step.action {
@@ -58,7 +58,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
             }
         }
     }
-    // What isn't owned any more, and what policies read no more, is not listed by an observation.
+    // An observation doesn't list objects that no longer have an owner, or namespaces that no longer have facts.
     let is_owned = |seen: &SeenObject| {
         ObjectView::of(&seen.object)
             .list_views("/metadata/ownerReferences")
@@ -68,7 +68,7 @@ fn carry_out(snapshot: &mut Snapshot, step: &Step) {
     snapshot.owned.retain(is_owned);
 }
 
-/// Plans and steps until nothing is left to do; `killed_after` steps the process is another one. Returns the names of what was deleted.
+/// Plans and executes all steps. After `killed_after` steps, another process continues. Returns the names of the deleted objects.
 fn play(snapshot: &mut Snapshot, choice: Choice, killed_after: Option<usize>) -> (BTreeSet<String>, usize) {
     let (mut deleted, mut steps) = (BTreeSet::new(), 0);
     for _ in 0..200 {
@@ -76,7 +76,7 @@ fn play(snapshot: &mut Snapshot, choice: Choice, killed_after: Option<usize>) ->
         let Some(stage) = plan.stages.first() else {
             return (deleted, steps);
         };
-        // The steps of a stage are done at once, so they may end in any order: in this one, too.
+        // The steps of a stage run concurrently, so they may end in any order, including this one.
         for step in stage.iter().rev() {
             carry_out(snapshot, step);
             *snapshot.attempts.entry(step.path.clone()).or_default() += 1;
@@ -94,7 +94,7 @@ fn play(snapshot: &mut Snapshot, choice: Choice, killed_after: Option<usize>) ->
     panic!("it never ends");
 }
 
-/// At no moment an owner, or an account of Tenure's, has rights without what bounds them.
+/// No owner and no account of Tenure ever has rights without their limits.
 fn check_bounds(snapshot: &Snapshot) {
     if !snapshot.role_bindings.is_empty() {
         assert_eq!((snapshot.bounds.len(), snapshot.policies.len()), (3, 1));
@@ -131,7 +131,7 @@ fn an_uninstallation_is_finished_after_a_kill_at_any_write() {
                     "{choice:?}: killed after {after}"
                 );
             }
-            // The first plan, which people confirm, says all of it.
+            // The first plan, which users confirm, lists all of them.
             assert!(
                 wanted.is_subset(&told),
                 "{:?}",

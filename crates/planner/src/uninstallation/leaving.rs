@@ -1,5 +1,5 @@
-//! The objects that go: those that an uninstallation deletes, and those that Kubernetes deletes with them (the objects of a deleted kind, the
-//! contents of a deleted namespace, objects whose owners are all gone, and the APIServices of groups without definitions).
+//! The objects that an uninstallation deletes, and those that Kubernetes deletes with them. The latter are the objects of a deleted kind, the contents of a deleted
+//! namespace, objects whose owners are all gone, and the APIServices of groups without definitions.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -21,12 +21,12 @@ impl GoingKinds {
         Self(going.map(|(group, kind)| (group.to_owned(), kind.to_owned())).collect())
     }
 
-    /// Whether an object is of one of these kinds.
+    /// Checks whether an object is of one of these kinds.
     pub(super) fn has(&self, object: &Value) -> bool {
         self.contains(ObjectView::of(object))
     }
 
-    /// Whether an ownerReference names an object of one of these kinds.
+    /// Checks whether an ownerReference names an object of one of these kinds.
     pub(super) fn has_owner(&self, owner: &Value) -> bool {
         self.contains(ObjectView::of(owner))
     }
@@ -38,19 +38,19 @@ impl GoingKinds {
     }
 }
 
-/// Whether the kinds of a group are deleted.
+/// Checks whether the kinds of a group are deleted.
 pub(super) fn goes(group: &str, kinds: KindChoice) -> bool {
     kinds == KindChoice::All || (kinds == KindChoice::Own && group == "tenure.dev")
 }
 
-/// The group and the kind that a CustomResourceDefinition defines.
+/// Returns the group and the kind that a CustomResourceDefinition defines.
 pub(super) fn read_definition(object: &Value) -> Option<(&str, &str)> {
     let view = ObjectView::of(object);
     let is_definition = view.read_text("/kind") == "CustomResourceDefinition";
     is_definition.then(|| (view.read_text("/spec/group"), view.read_text("/spec/names/kind")))
 }
 
-/// The name of every object that goes, in order. The owners that the plan takes off keep nothing and take nothing along.
+/// Lists the names of all objects that go, sorted. Owner references that the plan removes neither keep an object nor cause its deletion.
 pub(super) fn list_leaving(
     snapshot: &Snapshot,
     stages: &[Vec<Step>],
@@ -89,7 +89,7 @@ pub(super) fn list_leaving(
     }
 }
 
-/// The APIServices of groups of which no definition stays. The API server deletes them by itself.
+/// Lists the APIServices of groups without remaining definitions. The API server deletes them by itself.
 fn list_group_services(snapshot: &Snapshot, going: &BTreeSet<String>) -> Vec<String> {
     let staying = snapshot
         .definitions
@@ -114,7 +114,7 @@ fn list_group_services(snapshot: &Snapshot, going: &BTreeSet<String>) -> Vec<Str
     left.map(|seen| name(&seen.object)).collect()
 }
 
-/// Whether all owners that an object keeps are gone.
+/// Checks whether all remaining owners of an object are gone.
 fn is_orphan(object: &Value, going: &GoingKinds, gone: &HashSet<&str>) -> bool {
     let owners = ObjectView::of(object).list("/metadata/ownerReferences");
     let mut kept = owners.iter().filter(|owner| !going.has_owner(owner)).peekable();

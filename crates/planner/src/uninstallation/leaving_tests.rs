@@ -6,7 +6,7 @@ use tenure_api::metadata::TENANT_LABEL;
 use super::tests::{find, object, says, seen, whole, with};
 use super::*;
 
-/// The API server deletes them with the last definition of their group.
+/// The API server deletes these services with the last definition of their group.
 #[test]
 fn services_of_groups_without_definitions_are_listed() {
     let service = |name: &str| seen(object("APIService", "", name));
@@ -37,7 +37,7 @@ fn services_of_groups_without_definitions_are_listed() {
     );
 }
 
-/// A Tenant's bounds and its owners' bindings, as Tenure writes them.
+/// Returns a Tenant's limits and its owners' bindings, as Tenure writes them.
 pub(super) fn protected() -> Snapshot {
     let of_tenant = |object: Value| {
         let labels = json!({ MANAGED_BY: MANAGED_BY_TENURE, TENANT_LABEL: "shop" });
@@ -137,7 +137,7 @@ fn rights_go_before_the_bounds_of_tenants() {
     assert!(!plan.goes.contains(&"Namespace shop".to_owned()));
 }
 
-/// The garbage collector takes along what has no other owner, and what that owns.
+/// The garbage collector deletes objects without another owner, and the objects that these own.
 #[test]
 fn garbage_collection_is_listed() {
     let owned_by = |object: Value, owners: &[(&str, &str, &SeenObject)]| {
@@ -175,7 +175,7 @@ fn garbage_collection_is_listed() {
         plan.goes
     );
     assert!(!goes("Pod elsewhere/shared"));
-    // A source that stays goes on with the key that was made for it.
+    // A remaining source continues to use its deploy key.
     assert!(!goes("Secret shop/deploy-key"));
     assert_eq!(
         find(&plan, "Secret shop/deploy-key").says,
@@ -183,7 +183,7 @@ fn garbage_collection_is_listed() {
     );
 }
 
-/// A tenant sets a finalizer: without this step, its owner would lose the bounds before the rights.
+/// A tenant sets a finalizer. Without this step, its owner would lose the limits before the rights.
 #[test]
 fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
     let labels = json!({ "app.kubernetes.io/managed-by": "tenure", "capsule.clastix.io/tenant": "shop" });
@@ -222,7 +222,7 @@ fn a_binding_that_a_finalizer_holds_loses_its_subjects_before_the_bounds_go() {
     );
     assert!(rights < bounds, "{rights:?} {bounds:?}");
 
-    // It is still there, and so are its rights.
+    // The binding still exists, with its rights.
     let going = with(binding, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     snapshot.role_bindings = vec![seen(going.clone())];
     let held = "RoleBinding shop/capsule:managed:shop:0: without its subjects, since finalizers hold it";

@@ -1,15 +1,18 @@
-//! What taking the controllers out of a cluster consists of, and in which order, so that nothing that was applied goes with them.
+//! The steps that remove the controllers from a cluster, in an order in which no applied object is deleted.
 //!
-//! Objects of Flux's kinds, and Tenants, carry the controllers' finalizer: with nobody to take it off they could never be deleted; and while somebody
-//! reconciles, deleting them deletes what they applied. What Surfaces and Tenants made is owned by them: where they go, the garbage
-//! collector takes it along, namespaces with all that is in them. While webhooks of nobody stand, writes fail; so the right to put them back goes
-//! first, and then they. Then the controllers end and are kept from coming back; then finalizers and
-//! owners are taken off; only then something is deleted, and no Kustomization is deleted that isn't suspended, which whoever reconciles
-//! it, Flux too, takes as "its objects are left".
+//! Objects of Flux's kinds and Tenants have the controllers' finalizer. Without a controller to remove it, such an object can never be deleted. While a controller
+//! runs, the deletion of such an object also deletes the objects that it applied. Surfaces and Tenants own the objects that they generated, so the garbage
+//! collector deletes these with their owner, including namespaces with their contents. Writes fail while a webhook is configured and no process answers it.
+//! Therefore the order is:
+//!
+//! - Delete the right to restore the webhooks, then the webhooks.
+//! - End the controllers, and prevent their restart.
+//! - Remove finalizers and owner references.
+//! - Delete objects. A Kustomization is deleted only if it is suspended. Every reconciler of Kustomizations, Flux included, then leaves the applied objects.
 //!
 //! NetworkPolicies, quotas and admission policies stay by default ([`Choice`]).
 //!
-//! It refuses to delete what somebody else reconciles, and a namespace into which something was applied.
+//! The plan refuses to delete objects that another controller reconciles, and a namespace into which objects were applied.
 
 mod leaving;
 mod protection;
@@ -31,7 +34,7 @@ use self::leaving::{GoingKinds, list_leaving};
 pub use self::protection::BOUNDING_KINDS;
 use self::release::Release;
 
-/// ClusterRoles of the installation that people and tenants hold: they go with the kinds, not with the controllers.
+/// ClusterRoles of the installation that users and tenants hold. They are deleted with the kinds, not with the controllers.
 const HELD_BY_OTHERS: [&str; 6] = [
     TENANT_GITOPS_CLUSTER_ROLE,
     TENANT_GITOPS_HOME_CLUSTER_ROLE,
@@ -40,7 +43,7 @@ const HELD_BY_OTHERS: [&str; 6] = [
     NAMESPACE_DELETER_CLUSTER_ROLE,
     VIEW_CLUSTER_ROLE,
 ];
-/// What is in every namespace, or follows from something that is listed.
+/// Kinds that are in every namespace, or that follow from a listed object.
 const PASSED_OVER: [&str; 7] = [
     "Event",
     "Lease",
@@ -51,32 +54,32 @@ const PASSED_OVER: [&str; 7] = [
     "Endpoints",
 ];
 
-/// How often something is taken off an object of a tenant that has it again each time. Who puts it back harms nobody but himself, and must not
-/// keep the controllers' rights in the cluster for it.
+/// The most attempts to remove a field from a tenant's object to which the field returns each time. The tenant harms only itself when it restores the field, and
+/// must not keep the controllers' rights in the cluster this way.
 const ATTEMPTS: u32 = 3;
 
-/// Which kinds are deleted, and all their objects with them.
+/// The kinds that are deleted, with all their objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KindChoice {
-    /// Tenure's own: nobody else reconciles them.
+    /// Tenure's own kinds: no other controller reconciles them.
     Own,
-    /// None.
+    /// No kinds.
     None,
-    /// Flux's and Capsule's, too.
+    /// Also Flux's and Capsule's kinds.
     All,
 }
 
-/// The kinds and the protection that go with the controllers.
+/// The kinds and the protection that are deleted with the controllers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The kinds.
     pub kinds: KindChoice,
-    /// Whether what protects tenants from each other goes, and the rights of their owners before it.
+    /// True if the objects that protect tenants from each other are also deleted. The rights of owners are deleted first.
     pub with_protection: bool,
 }
 
 impl From<KindChoice> for Choice {
-    /// What protects stays.
+    /// Keeps the protection.
     fn from(kinds: KindChoice) -> Self {
         Self {
             kinds,
@@ -85,21 +88,21 @@ impl From<KindChoice> for Choice {
     }
 }
 
-/// An object as it was seen.
+/// An object as observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenObject {
-    /// Where it is.
+    /// The API path.
     pub path: String,
-    /// The object: its kind and metadata, and what else is looked at.
+    /// The object: its kind, its metadata, and the other fields that the plan reads.
     pub object: Value,
 }
 
-/// What was observed.
+/// The observed state.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The Deployments of the controllers: the main one, and those of shards.
     pub deployments: Vec<SeenObject>,
-    /// What else of an installation is there, in the order in which it is applied; the namespace included.
+    /// The other objects of an installation, in the order in which they are applied, including the namespace.
     pub installed: Vec<SeenObject>,
     /// The sources and Kustomizations of all namespaces.
     pub reconciled: Vec<SeenObject>,
@@ -113,27 +116,27 @@ pub struct Snapshot {
     pub definitions: Vec<String>,
     /// The APIServices that the API server keeps for the groups of CustomResourceDefinitions.
     pub group_services: Vec<SeenObject>,
-    /// The objects with an owner, of every kind.
+    /// The objects of all kinds that have an owner.
     pub owned: Vec<SeenObject>,
     /// The objects of [`BOUNDING_KINDS`] that Tenure wrote for Tenants.
     pub bounds: Vec<SeenObject>,
-    /// The RoleBindings that bear the label of what Tenure writes.
+    /// The RoleBindings with Tenure's label.
     pub role_bindings: Vec<SeenObject>,
-    /// All that is in the platform namespace.
+    /// All objects in the platform namespace.
     pub inside: Vec<SeenObject>,
-    /// The policies that the controllers keep in force, and what binds them.
+    /// The policies that the controllers keep in force, and their bindings.
     pub policies: Vec<SeenObject>,
-    /// The namespaces on which something stands for policies to read.
+    /// The namespaces with facts for policies.
     pub stated: Vec<SeenObject>,
-    /// What policies know a Tenant's owners and account by, in no namespace.
+    /// The cluster-scoped objects by which policies recognise a Tenant's owners and account.
     pub tenant_rights: Vec<SeenObject>,
-    /// How often something was written to an object already, by its path.
+    /// The number of previous writes to an object, by its path.
     pub attempts: BTreeMap<String, u32>,
     /// The ClusterRoleBindings of accounts of the platform namespace.
     pub cluster_role_bindings: Vec<SeenObject>,
-    /// Who else reconciles Flux's kinds now.
+    /// Another controller that reconciles Flux's kinds now.
     pub flux: Option<String>,
-    /// Who else reconciles Tenants now.
+    /// Another controller that reconciles Tenants now.
     pub capsule: Option<String>,
 }
 
@@ -142,44 +145,44 @@ pub struct Snapshot {
 pub struct Step {
     /// The object's path.
     pub path: String,
-    /// What it is called, and what is done to it.
+    /// The object's name and the change, for the user.
     pub says: String,
-    /// What is written.
+    /// The write.
     pub action: Action,
 }
 
-/// What is written.
+/// The kind of a write.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// A merge patch; it names the uid and the version that were seen.
+    /// A merge patch with the observed uid and version.
     Patch(Value),
-    /// It is deleted, if it has this uid.
+    /// A deletion, on the condition that the object has this uid.
     Delete {
-        /// The uid that was seen.
+        /// The observed uid.
         uid: String,
     },
 }
 
-/// The next steps, and those after them as far as they can be told by now.
+/// The next steps, and the later steps as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Stages: each begins when nothing is left of those before it.
+    /// The stages. Each stage begins when the previous stages have no steps left.
     pub stages: Vec<Vec<Step>>,
-    /// The names of all objects that the stages delete, and that Kubernetes deletes with them.
+    /// The names of all objects that the stages delete, or that Kubernetes deletes with them.
     pub goes: Vec<String>,
-    /// What stays, and why.
+    /// The objects that stay, with the reasons.
     pub stays: Vec<String>,
 }
 
-/// Why nothing is done.
+/// The reason why the plan does nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Somebody else reconciles objects whose kind would be deleted.
+    /// Another controller reconciles objects of a kind to delete.
     #[error("{0}: the kinds can't be deleted while their objects are reconciled")]
     Reconciled(String),
 }
 
-/// What to do next.
+/// Returns the next steps.
 ///
 /// # Errors
 /// [`Refusal`].
@@ -220,7 +223,7 @@ pub fn plan(snapshot: &Snapshot, choice: impl Into<Choice>) -> Result<Plan, Refu
     Ok(plan)
 }
 
-/// What is of the installation, of this kind and name.
+/// Finds the objects of the installation with this kind and name.
 fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> impl Iterator<Item = &'a SeenObject> {
     snapshot.installed.iter().filter(move |seen| {
         let found = ObjectView::of(&seen.object).read_text("/metadata/name");
@@ -228,14 +231,14 @@ fn find_installed<'a>(snapshot: &'a Snapshot, kind: &'a str, name: &'a str) -> i
     })
 }
 
-/// The right to put the webhooks back, and the one that owners have because everything that they make is judged.
+/// Deletes the right to restore the webhooks, and the right of owners to create namespaces, which is safe only while admission checks all writes.
 fn open_the_way(snapshot: &Snapshot) -> Vec<Step> {
     let keeping = find_installed(snapshot, "ClusterRoleBinding", ADMISSION_ROLE);
     let making = find_installed(snapshot, "ClusterRole", NAMESPACE_PROVISIONER_CLUSTER_ROLE);
     keeping.chain(making).filter_map(delete).collect()
 }
 
-/// The webhooks, before those end who answer: else what only they allow would be refused until somebody deletes them.
+/// Deletes the webhooks before their processes end. Otherwise, writes that need their answer would fail until an administrator deletes the webhooks.
 fn delete_webhooks(snapshot: &Snapshot) -> Vec<Step> {
     let kinds = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
     let webhooks = kinds
@@ -244,7 +247,7 @@ fn delete_webhooks(snapshot: &Snapshot) -> Vec<Step> {
     webhooks.filter_map(delete).collect()
 }
 
-/// Leaves objects of tenants as somebody insists that they are. What is the platform's own is waited for as long as it takes.
+/// Gives up on objects outside the platform with fields that return after each attempt. The plan waits without limit for the platform's own objects.
 fn give_up_fights(snapshot: &Snapshot, plan: &mut Plan) {
     let is_platforms = |path: &str| {
         let mut own = snapshot.installed.iter().chain(&snapshot.inside);
@@ -261,7 +264,7 @@ fn give_up_fights(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Whether the platform namespace goes.
+/// The decision whether the platform namespace is deleted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NamespaceVerdict {
     Goes,
@@ -300,7 +303,7 @@ fn judge_namespace(snapshot: &Snapshot, plan: &mut Plan) -> NamespaceVerdict {
     NamespaceVerdict::Goes
 }
 
-/// What policies read, once there are none.
+/// Removes the facts and objects that policies read, if no policies remain.
 fn withdraw(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     if protection::keeps_policies(snapshot, choice) {
         return Vec::new();
@@ -313,14 +316,14 @@ fn withdraw(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     facts.chain(snapshot.tenant_rights.iter().filter_map(delete)).collect()
 }
 
-/// Finalizers and owners that would keep objects for ever, or take others along.
+/// Removes finalizers that would keep objects for ever, and owner references that would delete other objects.
 fn release(snapshot: &Snapshot, choice: Choice, going: &GoingKinds, namespace: NamespaceVerdict) -> Vec<Step> {
     let mut steps = Vec::new();
     let goes_with_namespace = |object: &Value| namespace == NamespaceVerdict::Goes && is_in_platform(object);
     for seen in &snapshot.reconciled {
         let goes = choice.kinds == KindChoice::All || goes_with_namespace(&seen.object);
         let mut release = Release::of(&seen.object);
-        // A finalizer of somebody who is there is taken off by him.
+        // If Flux runs, it removes its own finalizer.
         if snapshot.flux.is_none() {
             release.take_finalizer();
         }
@@ -330,13 +333,13 @@ fn release(snapshot: &Snapshot, choice: Choice, going: &GoingKinds, namespace: N
         }
         steps.extend(release.finish(seen));
     }
-    // With nobody to take it off, none could be deleted: nor with its kind.
+    // Without a controller that removes the finalizer, these objects could not be deleted, not even with their kind.
     for seen in snapshot.tenants.iter().chain(&snapshot.access) {
         let mut release = Release::of(&seen.object);
         release.take_own_finalizer();
         steps.extend(release.finish(seen));
     }
-    // Their namespaces could never be deleted.
+    // With this finalizer, the namespaces of the bindings could never be deleted.
     for seen in &snapshot.role_bindings {
         let mut release = Release::of(&seen.object);
         release.take_lane_finalizer();
@@ -400,7 +403,7 @@ fn read_kind(object: &Value) -> &str {
     ObjectView::of(object).read_text("/kind")
 }
 
-/// Whether an object says that Tenure installed it.
+/// Checks whether the labels of an object name Tenure as its manager.
 fn is_ours(object: &Value) -> bool {
     ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
@@ -437,7 +440,7 @@ fn delete_namespace(snapshot: &Snapshot, verdict: NamespaceVerdict) -> Vec<Step>
     }
 }
 
-/// Rights that are bound to accounts which go: whoever makes a namespace and an account of these names has them.
+/// Reports rights that are bound to deleted accounts. A user that re-creates the namespace and an account with this name gets these rights.
 fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
     for seen in &snapshot.cluster_role_bindings {
         let is_ours = snapshot.installed.iter().any(|part| part.path == seen.path);
@@ -452,7 +455,7 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// Credentials that nobody replaces or ends any more.
+/// Reports credentials that no controller replaces or ends any more.
 fn tell_credentials(snapshot: &Snapshot, plan: &mut Plan) {
     let is_request = |seen: &&SeenObject| ObjectView::of(&seen.object).read_text("/kind") == "FluxAccessRequest";
     let count = snapshot.access.iter().filter(is_request).count();
@@ -468,7 +471,7 @@ fn is_platform_account(subject: ObjectView<'_>) -> bool {
     subject.read_text("/kind") == "ServiceAccount" && subject.read_text("/namespace") == PLATFORM_NAMESPACE
 }
 
-/// Deletes what isn't being deleted already.
+/// Returns the deletion of an object that is not already being deleted.
 fn delete(seen: &SeenObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     if object.is_being_deleted() {
@@ -500,7 +503,7 @@ fn is_reconciled_kind(object: &Value) -> bool {
     version.contains(".toolkit.fluxcd.io/")
 }
 
-/// The account and the authority that every namespace has.
+/// Checks for the accounts and the ConfigMap that exist in every namespace.
 fn is_in_every_namespace(kind: &str, object: &Value) -> bool {
     let name = ObjectView::of(object).read_text("/metadata/name");
     matches!(

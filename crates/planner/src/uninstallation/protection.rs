@@ -1,7 +1,7 @@
-//! What protects tenants from each other, and their rights: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, the admission policies
+//! The objects that protect tenants from each other, and the rights of tenants: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, the admission policies
 //! with the facts that they read, and the bindings of owners.
 //!
-//! All of it stays by default. If it goes, the rights go first: no owner has rights without their bounds, not for a moment.
+//! All of them stay by default. If they are deleted, the rights are deleted first: no owner ever has rights without their limits.
 
 use serde_json::json;
 use tenure_api::ObjectView;
@@ -9,24 +9,24 @@ use tenure_api::metadata::{LANE_BINDING, TENANT_LABEL};
 
 use super::{Action, Choice, Plan, SeenObject, Snapshot, Step, delete, is_ours, name};
 
-/// The kinds that bound what is in a namespace of a Tenant.
+/// The kinds that limit the contents of a Tenant's namespace.
 pub const BOUNDING_KINDS: [(&str, &str); 3] = [
     ("networking.k8s.io", "NetworkPolicy"),
     ("", "ResourceQuota"),
     ("", "LimitRange"),
 ];
 
-/// Whether the policies stay. The facts that they read stay with them.
+/// Checks whether the policies stay. The facts that they read stay with them.
 pub(super) fn keeps_policies(snapshot: &Snapshot, choice: Choice) -> bool {
     !choice.with_protection && !snapshot.policies.is_empty()
 }
 
-/// Whether an object of the installation is an admission policy, or binds one.
+/// Checks whether an object of the installation is an admission policy, or binds one.
 pub(super) fn is_policy(kind: &str) -> bool {
     kind.starts_with("ValidatingAdmissionPolicy")
 }
 
-/// The deletion of the bindings that Tenure wrote for Tenants. One that a finalizer holds gives its rights until it is gone, so its subjects go.
+/// Deletes the bindings that Tenure wrote for Tenants. A binding with a finalizer gives its rights until it is gone, so its subjects are removed.
 pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     match choice.with_protection {
         true => list_bindings(snapshot)
@@ -36,7 +36,7 @@ pub(super) fn withdraw_rights(snapshot: &Snapshot, choice: Choice) -> Vec<Step> 
     }
 }
 
-/// Takes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
+/// Removes the subjects from a RoleBinding that is being deleted, and that a finalizer holds.
 pub(super) fn remove_subjects(seen: &SeenObject) -> Option<Step> {
     let object = ObjectView::of(&seen.object);
     let is_held = object.list_texts("/metadata/finalizers").next().is_some();
@@ -54,7 +54,7 @@ pub(super) fn remove_subjects(seen: &SeenObject) -> Option<Step> {
     })
 }
 
-/// Reports the bindings that finalizers hold: who set these has to remove them, or an administrator has.
+/// Reports the bindings that finalizers hold. The writer of a finalizer, or an administrator, has to remove it.
 fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
     for seen in list_bindings(snapshot) {
         let object = ObjectView::of(&seen.object);
@@ -70,7 +70,7 @@ fn tell_held(snapshot: &Snapshot, plan: &mut Plan) {
     }
 }
 
-/// The deletion of the policies: after the controllers, since nothing keeps the facts that they read any more.
+/// Deletes the policies after the controllers have ended, because the facts that policies read are then no longer updated.
 pub(super) fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     match keeps_policies(snapshot, choice) {
         true => Vec::new(),
@@ -78,7 +78,7 @@ pub(super) fn delete_policies(snapshot: &Snapshot, choice: Choice) -> Vec<Step> 
     }
 }
 
-/// The deletion of what Tenure wrote to bound the namespaces of Tenants.
+/// Deletes the objects with which Tenure limited the namespaces of Tenants.
 pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     match choice.with_protection {
         true => snapshot.bounds.iter().filter_map(delete).collect(),
@@ -86,7 +86,7 @@ pub(super) fn delete_bounds(snapshot: &Snapshot, choice: Choice) -> Vec<Step> {
     }
 }
 
-/// Reports what stays.
+/// Reports the protection that stays.
 pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
     if choice.with_protection {
         tell_held(snapshot, plan);
@@ -114,7 +114,7 @@ pub(super) fn tell(snapshot: &Snapshot, choice: Choice, plan: &mut Plan) {
     }
 }
 
-/// The RoleBindings that Tenure wrote for the owners and accounts of Tenants.
+/// Lists the RoleBindings that Tenure wrote for the owners and accounts of Tenants.
 fn list_bindings(snapshot: &Snapshot) -> impl Iterator<Item = &SeenObject> {
     snapshot.role_bindings.iter().filter(|seen| {
         let object = ObjectView::of(&seen.object);

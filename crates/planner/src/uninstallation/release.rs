@@ -1,4 +1,4 @@
-//! What is taken off an object that stays: finalizers and owners that would keep it for ever, or take it along, and what policies read.
+//! The fields that are removed from a remaining object: finalizers that would keep it for ever, owner references that would delete it, and facts for policies.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
@@ -57,12 +57,12 @@ impl<'a> Release<'a> {
         });
     }
 
-    /// Takes off the owners whose kinds go: the garbage collector would take the object along.
+    /// Removes the owner references to deleted kinds: the garbage collector would delete the object with its owner.
     pub(super) fn take_owners(&mut self, going: &GoingKinds) {
         self.take_off("ownerReferences", "without its owner", |owner| going.has_owner(owner));
     }
 
-    /// What the controllers wrote of a namespace, for policies and for the selectors of webhooks.
+    /// Removes the controllers' facts on a namespace, for policies and for the selectors of webhooks.
     pub(super) fn take_facts(&mut self) {
         let is_fact = |key: &str| key.starts_with(FACTS_PREFIX);
         let is_mark = |key: &str| WEBHOOK_LABELS.contains(&key);
@@ -78,7 +78,7 @@ impl<'a> Release<'a> {
         }
     }
 
-    /// The keys of a map that are meant, each to be taken away.
+    /// Lists the selected keys of a map, each with a null value for its removal.
     fn list_keys(&self, path: &str, is_meant: impl Fn(&str) -> bool) -> serde_json::Map<String, Value> {
         let all = self.object.pointer(path).and_then(Value::as_object);
         let meant = all.into_iter().flatten().filter(|(key, _)| is_meant(key));

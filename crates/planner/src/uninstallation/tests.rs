@@ -1,4 +1,4 @@
-//! What is taken away, in which order, and what is never touched, as data.
+//! The objects that are removed, their order, and the objects that are never touched, as data.
 
 use serde_json::json;
 use tenure_api::metadata::{FLUX_FINALIZER, LANE_BINDING, LANE_FINALIZER, LANE_LABEL};
@@ -63,7 +63,7 @@ fn definition(group: &str, kind: &str) -> Value {
     with(definition, "/spec", json!({"group": group, "names": {"kind": kind}}))
 }
 
-/// A cluster in which all of it is there.
+/// Returns a cluster with all kinds of objects.
 pub(super) fn whole() -> Snapshot {
     let installed = [
         definition("tenure.dev", "Surface"),
@@ -140,7 +140,7 @@ fn the_order_is_controllers_finalizers_rights_kinds_namespace() {
     assert!(plan.goes.contains(&"Surface shop/apps".to_owned()), "{:?}", plan.goes);
 }
 
-/// What others put there stays, and a patch holds only for the object that was seen.
+/// Fields of other writers stay, and a patch applies only to the observed object.
 #[test]
 fn one_patch_takes_off_what_is_ours_and_nothing_else() {
     let plan = plan(&whole(), KindChoice::All).unwrap();
@@ -155,8 +155,8 @@ fn one_patch_takes_off_what_is_ours_and_nothing_else() {
     assert_eq!(patch["metadata"]["resourceVersion"], "7");
 }
 
-/// Whatever is chosen and whatever is there: no Kustomization is deleted, by its kind or its namespace, before it is suspended and
-/// released, and no namespace is left with an owner that goes.
+/// For every choice and every state: no Kustomization is deleted, by its kind or its namespace, before it is suspended and released. No namespace keeps an owner
+/// that is deleted.
 #[test]
 fn nothing_is_deleted_that_takes_others_along() {
     for kinds in [KindChoice::Own, KindChoice::None, KindChoice::All] {
@@ -213,14 +213,14 @@ fn what_others_reconcile_is_left_to_them() {
             .any(|step| step.starts_with("Namespace") || step.contains("suspended")),
         "{all:?}"
     );
-    // The namespace stays, so what the controllers had there goes by itself.
+    // The namespace stays, so the controllers' objects in it are deleted one by one.
     assert!(
         all.contains(&"ServiceAccount tenure-system/tenure-controller: deleted".to_owned()),
         "{all:?}"
     );
 }
 
-/// Who reconciles Tenants has nothing to do with Flux's finalizers.
+/// A controller of Tenants doesn't handle Flux's finalizers.
 #[test]
 fn capsule_keeps_its_kind_and_nothing_else() {
     let mut snapshot = whole();
@@ -286,7 +286,7 @@ fn a_namespace_into_which_something_was_applied_stays() {
     );
 }
 
-/// What a tenant labels as Tenure's is deleted only if it gives rights to the platform's accounts and to nobody else.
+/// An object with Tenure's label in a tenant's namespace is deleted only if it gives rights to the platform's accounts alone.
 #[test]
 fn rights_that_the_controllers_had_in_other_namespaces_go() {
     let binding = |name: &str, subjects: Value, label: &str| {
@@ -313,7 +313,7 @@ fn rights_that_the_controllers_had_in_other_namespaces_go() {
     assert_eq!(says(&plan), [vec!["RoleBinding shop/lane: deleted"]]);
 }
 
-/// With nobody to take it off, the namespace of such a RoleBinding could never be deleted.
+/// Without a controller that removes the finalizer, the namespace of such a RoleBinding could never be deleted.
 #[test]
 fn the_rights_of_a_lane_go_with_their_finalizer() {
     let lane = json!([{"kind": "ServiceAccount", "namespace": PLATFORM_NAMESPACE, "name": "tenure-lane-tenant-shop"}]);
@@ -378,7 +378,7 @@ fn what_is_done_is_not_done_again() {
     assert!(plan(&snapshot, KindChoice::All).unwrap().stages.is_empty());
 }
 
-/// A tenant that puts its finalizer back each time keeps it, and nothing else.
+/// A tenant that restores its finalizer each time keeps the finalizer, and nothing else.
 #[test]
 fn nobody_holds_up_the_end_by_putting_things_back() {
     let mut snapshot = whole();
@@ -389,7 +389,7 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
     for attempts in snapshot.attempts.values_mut() {
         *attempts = ATTEMPTS;
     }
-    // What is in the platform namespace is no tenant's.
+    // Objects in the platform namespace belong to no tenant.
     snapshot.inside = vec![seen(kustomization(PLATFORM_NAMESPACE, "platform"))];
     let plan = plan(&snapshot, KindChoice::All).unwrap();
     let released = &says(&plan)[1];
@@ -415,7 +415,7 @@ fn nobody_holds_up_the_end_by_putting_things_back() {
     );
 }
 
-/// Webhooks of nobody would refuse what is written next; and nobody puts them back, or makes namespaces that nobody judges.
+/// Webhooks without a process would refuse the next writes. No account may restore them, or create namespaces without admission.
 #[test]
 fn the_webhooks_go_before_who_answers_them() {
     let mut snapshot = whole();
@@ -451,7 +451,7 @@ fn the_webhooks_go_before_who_answers_them() {
     );
     assert_eq!(stages[1], kinds.map(|kind| format!("{kind} tenure: deleted")));
     assert!(stages[2][0].starts_with("Deployment"), "{stages:?}");
-    // Somebody else's of the same name are his.
+    // An object of another owner with the same name stays.
     for seen in &mut snapshot.installed {
         if ObjectView::of(&seen.object)
             .read_text("/kind")
@@ -519,7 +519,7 @@ fn policies_go_before_what_they_read() {
     );
 }
 
-/// Whether or not the kind goes: with nobody to take it off, a Tenant could never be deleted.
+/// For every choice of kinds: without a controller that removes the finalizer, a Tenant could never be deleted.
 #[test]
 fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() {
     for kinds in [KindChoice::None, KindChoice::Own, KindChoice::All] {
@@ -543,7 +543,8 @@ fn tenants_lose_the_controllers_finalizer_before_anything_is_deleted_for_good() 
     }
 }
 
-/// With nobody to take it off, a request could never be deleted, nor its kind; and what it was made for is said before.
+/// Without a controller that removes the finalizer, neither a request nor its kind could be deleted. The plan first reports what the request's credentials leave
+/// behind.
 #[test]
 fn requests_for_access_lose_the_controllers_finalizer_and_what_they_have_is_told() {
     let mut snapshot = whole();

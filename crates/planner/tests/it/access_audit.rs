@@ -1,4 +1,4 @@
-//! `tenure access audit`: which credentials are named, what is said of them, who may read them, and that a value is nowhere.
+//! `tenure access audit`: the named credentials, the report about them, their readers, and the absence of every value.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use tenure_planner::access::audit::{
 };
 use tenure_tenancy::access::readers::Way;
 
-/// What may be nowhere.
+/// The value that may appear nowhere.
 const CANARY: &str = "canary-77c2";
 /// A public key as ssh-keygen wrote it, and its fingerprint by `ssh-keygen -l`.
 const PUBLIC: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFG+TWz9HSuUoQA7o3wjbisd4Sdh9VuRN4pVYfdyaeyp c";
@@ -142,7 +142,7 @@ fn who_names_too_much_takes_nobody_elses_place() {
     };
     assert_eq!((count("hostile"), count("quiet")), (MOST_OF_NAMESPACE, 1));
     assert_eq!(inventory.list_left_out(), BTreeSet::from(["hostile"]));
-    // However many namespaces there are, and however many use one Secret.
+    // The result is bounded for any number of namespaces, and of uses of one Secret.
     for index in 0..2 * MOST {
         inventory.add("GitRepository", &object(&format!("n{index}"), "it", &spec("git")));
         inventory.add("GitRepository", &object("quiet", &format!("g{index}"), &spec("git")));
@@ -180,7 +180,7 @@ fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
             json!([entry("2026-05-01T00:00:00Z", json!({"f:metadata": {}}))]),
             "2026-01-01T00:00:00Z",
         ),
-        // Nothing was written tomorrow, nor before it was made, nor when nobody can read.
+        // A write time is unknown if it is in the future, before the creation, or unreadable.
         (
             json!([entry("2027-01-01T00:00:00Z", data.clone())]),
             "2026-01-01T00:00:00Z",
@@ -193,7 +193,7 @@ fn an_age_is_when_the_data_were_written_and_not_what_somebody_says() {
     ] {
         assert_eq!(read(entries.clone()).written_at, Some(at(written)), "{entries}");
     }
-    // A password tells nothing but itself, so it isn't asked for; what has a public part is, and what nothing is known of.
+    // A password has no public part, so its content isn't requested. Content with a public part, or of an unknown kind, is.
     let wants = |fields: Value| read(json!([entry("2026-03-01T00:00:00Z", fields)])).wants_contents();
     assert!(!wants(data));
     assert!(wants(json!({"f:data": {"f:identity": {}}})));
@@ -257,7 +257,7 @@ fn public_facts_are_told_and_values_never() {
             "{told}"
         );
     }
-    // A private key under the name of a public one is none, and what can't be read says nothing of itself.
+    // A private key under the name of a public one doesn't count as public, and neither does an unreadable one.
     for line in [CANARY, "ssh-ed25519 Y2FuYXJ5LTc3YzI=", "ssh-ed25519"] {
         assert_eq!(facts_of(&[("identity.pub", line)]).fingerprint, None, "{line}");
     }
@@ -320,12 +320,12 @@ fn who_reads_it_and_who_comes_by_who_reads_it() {
             .all(|one| one.who == "group admins" && one.binding == "admins")
     );
     assert_eq!(by_cluster.first().unwrap().way, Way::Reads);
-    // The control: nobody reads the Secret that the role doesn't name, so nobody's token opens it.
+    // The control: no user reads the Secret that the role doesn't name, so no token opens it.
     let other = find_readers(&named("a", "other"), &own, &Err("no".to_owned()));
     assert_eq!(other.by_namespace, Ok(vec![]));
     assert_eq!(other.by_cluster, Err("no".to_owned()));
 
-    // What couldn't be read may give anything, and so may what is too large to be held.
+    // A role that couldn't be read may give any right, and so may one that is too large to be held.
     let mut unread = Bindings::default();
     unread.add(
         &bind("b", "ClusterRole", "view", user("victor")),

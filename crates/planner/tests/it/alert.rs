@@ -1,4 +1,4 @@
-//! Alerts: what is refused by name, which events are wanted, and what is told beside them.
+//! Alerts: the refused fields, the wanted events, and the metadata of an event.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(crate) fn object(namespace: &str, name: &str) -> ObjectMeta {
     .unwrap()
 }
 
-/// That a Kustomization of namespace `blue` could not be built.
+/// Makes the news that a Kustomization of namespace `blue` could not be built.
 fn failure(message: &str) -> News {
     let revision = [("kustomize.toolkit.fluxcd.io/revision", "main@sha1:1")];
     let event = event(EventKind::Warning, "BuildFailed", message, &revision);
@@ -120,7 +120,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
         "false false ProviderNotReady: Provider blue/chat: spec.type: rocket is not supported yet: there are generic, generic-hmac, slack, \
          msteams, discord, alertmanager, github, gitlab, gitea"
     );
-    // Nothing is ignored in silence: of what nobody reconciles here, nothing will be heard.
+    // No kind is ignored silently: a kind that Tenure doesn't reconcile sends no events.
     let helm = json!({ "eventSources": [
         { "kind": "HelmRelease", "name": "*" }, { "kind": "Kustomization", "name": "*" }, { "kind": "HelmChart", "name": "*" },
     ] });
@@ -262,17 +262,17 @@ fn an_event_is_wanted_by_what_the_alert_names() {
         json!({ "inclusionList": ["^nothing"] }),
         json!({ "inclusionList": ["no such"], "exclusionList": ["file$"] }),
         json!({ "suspend": true }),
-        // A mistake lets nothing through, as it can't be known what was meant.
+        // A list with a mistake lets no event through, as its meaning is unknown.
         json!({ "exclusionList": ["("] }),
     ];
     for fields in no {
         assert!(!wants("blue", fields.clone()), "{fields}");
     }
-    // From another namespace: of the same tenant, and not of another.
+    // The Alert is in another namespace: of the same tenant, and then of another.
     let of_blue = source(json!({ "kind": "Kustomization", "name": "*", "namespace": "blue" }));
     assert!(wants("blue-dev", of_blue.clone()));
     assert!(!wants("red", of_blue.clone()));
-    // Whoever may not name it is not counted among those that are looked at, however many they are.
+    // Alerts that may not name the object are not counted among the candidates, however many they are.
     let may_name_from = |namespace: &str| {
         let alert = alert(namespace, &of_blue);
         let placement = realm().place(namespace);
@@ -285,7 +285,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
     assert_eq!(may_name_from("blue-dev"), (true, true));
     assert_eq!(may_name_from("red"), (true, false));
     assert_eq!(may_name_from("of-nobody"), (true, false));
-    // What is good news is not for whoever wants errors.
+    // An Alert for errors gets no good news.
     let good = event(EventKind::Normal, "Progressing", "ConfigMap/a created", &[]);
     let good = News::of(KUSTOMIZE, &object("blue", "app"), &good, start()).unwrap();
     let errors = alert("blue", &json!({ "eventSeverity": "error" }));
@@ -306,7 +306,7 @@ fn an_event_is_wanted_by_what_the_alert_names() {
 fn nobody_hears_of_what_is_not_theirs_to_hear() {
     let at = start();
     let warning = event(EventKind::Warning, "InvalidSpec", "x", &[]);
-    // Of Alerts and Providers nothing is told: what is said of one would be told by it.
+    // Events about Alerts and Providers are not reported: an Alert would report about itself.
     for kind in ["Alert", "Provider", "Receiver"] {
         let of = (
             "notification.toolkit.fluxcd.io/v1beta3",
@@ -319,14 +319,14 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
         News::of(("v1", "Kustomization", "x"), &object("blue", "a"), &warning, at),
         None
     );
-    // What is for the platform, or about somebody else's, is not the object's own.
+    // An event for the platform, or about another object, is not the object's own.
     let mut elsewhere = warning.clone();
     elsewhere.place = EventPlace::Platform;
     assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &elsewhere, at), None);
-    // Nor what says that nothing is new.
+    // An event without news is not reported.
     let old = event(EventKind::Normal, "ArtifactUpToDate", "x", &[]);
     assert_eq!(News::of(SOURCE, &object("blue", "a"), &old, at), None);
-    // Nor that a Kustomization waits for its source, which says itself what is wrong.
+    // Neither is a Kustomization's wait for its source, which reports its own problem.
     let waits = event(EventKind::Warning, "ArtifactFailed", "x", &[]);
     assert_eq!(News::of(KUSTOMIZE, &object("blue", "a"), &waits, at), None);
     assert!(
@@ -343,7 +343,7 @@ fn nobody_hears_of_what_is_not_theirs_to_hear() {
         News::of(of, &object("blue", "a"), &made, at).is_some(),
         "what it says of itself is told"
     );
-    // Whoever waits for others has not failed.
+    // A Kustomization that waits for others has not failed.
     let waits = event(EventKind::Warning, "DependencyNotReady", "x", &[]);
     let waits = News::of(KUSTOMIZE, &object("blue", "a"), &waits, at).unwrap();
     assert_eq!(waits.severity.as_str(), "info");
@@ -468,7 +468,7 @@ fn the_same_is_told_once_in_a_while() {
     );
     let other = News::of(KUSTOMIZE, &object("blue", "app"), &other, start()).unwrap();
     assert!(recent.take(&other, at(301)));
-    // However many there are, it remembers no more than so many.
+    // For any number of events, the memory is bounded.
     for number in 0..2 * RECENT {
         assert!(recent.take(&failure(&number.to_string()), at(302)));
     }
@@ -508,14 +508,14 @@ fn ten_thousand_alerts_on_one_event_are_told_as_far_as_there_is_room() {
     let chosen = choose_of(&alerts, &failure("x"));
     assert_eq!(chosen.told.len(), ALERTS_TOLD);
     assert_eq!(chosen.too_many, Some(ALERTS_TOLD));
-    // The control: as many as there is room for.
+    // The control: as many Alerts as are allowed.
     let chosen = choose_of(&alerts[..ALERTS_TOLD], &failure("x"));
     assert_eq!((chosen.told.len(), chosen.too_many), (ALERTS_TOLD, None));
 }
 
 #[test]
 fn expressions_cost_what_they_may_and_no_more() {
-    // As slow as one can be made that compiles, on as long a message as there is.
+    // The slowest expression that compiles, on the longest message.
     let slow = json!({ "inclusionList": vec!["(a?){30}(a|aa){30}(.?a.?){20}b$"; 20] });
     let alerts = many(1000, &slow);
     let chosen = choose_of(&alerts, &failure(&"a".repeat(39_000)));

@@ -1,4 +1,4 @@
-//! An ArtifactGenerator's plans: what it makes, what is refused by name, and what its status says.
+//! Plans for an ArtifactGenerator: the generated objects, the refused fields, and the status.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ fn ready(plan: &Plan) -> String {
         .unwrap_or_default()
 }
 
-/// Answers reads with nothing, and applies with what is applied.
+/// Answers reads with no object, and applies with the applied object.
 pub(crate) fn carry_out(snapshot: &mut Snapshot) -> Plan {
     for _ in 0..10 {
         let plan = planned(snapshot);
@@ -165,7 +165,7 @@ fn what_it_makes_are_objects_and_recipes() {
     assert!(chart.copies[1].into_folder && !chart.copies[0].into_folder);
     assert_eq!(ready(&plan), "Unknown Progressing: 0 of 2 artifacts are made");
 
-    // It is done when what is stored was made of what the sources have now.
+    // The generator is done when the stored artifacts were made of the present sources.
     let artifacts: BTreeMap<String, IncludedArtifact> = told
         .sources
         .iter()
@@ -201,14 +201,14 @@ fn what_it_makes_are_objects_and_recipes() {
             .iter()
             .any(|event| event.message.contains("blue/web (sha256:web)"))
     );
-    // Another commit makes it anew; what is said meanwhile isn't that it failed.
+    // Another commit makes a new artifact; meanwhile the status doesn't report a failure.
     snapshot.generator.status = Some(status);
     snapshot.sources.insert("repo".to_owned(), found("mono", "3"));
     assert_eq!(
         ready(&planned(&mut snapshot)),
         "True Succeeded: reconciliation succeeded, generated 2 artifact(s)"
     );
-    // An artifact that is left out is deleted, if an ownerReference says whose it is.
+    // An artifact that is left out is deleted, if an ownerReference names the generator.
     let mut spec = usual();
     spec["artifacts"].as_array_mut().unwrap().pop();
     snapshot.generator.spec = serde_json::from_value(spec).unwrap();
@@ -364,7 +364,7 @@ fn folders_that_match_make_an_artifact_each() {
             ("env".to_owned(), "prod".to_owned())
         ])
     );
-    // Another artifact is looked at anew; the same is not.
+    // Another artifact is looked at again; an unchanged one is not.
     assert!(!matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
     known.sources.insert("repo".to_owned(), found("mono", "9"));
     assert!(matches!(planned(&mut known).steps.as_slice(), [Step::FindFolders(_)]));
@@ -396,7 +396,7 @@ fn folders_that_match_make_an_artifact_each() {
         spec["pathPattern"] = json!(pattern);
         assert!(ready(&planned(&mut snapshot(spec))).contains(expected));
     }
-    // What all generators of the tenant tell takes memory: one for which none is left waits, and says so.
+    // The recipes of all generators of a tenant take memory: a generator without capacity waits, and reports this.
     let (_, mut full) = with_folders(&spec, &["apps/a/envs/x", "apps/b/envs/x"]);
     full.room = 700;
     let plan = planned(&mut full);
@@ -409,7 +409,7 @@ fn folders_that_match_make_an_artifact_each() {
         ready(&planned(&mut full)).is_empty(),
         "the control: there is room again"
     );
-    // A source that isn't there is waited for.
+    // The generator waits for a missing source.
     let mut missing = snapshot(spec);
     missing.sources.get_mut("repo").unwrap().state = SourceState::NotFound;
     assert_eq!(
@@ -430,7 +430,7 @@ fn a_namesake_of_somebody_else_is_left_alone() {
         ready(&plan).contains("ExternalArtifact/blue/web exists and was not made by this generator"),
         "{plan}"
     );
-    // One that Flux's controller made for this very generator is taken over.
+    // An object that Flux's controller made for this generator is taken over.
     let labels = json!({ "source.extensions.fluxcd.io/generator": "g" });
     let adopted = json!({ "metadata": { "name": "web", "namespace": "blue", "labels": labels } });
     snapshot.live.insert(id, Live::Present(Object(adopted)));

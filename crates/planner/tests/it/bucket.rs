@@ -1,4 +1,4 @@
-//! A Bucket's plans: what is asked for, what is refused by name, and what its status says.
+//! Plans for a Bucket: the fetches, the refused fields, and the status.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ fn every_field_is_asked_for_and_read_as_the_namespaces_account() {
         (Some("*.md"), 30)
     );
     assert!(request.insecure && !request.platform && !request.is_public());
-    // What is public needs nobody, and has an empty prefix.
+    // A public fetch needs no identity, and has an empty prefix.
     let plan = planned(&snapshot(&json!({ "region": "" })));
     let [Step::Fetch(request)] = plan.steps.as_slice() else {
         panic!("{plan}")
@@ -108,7 +108,7 @@ fn what_is_stored_is_told_in_fluxs_words() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    // What fails leaves what is stored.
+    // A failed fetch keeps the stored artifact.
     snapshot.repository.status = plan.status;
     snapshot.attempt.fetched = Some(Err(FetchFailure {
         reason: FetchReason::BucketOperationFailed,

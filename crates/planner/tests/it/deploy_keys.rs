@@ -1,4 +1,4 @@
-//! The keys of a Surface's sources: what is done in which order, what is never done, and what the status says of it.
+//! The keys of a Surface's sources: the order of the steps, the forbidden steps, and the status.
 
 use std::collections::BTreeMap;
 
@@ -45,9 +45,9 @@ fn forbidden() -> Failure {
 pub(crate) struct World {
     secret: Option<Held>,
     pub(crate) access: BTreeMap<String, Value>,
-    /// What may not be done: the beginning of a step's words.
+    /// The forbidden steps: the beginning of each step's text.
     refused: Vec<&'static str>,
-    /// How many keys were made.
+    /// The number of made keys.
     pub(crate) made: u32,
     done: Vec<String>,
 }
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-/// A round of the shell: keys first, then the plan, on a cluster that accepts what it writes; the status is stored.
+/// Runs a round of the shell: keys first, then the plan, on a cluster that accepts its writes; the status is stored.
 fn round(snapshot: &mut Snapshot, world: &mut World, now: Timestamp) -> Plan {
     snapshot.attempt = Attempt::begin(now, &snapshot.surface.metadata);
     begin(snapshot);
@@ -231,7 +231,7 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
     );
     assert!([role, binding].iter().all(|object| is_ours(object, &snapshot.surface)));
 
-    // The repository is asked with it, and until it is taken the message says what to add, and where.
+    // The repository is requested with the key. Until a server accepts it, the message says what to add, and where.
     let spec = repository(&mut snapshot)["spec"].clone();
     assert_eq!(spec["secretRef"]["name"], "shop-app-deploy-key");
     assert!(spec["suspend"].is_null(), "{spec}");
@@ -247,7 +247,7 @@ fn a_key_is_made_once_and_its_account_may_read_that_and_nothing_else() {
         "{message}"
     );
 
-    // Once it is taken nobody is told any more, and nothing is done again.
+    // After the key is taken, no further request is made, and no step is repeated.
     let asked = repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
     assert_eq!(asked, "SHA256:1");
     repository(&mut snapshot)["metadata"]["generation"] = json!(1);
@@ -278,16 +278,16 @@ fn what_is_missing_is_named_with_the_command_that_gives_it() {
     );
     assert_eq!(plan.next, Next::Done(Some(later(10))));
     assert_eq!(world.done, Vec::<String>::new());
-    // Nothing is fetched as if there were no credentials.
+    // No fetch runs without the credentials.
     assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
-    // Not asked again before its time; then it goes on by itself.
+    // No request is made before its time; then the work goes on by itself.
     assert!(list_due(&snapshot, later(9)).is_empty());
     world.refused.clear();
     round(&mut snapshot, &mut world, later(10));
     assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
     assert!(repository(&mut snapshot)["spec"]["suspend"].is_null());
 
-    // What is refused besides, a quota, is said in its own words.
+    // Another refusal, such as a quota, is reported in its own words.
     let mut snapshot = snapshot_of_blue();
     let mut world = World {
         refused: vec!["create Secret"],
@@ -325,7 +325,7 @@ fn nothing_is_written_or_fetched_with_a_secret_of_somebody_else() {
     assert!(message.contains("was not made by this surface"), "{message}");
     assert_eq!((world.done.len(), fingerprints(&snapshot).len()), (0, 0));
     assert_eq!(repository(&mut snapshot)["spec"]["suspend"], true);
-    // As soon as it is gone, there is a key.
+    // As soon as the old object is gone, a key is made.
     world.secret = None;
     round(&mut snapshot, &mut world, later(10));
     assert_eq!(fingerprints(&snapshot), ["SHA256:1"]);
@@ -370,7 +370,7 @@ fn a_key_that_is_gone_is_said_before_another_one_is_made() {
     let mut world = World::default();
     round(&mut snapshot, &mut world, start());
     world.secret = None;
-    // A source that can't fetch any more is a reason to look at once.
+    // A source that can't fetch any more causes an immediate look.
     repository(&mut snapshot)["status"] = json!({ "conditions": [{
         "type": "Ready", "status": "False", "reason": "AuthenticationFailed", "message": "there is no Secret" }] });
     let plan = round(&mut snapshot, &mut world, later(2));
@@ -380,10 +380,10 @@ fn a_key_that_is_gone_is_said_before_another_one_is_made() {
     let plan = round(&mut snapshot, &mut world, later(3));
     assert_eq!(fingerprints(&snapshot), ["SHA256:2"]);
     assert!(events(&plan).contains(&"DeployKeyMade"), "{:?}", plan.events);
-    // The repository is asked anew with it.
+    // The repository is requested again with the new key.
     let asked = &repository(&mut snapshot)["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"];
     assert_eq!(asked, "SHA256:2");
-    // Whoever ended between making it and saying so takes it for the one that was made.
+    // A process that was killed between the creation and the report takes the existing key for its own.
     let mut crashed = snapshot_of_blue();
     round(&mut crashed, &mut world, later(4));
     assert_eq!((fingerprints(&crashed), world.made), (vec!["SHA256:2".to_owned()], 2));
@@ -411,7 +411,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
         ]
     );
     assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
-    // Labels that somebody has removed come back, as the policy on what the writer may change demands them.
+    // Removed labels come back, because the policy on the writer's changes demands them.
     world.done.clear();
     world.secret.as_mut().unwrap().is_labelled = false;
     let metadata = &mut world.access.get_mut("Role").unwrap()["metadata"];
@@ -426,7 +426,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
         ]
     );
     assert_eq!((fingerprints(&snapshot), world.made), (vec!["SHA256:1".to_owned()], 1));
-    // Somebody else's Role of that name is left alone, and said.
+    // A foreign Role with the name stays untouched, and is reported.
     let role = world.access.get("Role").cloned().unwrap();
     world.access.get_mut("Role").unwrap()["metadata"]["ownerReferences"] = json!([]);
     round(&mut snapshot, &mut world, later(700));
@@ -455,7 +455,7 @@ fn host_keys_and_access_follow_and_a_key_that_nobody_wants_goes() {
     );
 }
 
-/// Whoever makes a Surface elsewhere has no key written there, and none of what makes no sense.
+/// A Surface in a wrong namespace gets no key, and neither does an invalid one.
 #[test]
 fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
     let spec = json!({ "sources": [source()] });
@@ -510,7 +510,7 @@ fn no_key_is_made_where_no_surface_may_live_or_for_what_is_refused() {
     assert!(list_due(&suspended, start()).is_empty());
 }
 
-/// Somebody who changes everything at once doesn't keep the controllers busy.
+/// A client that changes everything at once doesn't keep the controllers busy.
 #[test]
 fn what_never_stays_as_it_is_written_comes_to_an_end() {
     let mut snapshot = snapshot_of_blue();

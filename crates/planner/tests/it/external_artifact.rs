@@ -1,4 +1,4 @@
-//! An ExternalArtifact's plans: what it is made of, and whose word counts for one that is made elsewhere.
+//! Plans for an ExternalArtifact: its composition, and the trusted writers of one that is made elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
         ["repo"],
         "only what it is made of"
     );
-    // The same once more, soon after something changed: it waits a second, whatever feeds what.
+    // The recipe changes again soon after the last change: it waits a second, even if generators feed each other.
     known.memory = plan.memory.clone();
     let mut other = told.clone();
     other.sources.insert("repo".to_owned(), found("mono", "7"));
@@ -67,7 +67,7 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
         soon.steps.is_empty() && soon.next == Next::Done(Some("2026-01-01T00:00:01Z".parse().unwrap())),
         "{soon}"
     );
-    // What came of it.
+    // The result of the composition.
     let stored = StoredArtifact {
         facts: ArtifactFacts {
             revision: "latest@sha256:5".to_owned(),
@@ -129,7 +129,7 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     );
 }
 
-/// Whoever may write its status could name any address there, loopback included.
+/// Any writer of the status could name any address in it, loopback included.
 #[test]
 fn an_artifact_that_is_made_elsewhere_is_refused_and_its_status_left() {
     for source_ref in [

@@ -1,4 +1,4 @@
-//! A GitRepository's plans: when it is fetched, as whom, and what its status says of every outcome.
+//! Plans for a GitRepository: the time of a fetch, its identity, and the status of every outcome.
 
 use std::time::Duration;
 
@@ -189,7 +189,7 @@ fn it_is_fetched_then_asked_at_its_interval_and_an_unchanged_upstream_writes_not
         "{unchanged}"
     );
 
-    // What the store has lost is fetched again, at once and in full.
+    // An artifact that the store has lost is fetched again, at once and in full.
     snapshot.stored = None;
     let lost = planned(&snapshot, due);
     assert_eq!(lost.next, Next::Restart);
@@ -230,7 +230,7 @@ fn failures_are_said_once_tried_again_later_and_later_and_keep_the_artifact() {
         .collect();
     assert_eq!(reasons, ["Ready=False", "Reconciling=True", "FetchFailed=True"]);
 
-    // A request is answered at once, whatever the pause.
+    // A request is handled at once, whatever the pause.
     let metadata = &mut snapshot.repository.metadata;
     metadata.annotations = Some(
         [("reconcile.fluxcd.io/requestedAt".to_owned(), "now".to_owned())]
@@ -288,7 +288,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         assert!(plan.to_string().contains("Stalled=True"), "{plan}");
         assert!(plan.steps.is_empty());
     }
-    // Nobody's namespace: a Secret is not read by anybody; what is public needs nobody.
+    // The namespace has no owner: no identity reads a Secret, and a public fetch needs none.
     let mut torn =
         snapshot(json!({ "url": "https://example.com/r.git", "interval": "1m", "secretRef": { "name": "key" } }));
     let realm = Realm {
@@ -333,7 +333,7 @@ fn a_password_in_the_url_is_in_no_plan() {
     }
 }
 
-/// What is stored for a repository that is included.
+/// Makes the facts about an included repository with a stored artifact.
 fn included(digest: &str) -> IncludedRepository {
     let mut artifact = stored("main@sha1:2");
     artifact.facts.digest = digest.to_owned();
@@ -423,7 +423,7 @@ fn what_is_included_has_to_be_there_and_whatever_changes_of_it_is_fetched_with()
     assert_eq!(again.steps.len(), 1);
     carry(&mut snapshot, &again, start());
 
-    // What goes while it is fetched doesn't take the answer away.
+    // A repository that disappears during the fetch doesn't invalidate the answer.
     snapshot.beside = Beside::default();
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
         revision: "master@sha1:1".to_owned(),
@@ -459,10 +459,10 @@ fn repositories_that_include_each_other_are_named() {
     let refused = planned(&snapshot, start());
     insta::assert_snapshot!("git_repository_include_cycle", refused.to_string());
     assert!(refused.steps.is_empty());
-    // Who includes one that is in a circle is in none.
+    // A repository that includes one in a cycle is not itself in the cycle.
     let beside = find_included(&repository("outside", "one"), get, |_| None);
     assert_eq!((beside.cycle, beside.repositories.len()), (None, 1));
-    // One that includes itself.
+    // A repository that includes itself.
     let alone = repository("self", "self");
     let own = |_: &str| Some(std::sync::Arc::new(alone.clone()));
     assert_eq!(find_included(&alone, own, |_| None).cycle.unwrap(), ["self", "self"]);
@@ -565,7 +565,7 @@ fn what_has_to_be_signed_is_asked_for_and_said() {
         );
         carry(&mut snapshot, &done, start());
 
-        // What is not signed is no artifact, and the one before stays.
+        // An unsigned commit gives no artifact, and the previous artifact stays.
         snapshot.attempt.fetched = Some(Err(FetchFailure {
             reason: FetchReason::InvalidCommitSignature,
             message: "signature verification of commit '2' failed".to_owned(),

@@ -176,7 +176,7 @@ fn other_kinds_follow_the_conventions() {
         json!({ "status": { "conditions": [{ "type": "Reconciling", "status": "True" }, { "type": "Ready", "status": "True" }] } }),
         "InProgress",
     );
-    // What is not shaped as expected is no reason to fall over.
+    // An unexpected form causes no panic.
     check(
         "a.example/v1",
         "Thing",
@@ -215,7 +215,7 @@ fn differences_are_named_and_attributed() {
     let by = |index: usize| fields::find_other_manager(&live, &found[index], "kustomize-controller");
     assert_eq!(by(0).as_deref(), Some("kubectl-edit"));
     assert_eq!(by(2).as_deref(), Some("autoscaler"));
-    // Nobody owns what was removed: the last to write is named.
+    // A removed field has no owner: the last writer is named.
     assert_eq!(by(1).as_deref(), Some("kubectl-edit"));
     assert_eq!(
         fields::find_other_manager(&json!({}), &found[0], "kustomize-controller"),

@@ -1,4 +1,4 @@
-//! Scenarios as data, and what holds for every plan.
+//! Scenarios as data, and the invariants of every plan.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

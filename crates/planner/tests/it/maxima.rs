@@ -1,4 +1,4 @@
-//! The longest lists of a spec: as many entries as are allowed are admitted, one more is Stalled and says what to do.
+//! The longest lists of a spec: the allowed number of entries is admitted. One more entry makes the object Stalled, with advice.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ fn of_kustomization(field: &str, value: &Value) -> BTreeMap<String, (String, Str
         "spec": spec,
     }))
     .unwrap();
-    // What isn't named here is as if nobody had looked.
+    // Fields that are missing here count as not looked up.
     let snapshot: kustomization::Snapshot = serde_json::from_value(json!({
         "placement": realm().place("team"),
         "source": SourceFacts::NotFound,
@@ -178,7 +178,7 @@ fn lists_of_a_kustomization_have_a_longest() {
     }
 }
 
-/// The message of what is refused for its length, if it is.
+/// Returns the message if a field is refused for its length.
 fn too_long(field: &str, value: &Value) -> Option<String> {
     let conditions = of_kustomization(field, value);
     let (reason, message) = conditions.get("Stalled")?.clone();
@@ -206,7 +206,7 @@ fn expressions_and_patterns_have_a_longest() {
     let calls = |count: usize| check(&vec!["'a'.matches('b')".to_owned(); count]);
     assert_eq!(calls(maxima::PATTERN_CALLS), None);
     assert!(calls(maxima::PATTERN_CALLS + 1).unwrap().contains("17 times"));
-    // Those of dependencies count too.
+    // The expressions of dependencies count too.
     let ready = json!([{ "name": "d", "readyExpr": long(maxima::EXPRESSION + 1) }]);
     assert!(
         too_long("dependsOn", &ready)

@@ -1,4 +1,4 @@
-//! An OCIRepository's plans: what is asked for, what is refused by name, and what its status says of signatures and origins.
+//! Plans for an OCIRepository: the fetches, the refused fields, and the status about signatures and origins.
 
 use std::time::Duration;
 
@@ -147,7 +147,7 @@ fn what_is_stored_is_told_with_its_origin_and_its_signature() {
         Some("True Succeeded: verified signature of revision latest@sha256:1")
     );
 
-    // What nobody trusted has signed is not taken, and what is there stays.
+    // An artifact without a trusted signature is not taken, and the existing one stays.
     snapshot.repository.status = Some(status);
     snapshot.attempt.fetched = Some(Err(FetchFailure {
         reason: FetchReason::VerificationError,
@@ -166,7 +166,7 @@ fn what_is_stored_is_told_with_its_origin_and_its_signature() {
     assert!(status.artifact.is_some());
     assert!(matches!(failed.next, Next::Done(Some(_))));
 
-    // Without verification it is not said that there was one.
+    // Without verification, the status reports none.
     snapshot.repository.status = Some(status);
     snapshot.repository.spec.verify = None;
     snapshot.attempt.fetched = Some(Ok(Fetched::Unchanged {
@@ -232,7 +232,7 @@ fn what_is_not_implemented_or_not_allowed_stalls() {
         assert!(plan.to_string().contains("Stalled=True"), "{plan}");
         assert!(plan.steps.is_empty());
     }
-    // Nobody's namespace: nothing is read by anybody; what is public needs nobody.
+    // The namespace has no owner: no identity reads anything, and a public fetch needs none.
     let torn = Realm {
         namespaces: vec![NamespaceFacts {
             name: "blue".to_owned(),

@@ -1,4 +1,4 @@
-//! Providers: what is refused by name, what is sent in each form, what answers mean; and that nothing of a Secret is in any message.
+//! Providers: the refused fields, the requests in each form, the meaning of answers, and the absence of a Secret's content in every message.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(crate) fn secret(entries: &[(&str, &str)]) -> SecretData {
         .collect()
 }
 
-/// What a Kustomization says of a commit.
+/// Makes the news of a Kustomization about a commit.
 pub(crate) fn news(kind: EventKind, reason: &str, message: &str) -> News {
     let revision = format!("main@sha1:{SHA1}");
     let annotations = [("kustomize.toolkit.fluxcd.io/revision", revision.as_str())];
@@ -290,14 +290,14 @@ fn who_is_told_of_what_follows_flux() {
             "{type_}: a success"
         );
     }
-    // What is applied all the same has not failed, and without a revision there is no commit.
+    // A warning about a successful apply is no failure, and without a revision no commit exists.
     let remark = news(EventKind::Warning, "ReconciliationSucceeded", "x");
     assert!(!wants("github", &remark) && wants("slack", &remark));
     let of = ("source.toolkit.fluxcd.io/v1", "GitRepository", "source-controller");
     let source = event(EventKind::Warning, "GitOperationFailed", "x", &[]);
     let source = News::of(of, &object("blue", "app"), &source, start()).unwrap();
     assert!(!wants("github", &source) && wants("slack", &source));
-    // Whose event it is is asked again when it is sent.
+    // The owner of the event is checked again when the event is sent.
     let slack = provider(&json!({ "type": "slack" }));
     let refused = Needs::of_event(&slack, &realm().place("red"), (&failure(), &BTreeMap::new()));
     assert!(refused.is_ok(), "the namespace of the Provider is the event's own");
@@ -366,7 +366,7 @@ fn nothing_of_a_secret_is_in_a_message() {
     .unwrap();
     assert_eq!(sending.shown, "the address in Secret blue/secret");
     assert!(!format!("{sending:?}").contains("sesame"), "{sending:?}");
-    // Of an address that everybody may read, the server is told.
+    // An address that every user may read is shown by its server.
     let open = sent_with(
         &json!({ "address": "https://u:p@hooks.example:8443/T0/x?y=z" }),
         None,
@@ -402,7 +402,7 @@ fn answers_are_judged_without_their_words() {
             matches!(judge(&slack, status, "sesame"), Verdict::Failed(why) if !why.contains("sesame") && why.contains(&status.to_string()))
         );
     }
-    // Slack's API answers 200 whatever it thinks; of what it says only what is known is told again.
+    // Slack's API answers 200 to every request; only known words of its answer are repeated.
     let api = json!({ "type": "slack", "address": "https://slack.com/api/chat.postMessage" });
     let api = sent_with(&api, None, &failure()).unwrap();
     assert!(api.letter.answer_bytes > 0 && slack.letter.answer_bytes == 0);
@@ -427,7 +427,7 @@ fn pauses_grow_and_end() {
     };
     let pauses: Vec<Option<u64>> = (1..=5).map(|attempts| seconds(attempts, None)).collect();
     assert_eq!(pauses, [Some(2), Some(4), Some(8), Some(16), None]);
-    // Whoever asks to wait for a day doesn't keep us.
+    // A receiver that requests a pause of a day doesn't get it.
     assert_eq!(seconds(1, Some(86_400)), Some(30));
     assert_eq!(seconds(1, Some(1)), Some(1));
     assert_eq!(find_timeout(&provider(&json!({})).spec), Duration::from_secs(15));
@@ -475,7 +475,7 @@ fn proxies_and_certificates_are_whose_flux_takes() {
         Some(&[("address", "http://ref:3")]),
     );
     assert_eq!(of(&both).as_deref(), Some("http://ref:3"));
-    // A Git host's certificates may stand beside its token, a chat's may not.
+    // The certificates of a Git host may be in the Secret with its token; those of a chat may not.
     let data = [("token", "sesame"), ("ca.crt", "x")];
     let host = with(json!({ "type": "gitea", "address": "https://git.example/a/b" }));
     assert!(through(host, &data, None).tls.is_some());

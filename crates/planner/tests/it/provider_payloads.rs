@@ -1,4 +1,4 @@
-//! What Providers are sent, in each form: as Flux's notification-controller sends it.
+//! The requests to Providers, in each form: as Flux's notification-controller sends them.
 
 use serde_json::{Value, json};
 use tenure_planner::EventKind;
@@ -245,7 +245,7 @@ fn a_commits_status_is_asked_for_and_told() {
         )
     );
 
-    // What the host has already is not told again: the last of this name.
+    // A status that the host has already is not sent again: the last one of this name counts.
     let has = |sending: &Sending, list: Value| {
         let answer = Answer {
             status: 200,

@@ -1,4 +1,4 @@
-//! A Receiver's plans: where requests are taken, and what is refused by name.
+//! Plans for a Receiver: the path for requests, and the refused fields.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tenure_planner::receiver::{Attempt, Memory, Plan, Snapshot, Step, TokenFailu
 use tenure_planner::{EventKind, Next, invariants};
 use tenure_tenancy::Realm;
 
-/// Of token `sesame`, name `hook` and namespace `blue`, as `printf sesamehookblue | sha256sum` has it.
+/// The path for token `sesame`, name `hook` and namespace `blue`, as `printf sesamehookblue | sha256sum` has it.
 pub(crate) const PATH: &str = "/hook/eebb765e710b9d90f8e1c4b5e4fd69c2cc4afb153c0defdd5096886205f41a95";
 
 pub(crate) fn start() -> Timestamp {
@@ -97,7 +97,7 @@ fn a_path_follows_from_the_token_the_name_and_the_namespace() {
     insta::assert_snapshot!(plan.to_string());
     assert_eq!(plan.memory.door.as_ref().unwrap().as_str(), PATH);
     assert!(plan.events.iter().all(|event| !event.message.contains("/hook/")));
-    // Nothing is read, and nothing written, before it is due: at the interval, when another is asked for, or when it shows that it is another.
+    // Nothing is read or written before the next look is due: at the interval, after a request, or after a change.
     let mut again = Snapshot {
         attempt: Attempt::begin(&snapshot.receiver),
         ..snapshot

@@ -1,4 +1,4 @@
-//! The requests to a Receiver: who is believed, what is listened to, and what is asked to reconcile.
+//! The requests to a Receiver: the trusted senders, the accepted events, and the objects to reconcile.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -215,7 +215,7 @@ fn a_token_that_was_taken_back_opens_nothing_and_an_empty_one_neither() {
     }
     let suspended = receiver(&json!({ "type": "generic", "suspend": true }));
     assert_eq!(verify(&suspended, &request, b"sesame"), Err(Verdict::Suspended));
-    // Who can't prove to know the token hears nothing of that.
+    // A client that can't prove knowledge of the token doesn't learn of the suspension.
     let suspended = receiver(&json!({ "type": "generic-hmac", "suspend": true }));
     assert_eq!(verify(&suspended, &request, b"sesame"), Err(Verdict::Unknown));
 }
@@ -323,7 +323,7 @@ fn filters_see_the_object_and_the_request() {
         ),
         (none(), none())
     );
-    // What can't be evaluated is a problem, and told without the request's words.
+    // An expression that can't be evaluated is a problem, reported without the request's words.
     let (found, problems) = names(
         both("req.token.sesame == 'x'"),
         &[JSON],

@@ -1,4 +1,4 @@
-//! How long a source leaves its server alone.
+//! The pauses of a source after its server requested one.
 
 use serde_json::json;
 use tenure_planner::Next;

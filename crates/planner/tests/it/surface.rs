@@ -1,4 +1,4 @@
-//! A Surface's plans: what it generates at each tier, what it refuses, and how its status sums up.
+//! Plans for a Surface: the generated objects at each tier, the refusals, and the summary in its status.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn snapshot(namespace: &str, spec: Value) -> Snapshot {
     snapshot_of(("apps", namespace), spec, now())
 }
 
-/// A Surface of this name, in a namespace of tenant `blue`, or of nobody, or of the platform, as it is met first at this time.
+/// Makes the first snapshot of a Surface with this name at this time, in a namespace of tenant `blue`, of the platform, or without an owner.
 pub(crate) fn snapshot_of((name, namespace): (&str, &str), spec: Value, at: Timestamp) -> Snapshot {
     let realm: Realm = serde_json::from_value(json!({
         "tenants": [{ "name": "blue", "uid": "t", "recorded": { "blue": "n-blue", "blue-dev": "n-blue-dev" } }],
@@ -54,7 +54,7 @@ fn planned(snapshot: &Snapshot) -> Plan {
     plan
 }
 
-/// Executes plans on a cluster that accepts everything, until there is nothing to do at once.
+/// Executes plans on a cluster that accepts everything, until no immediate step is left.
 fn settle(snapshot: &mut Snapshot) -> Plan {
     for _ in 0..10 {
         let plan = planned(snapshot);
@@ -108,7 +108,7 @@ fn a_tenant_surface_acts_as_the_tenant_and_orphans() {
     insta::assert_snapshot!("surface_tenant_children", generated(&snapshot));
     insta::assert_snapshot!("surface_tenant_plan", plan.to_string());
 
-    // Nothing more to write in a new attempt.
+    // A new attempt has nothing more to write.
     snapshot.surface.status = plan.status;
     snapshot.attempt = Attempt::begin(now(), &snapshot.surface.metadata);
     let again = planned(&snapshot);
@@ -325,14 +325,14 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_surface() {
     // Two objects; pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds.
     assert_eq!((writes, events), (2 * 7, 1));
 
-    // What is wanted changed: at once.
+    // The spec changed: the plan acts at once.
     snapshot.surface.metadata.generation = Some(2);
     snapshot.attempt = Attempt::begin(start, &snapshot.surface.metadata);
     let plan = planned(&snapshot);
     assert_eq!(plan.steps.len(), 2, "{plan}");
 }
 
-/// While its lane is down, a Surface says why and does nothing; what was Ready is so still, and all is as before when the lane is back.
+/// While its lane is down, a Surface reports the reason and does nothing. A Ready Surface stays Ready, and everything is as before when the lane is back.
 #[test]
 fn a_surface_says_why_its_lane_is_down() {
     let mut snapshot = snapshot(
@@ -360,7 +360,7 @@ fn a_surface_says_why_its_lane_is_down() {
         .map(|condition| (condition.type_.as_str(), condition.message.as_str()))
         .collect();
     assert_eq!(conditions, [("Ready", "all is well"), ("Reconciling", words)]);
-    // Said once.
+    // The reason is reported once.
     snapshot.surface.status = Some(status);
     let again = planned(&snapshot);
     assert_eq!((again.status, again.events.len()), (None, 0));
@@ -369,7 +369,7 @@ fn a_surface_says_why_its_lane_is_down() {
     assert!(!planned(&snapshot).steps.is_empty(), "it goes on");
 }
 
-/// Packages are tried as the platform's surfaces alone, once and then now and again; what was found is said as long as nothing refuses.
+/// Packages are tried only as the platform's surfaces, once and then from time to time. The result is reported as long as nothing refuses the trial.
 #[test]
 fn what_keeps_a_charts_fields_is_tried_and_told() {
     let spec =
@@ -440,7 +440,7 @@ fn what_keeps_a_charts_fields_is_tried_and_told() {
     assert_eq!(ownership::list_named(&review).len(), 32);
 }
 
-/// What is named stays; what isn't gets the Secret of its approved project.
+/// A named Secret stays; a source without one gets the Secret of its approved project.
 #[test]
 fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
     let spec = json!({ "serviceAccountName": "deployer", "sources": [
@@ -468,7 +468,7 @@ fn a_source_that_names_no_secret_gets_that_of_its_approved_project() {
     assert_eq!(secret("public"), Value::Null);
 }
 
-/// A Receiver, or who runs `tenure reconcile` for a child, asks later than the Surface did.
+/// A Receiver, or a user of `tenure reconcile` for a child, made a later request than the Surface did.
 #[test]
 fn a_request_is_passed_on_once_and_later_ones_of_others_stay() {
     let spec = json!({ "sources": [{ "name": "shop", "url": "https://example.com/shop.git" }] });

@@ -1,5 +1,5 @@
-//! A process that reconciles a Surface is killed after any of its writes. The next one knows nothing of the first, makes no second key, and comes to
-//! what a process without a kill comes to.
+//! A process that reconciles a Surface is killed after any of its writes. The next one knows nothing of the first, makes no second key, and reaches the result of a
+//! process without a kill.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ impl Play {
         dies
     }
 
-    /// One attempt. True: it came to its end, and nothing was written in it.
+    /// Runs one attempt. Returns true if it came to its end and wrote nothing.
     fn attempt(&mut self) -> bool {
         let before = self.writes;
         self.now += SignedDuration::from_secs(3600);
@@ -166,7 +166,7 @@ fn a_surface_converges_after_a_kill_at_any_write() {
     let whole = play(&[]);
     let wanted = whole.describe();
     assert!(whole.writes > 10, "{}", whole.writes);
-    // Nothing is left of the key.
+    // No object of the key is left.
     assert!(wanted.1.is_empty() && wanted.3.is_empty(), "{wanted:?}");
     for after in 1..=whole.writes {
         assert_eq!(play(&[after]).describe(), wanted, "killed after write {after}");

@@ -1,4 +1,4 @@
-//! A Tenant's plans: which namespaces it takes, what it binds in them, and what it lets go.
+//! Plans for a Tenant: the namespaces that it takes, the bindings in them, and the released objects.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ pub(crate) fn record(snapshot: &mut Snapshot, namespaces: &[(&str, &str)]) {
     snapshot.tenant.status = serde_json::from_value(status).unwrap();
 }
 
-/// The same, where admission judges who says whose a namespace is.
+/// Makes a snapshot in which admission checks the writers of a namespace's owner.
 pub(crate) fn judged(mut snapshot: Snapshot) -> Snapshot {
     Arc::make_mut(&mut snapshot.realm).settings.is_guarded = true;
     snapshot
@@ -76,7 +76,7 @@ pub(crate) fn settle(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
                 }
                 Request::Apply(apply) => {
                     let mut object = apply.object.0.clone();
-                    // What is there keeps the uid that it has.
+                    // Existing namespaces keep their uids.
                     let known = snapshot
                         .realm
                         .namespaces
@@ -127,7 +127,7 @@ fn an_owner_that_is_gone_loses_its_bindings_and_nothing_else_is_touched() {
     let owner = json!({ "owners": [{ "kind": "User", "name": "alice", "clusterRoles": ["admin"] }] });
     let mut snapshot = snapshot(owner, serde_json::from_str(OWNED).unwrap());
     settle(&mut snapshot);
-    // The same labels, but not this Tenant's uid: somebody else's.
+    // The labels match, but the uid is not this Tenant's: the object belongs to another owner.
     let foreign = json!({ "metadata": { "uid": "x", "labels": { "capsule.clastix.io/tenant": "blue", "app.kubernetes.io/managed-by": "tenure" } } });
     snapshot.live.insert(
         "other_mine_rbac.authorization.k8s.io_RoleBinding".parse().unwrap(),
@@ -246,7 +246,7 @@ fn a_refused_write_waits_for_its_time_whatever_wakes_the_tenant() {
     assert_eq!(writes, 7, "pauses of 0.5, 1, 2, 4, 8, 16 and 30 seconds");
 }
 
-/// Which ClusterRoles may be bound is the administrator's to say, so the Tenant tells him how.
+/// The administrator decides which ClusterRoles may be bound, so the Tenant's message says how.
 #[test]
 fn who_names_a_role_that_may_not_be_bound_is_told_what_to_do() {
     let additional = json!([{ "clusterRoleName": "viewer", "subjects": [{ "kind": "User", "name": "bob" }] }]);
@@ -305,7 +305,7 @@ fn a_plan_is_overtaken_by_another_tenant_and_by_another_realm() {
     };
     assert!(!snapshot.is_overtaken(&snapshot.tenant, &snapshot.realm));
     check(|_| {}, &known, false);
-    // What it writes itself is no news.
+    // The controller's own writes are no news.
     check(
         |tenant| tenant.metadata.resource_version = Some("7".to_owned()),
         &known,
@@ -323,7 +323,7 @@ fn told_of(spec: &Value, (is_guarded, has_policies): (bool, bool)) -> String {
     (realm.settings.is_guarded, realm.settings.has_policies) = (is_guarded, has_policies);
     let (_, plan) = settle(&mut snapshot);
     let status = plan.status.unwrap();
-    // By which webhooks know, while nobody answers, where to let nothing pass.
+    // While no webhook answers, these marks say where no write is allowed.
     let marks = status.spaces[0].metadata.as_ref();
     let is_marked = marks.is_some_and(|marks| {
         marks
@@ -399,7 +399,7 @@ fn an_expression_that_can_not_be_read_is_said() {
     assert!(told_of(&spec, (false, false)).contains("not acted on: spec.containerRegistries"));
 }
 
-/// A Tenant that an attestation made, whose time is over then.
+/// Makes a Tenant of an attestation that ends at this time.
 fn attested(name: &str, end: &str, prevent_deletion: bool) -> Snapshot {
     let mut snapshot = snapshot(json!({ "preventDeletion": prevent_deletion }), json!([]));
     let metadata = &mut snapshot.tenant.metadata;
@@ -429,7 +429,7 @@ fn what_an_attestation_made_ends_at_its_time_and_nothing_else_does() {
     ] {
         assert!(!ends(&other), "{:?}", other.tenant.metadata);
     }
-    // What doesn't come of it is asked for again, and not at once.
+    // A deletion without effect is requested again, but not at once.
     let mut asked = attested("attest-0a", past, false);
     let Some(Request::Delete(delete)) = plan(&asked, now()).steps.pop() else {
         panic!("it is deleted");
@@ -497,17 +497,17 @@ fn owners_are_bound_once_policies_know_the_namespace() {
     check(&|_| json!({}), true, false);
     check(&facts, true, true);
     check(&facts, false, false);
-    // Facts of a time when it was nobody's, or of a Tenant that allowed more.
+    // The facts are from a time without an owner, or of a Tenant that allowed more.
     check(&|_| json!({ "facts.tenure.dev/tenant": "" }), true, false);
     check(&with("facts.tenure.dev/container-registries", Value::Null), true, false);
     check(&with("facts.tenure.dev/wildcard-hostnames", json!("true")), true, false);
-    // What another controller obeys is not on it yet.
+    // The namespace lacks an annotation that another controller obeys.
     check(
         &with("scheduler.alpha.kubernetes.io/node-selector", Value::Null),
         true,
         false,
     );
-    // Other namespaces, and what follows from Kustomizations, are waited for by no owner.
+    // No owner has to wait for the facts about other namespaces or about Kustomizations.
     check(&with("facts.tenure.dev/namespaces", json!("blue,gone")), true, true);
     check(&with("facts.tenure.dev/refusing", json!("blue/x ")), true, true);
 }
@@ -515,7 +515,7 @@ fn owners_are_bound_once_policies_know_the_namespace() {
 #[test]
 fn a_namespace_keeps_a_stricter_pod_security_level() {
     let key = "pod-security.kubernetes.io/enforce";
-    // What the Tenant says, what the installation says, the record, the live label; what is written, and recorded.
+    // The parameters are: the Tenant's level, the installation's, the record, the live label; the written and the recorded level.
     let check = |said: Option<&str>,
                  default: &str,
                  recorded: Option<Option<&str>>,
@@ -574,7 +574,7 @@ fn a_namespace_keeps_a_stricter_pod_security_level() {
     );
     // An unknown level is the strictest.
     check(Some("basline"), "baseline", None, None, (restricted, restricted));
-    // What an owner made stricter stays, and what it made weaker doesn't.
+    // A stricter level of an owner stays, and a weaker one doesn't.
     check(None, "baseline", Some(baseline), restricted, (None, baseline));
     check(
         None,
@@ -583,7 +583,7 @@ fn a_namespace_keeps_a_stricter_pod_security_level() {
         Some("privileged"),
         (baseline, baseline),
     );
-    // A level that Tenure wrote goes down with the Tenant's.
+    // A level that Tenure wrote is lowered with the Tenant's.
     check(
         Some("baseline"),
         "baseline",

@@ -1,4 +1,4 @@
-//! Who else is, or could be, a tenant's account: what counts of what RBAC gives, and how it is said.
+//! Other users of a tenant's account: which RBAC rights count, and the message about them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn place() -> Place {
     }
 }
 
-/// ClusterRoles as they come: what an editor has, all rights, what a proxy has, and less.
+/// ClusterRoles in their usual forms: an editor's rights, all rights, a proxy's rights, and fewer.
 fn roles() -> Roles {
     let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!([{ "apiGroups": groups, "resources": resources, "verbs": verbs }]);
     let tokens = json!([
@@ -68,7 +68,7 @@ fn account(namespace: &str, name: &str) -> Value {
     json!({ "kind": "ServiceAccount", "namespace": namespace, "name": name })
 }
 
-/// What is told of what is bound at home and in the cluster.
+/// Lists the reported ways for bindings at home and in the cluster.
 fn list_ways(own: &[(&str, &str, Value)], cluster: &[(&str, &str, Value)]) -> Vec<String> {
     let seen = Seen {
         pods: Ok(Vec::new()),
@@ -113,7 +113,7 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
             group("system:serviceaccounts"),
             Some("group system:serviceaccounts starts"),
         ),
-        // Who repairs every Tenant, Kubernetes' own, Tenure's, and the account itself.
+        // Users that repair every Tenant, Kubernetes' own accounts, Tenure's, and the account itself.
         ("cluster-admin", user("root"), None),
         ("cluster-admin", group("admins"), None),
         ("cluster-admin", group("system:masters"), None),
@@ -122,7 +122,7 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
         ("edit", account("tenure-system", "tenure-lane-tenant-blue"), None),
         ("edit", group("system:serviceaccounts:tenure-system"), None),
         ("edit", account("blue", "blue-gitops"), None),
-        // Who sees, and who may ask for another one's.
+        // A user with read access, and a user with rights on another account.
         ("view", user("eve"), None),
         ("of-another", user("eve"), None),
     ] {
@@ -130,7 +130,7 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
         match expected {
             None => assert_eq!(ways, Vec::<String>::new(), "{role} {subject}"),
             Some(words) => {
-                // In which order ways are told isn't said.
+                // The order of the ways in a message is undefined.
                 let who = words
                     .split_once(" starts")
                     .or_else(|| words.split_once(" speaks"))
@@ -145,7 +145,7 @@ fn each_way_to_the_account_is_told_with_who_and_by_which_binding() {
     }
 }
 
-/// Whoever may write a binding chooses its words, and how many there are.
+/// A user with rights on bindings chooses their names and their number.
 #[test]
 fn what_is_told_is_bounded() {
     let long = "x".repeat(100_000);
@@ -264,7 +264,7 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
     }
 }
 
-/// Before it was looked nothing is said, and it is looked soon; then again when that is old, or about another account.
+/// Before the first look nothing is reported, and the look comes soon. The next look comes when the result is old, or is about another account.
 #[test]
 fn it_is_looked_in_time() {
     let mut snapshot = at_home();

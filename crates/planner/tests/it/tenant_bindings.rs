@@ -1,4 +1,4 @@
-//! What a Tenant binds in which of its namespaces: owners have less where the account lives.
+//! The bindings of a Tenant in its namespaces: owners have fewer rights in the namespace with the GitOps account.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn list_bound(spec: Value, annotations: Value) -> Vec<String> {
     snapshot.tenant.metadata.annotations = serde_json::from_value(annotations).unwrap();
     settle(&mut snapshot);
     let objects = snapshot.live.values().filter_map(Live::object);
-    // What the controllers see by is their own.
+    // The binding with which the controllers see belongs to them.
     let is_meant = |object: &&Value| object["kind"] == "RoleBinding" && object["metadata"]["name"] != "tenure:witness";
     let bindings = objects.filter(is_meant);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -45,7 +45,7 @@ fn list_bound(spec: Value, annotations: Value) -> Vec<String> {
     bound
 }
 
-/// The same, of one subject.
+/// Lists the bindings of one subject.
 fn list_bound_to(subject: &str, owners: Value) -> Vec<String> {
     let bound = list_bound(json!({ "owners": owners }), json!({}));
     let of_subject = |line: String| line.strip_suffix(&format!(" {subject}")).map(str::to_owned);
@@ -68,7 +68,7 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
         ["blue admin", "blue-dev admin"],
         "what an administrator names reaches everywhere"
     );
-    // Who is an owner twice has both, in either order.
+    // A user who is an owner twice gets both sets of rights, in either order.
     let both = [
         "blue admin",
         "blue capsule-namespace-deleter",
@@ -80,7 +80,7 @@ fn an_owner_without_roles_of_its_own_has_less_at_home() {
     assert_eq!(list_bound_to("alice", json!([named, alice])), both);
 }
 
-/// The account that surfaces act as is no way to itself, so it has at home what it has elsewhere. Of several, nobody knows which it is.
+/// The account that surfaces act as can't be a way to itself, so it has at home the rights that it has elsewhere. If several accounts exist, the right one is unknown.
 #[test]
 fn the_account_itself_has_at_home_what_it_has_elsewhere() {
     let account =
@@ -124,7 +124,7 @@ fn an_administrator_chooses_what_the_account_may_write() {
     let default = list_bound(json!({}), json!({}));
     assert_eq!(list_bound(json!({}), named("")), default);
 
-    // Another choice later is another RoleBinding, and the first one goes.
+    // A later choice makes another RoleBinding, and the first one is deleted.
     let mut snapshot = snapshot(json!({}));
     settle(&mut snapshot);
     snapshot.tenant.metadata.annotations = serde_json::from_value(named("mine")).unwrap();
@@ -153,7 +153,7 @@ fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
     assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
 }
 
-/// Wherever something judges what is written, owners read their Tenant by its name, with what else they have in the whole cluster.
+/// If any admission checks writes, owners can read their Tenant by name, with their other rights in the whole cluster.
 #[test]
 fn owners_read_their_tenant_wherever_something_judges() {
     let list = |is_guarded: bool, has_policies: bool| {
@@ -171,7 +171,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
             .cloned()
             .collect();
         let names = wide.iter().map(|object| {
-            // Nothing that an API server would refuse takes the rest with it.
+            // A part that an API server would refuse doesn't prevent the rest.
             let subjects = object["subjects"].as_array().map_or(0, Vec::len);
             format!(
                 "{} {} {subjects}",
@@ -213,7 +213,7 @@ fn owners_read_their_tenant_wherever_something_judges() {
     }
 }
 
-/// Each owner that is a ServiceAccount is looked for, and said to be missing as long as it is; people are in no API.
+/// Each ServiceAccount owner is looked up, and reported as long as it is missing; users and groups are in no API.
 #[test]
 fn an_owner_that_is_not_there_is_said() {
     let account = |namespace: &str| json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:{namespace}:robot") });
@@ -276,7 +276,7 @@ fn an_owner_that_is_not_there_is_said() {
             }
             other => panic!("{owners}: {other:?}"),
         }
-        // What was said goes with what it was about.
+        // The report disappears with its subject.
         snapshot.tenant.status = Some(status);
         snapshot.tenant.spec.owners.clear();
         snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);

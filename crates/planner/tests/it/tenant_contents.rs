@@ -1,4 +1,4 @@
-//! What a Tenant has in its namespaces to bound them, and what these bear: written once, put back, and taken away.
+//! The bounding objects and the labels of a Tenant's namespaces: written once, put back, and removed.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn namespaces() -> Value {
     ])
 }
 
-/// A namespace of the tenant as a watch tells of it.
+/// Makes a namespace of the tenant as a watch reports it.
 fn see_namespace(snapshot: &mut Snapshot, name: &str, labels: Value) {
     let mut all = labels;
     all["capsule.clastix.io/tenant"] = json!("blue");
@@ -94,7 +94,7 @@ fn each_namespace_has_what_the_tenant_says_and_is_written_once() {
     assert_eq!(again(&mut snapshot), Vec::<String>::new());
 }
 
-/// What a server adds on its own, as a real one does, is no difference; nothing has to be remembered for it.
+/// The additions of a real server are no difference, and nothing has to be remembered for them.
 #[test]
 fn what_the_server_completes_is_no_difference() {
     let mut snapshot = snapshot(bounded(), namespaces());
@@ -144,7 +144,7 @@ fn an_edit_is_put_back_also_one_that_only_adds() {
     }
 }
 
-/// What the server makes of a write stays what it made of it, though it is nothing that was asked for.
+/// The server's result of a write stays valid, although it differs from the request.
 #[test]
 fn what_a_write_came_to_is_not_written_again() {
     let mut snapshot = snapshot(bounded(), namespaces());
@@ -243,7 +243,7 @@ fn too_many_and_too_large_items_are_told_and_take_nothing_away() {
     assert!(told.contains("spec.resourceQuotas.items[0]: more than"), "{told}");
 }
 
-/// An owner sets the labels of its namespaces. By none of them does it choose a weaker Pod Security level than the Tenant's other namespaces have.
+/// An owner sets the labels of its namespaces. No such label chooses a weaker Pod Security level than that of the Tenant's other namespaces.
 #[test]
 fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
     const LEVEL: &str = "pod-security.kubernetes.io/enforce";
@@ -284,7 +284,7 @@ fn a_label_that_an_owner_sets_lowers_no_pod_security_level() {
             other => panic!("{name}: {other:?}"),
         };
         assert_eq!(written[LEVEL], level, "{name} {labels}: {written}");
-        // Other labels are chosen as they are.
+        // Other labels are copied unchanged.
         assert_eq!(written["tier-is"], labels["tier"], "{name} {labels}: {written}");
     }
 }
@@ -297,7 +297,7 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
             "additionalMetadata": { "labels": { "cost": "42" }, "annotations": { "by": "{{ tenant.name }}" } },
             "additionalMetadataList": [
                 { "namespaceSelector": { "matchLabels": { "env": "dev" } }, "labels": { "of": "{{ tenant.name }}.{{namespace}}", "cost": "43" } },
-                // Chosen by what is added itself: never, whether it has been added before or not.
+                // The selector matches a label that the entry itself adds: the entry is never applied, whether the label exists already or not.
                 { "namespaceSelector": { "matchLabels": { "cost": "42" } }, "labels": { "flips": "yes" } },
                 { "namespaceSelector": { "matchExpressions": [{ "key": "of", "operator": "DoesNotExist" }] }, "labels": { "stays": "yes" } },
             ],
@@ -333,7 +333,7 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
         json!({ "capsule.clastix.io/tenant": "blue", "cost": "42", "stays": "yes" })
     );
 
-    // What is gone from the Tenant goes from the namespaces, as far as it came from there.
+    // Settings that are removed from the Tenant are removed from the namespaces, as far as they came from the Tenant.
     snapshot.tenant.spec.node_selector.clear();
     snapshot.tenant.spec.namespace_options = None;
     see_namespace(&mut snapshot, "blue", json!({ "own": "x" }));
@@ -344,7 +344,7 @@ fn namespaces_bear_what_the_tenant_says_and_no_more_of_it() {
     assert!(steps[0].starts_with("apply Namespace/blue-dev"), "{steps:?}");
     let written = written(&snapshot, "blue-dev")["labels"].clone();
     assert_eq!(written, json!({ "capsule.clastix.io/tenant": "blue" }));
-    // Somebody else has it there, too: it stays, and is nothing to write again for.
+    // Another manager has the label, too: it stays, and causes no write.
     see_namespace(&mut snapshot, "blue-dev", labels);
     assert_eq!(again(&mut snapshot), Vec::<String>::new());
 }
@@ -359,7 +359,7 @@ fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_aga
     let (_, plan) = settle(&mut given);
     assert!(plan.to_string().contains("it tells whose the namespace is"), "{plan}");
 
-    // Not known to a watch yet, it is read first; and one that has gone meanwhile is not made again.
+    // A watch doesn't know the namespace yet, so it is read first. A namespace that has disappeared meanwhile is not re-created.
     let spec = json!({ "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } } });
     let mut gone = snapshot(spec, namespaces());
     let steps = again(&mut gone);

@@ -1,5 +1,5 @@
-//! A process that reconciles a Tenant is killed after any of its writes, or after two of them. The next one begins with empty memory, needs no
-//! administrator, and comes to what a process without a kill comes to.
+//! A process that reconciles a Tenant is killed after any of its writes, or after two of them. The next one begins with empty memory, needs no administrator, and
+//! reaches the result of a process without a kill.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn first_spec() -> Value {
     })
 }
 
-/// The same after an owner, a binding and a NetworkPolicy were removed, and after a quota was changed.
+/// The spec after an owner, a binding and a NetworkPolicy were removed, and after a quota was changed.
 fn second_spec() -> Value {
     let mut spec = first_spec();
     spec["owners"].as_array_mut().unwrap().remove(0);
@@ -34,7 +34,7 @@ fn second_spec() -> Value {
     spec
 }
 
-/// Both specs, one after the other.
+/// Runs both specs, one after the other.
 fn play(is_guarded: bool, killed_after: &[usize]) -> World {
     let snapshot = snapshot(first_spec(), json!([]));
     let mut world = World::new(if is_guarded { guarded(snapshot) } else { snapshot });
@@ -46,7 +46,7 @@ fn play(is_guarded: bool, killed_after: &[usize]) -> World {
     world
 }
 
-/// What is left in the end, without what tells one process from another.
+/// Describes the final state, without the parts that differ between processes.
 fn describe(world: &World) -> (BTreeMap<ObjectId, Value>, Vec<Value>, Vec<String>, String) {
     let namespaces = world.namespaces.values().map(|namespace| {
         let mut namespace = namespace.clone();

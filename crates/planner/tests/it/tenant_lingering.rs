@@ -42,7 +42,7 @@ fn find(snapshot: &Snapshot, part: &str) -> tenure_api::ObjectId {
         .clone()
 }
 
-/// Somebody sets a finalizer on an object and deletes it.
+/// Sets a finalizer on an object and deletes the object.
 fn hold(snapshot: &mut Snapshot, part: &str, finalizers: &[&str]) -> tenure_api::ObjectId {
     let id = find(snapshot, part);
     let Some(Live::Present(Object(object))) = snapshot.live.get_mut(&id) else {
@@ -60,7 +60,7 @@ fn edit(snapshot: &mut Snapshot, id: &tenure_api::ObjectId, pointer: &str, value
     *object.pointer_mut(pointer).unwrap() = value;
 }
 
-/// An attempt, against a server that keeps what finalizers hold.
+/// Runs an attempt against a server that keeps objects with finalizers.
 fn run(snapshot: &mut Snapshot) -> (Vec<String>, Plan) {
     snapshot.attempt = Attempt::begin(now(), &snapshot.tenant.metadata);
     let mut steps = Vec::new();
@@ -146,7 +146,7 @@ fn a_removed_owner_loses_a_held_binding_at_once() {
     let (_, plan) = run(&mut snapshot);
     let live = snapshot.live[&id].object().unwrap();
     assert_eq!(live["subjects"], json!([]));
-    // Its labels stay, by which it is known.
+    // The labels that identify the object stay.
     assert_eq!(live["metadata"]["labels"]["capsule.clastix.io/tenant"], "blue");
     assert!(ready(&plan).contains(HOLD), "{}", ready(&plan));
     let (steps, plan) = run(&mut snapshot);
@@ -202,7 +202,7 @@ fn a_tenants_finalizer_is_removed_where_no_admission_checks() {
             .iter()
             .all(|known| known.type_ != "Ready" || known.message.starts_with("1 namespace"))
     }));
-    // One that an administrator lists stays, and is reported.
+    // A finalizer that an administrator lists stays, and is reported.
     let mut snapshot = settled(false);
     snapshot.tenant.metadata.annotations =
         Some([("tenure.dev/kept-finalizers".to_owned(), "ops.example.net/*".to_owned())].into());

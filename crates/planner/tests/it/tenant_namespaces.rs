@@ -1,4 +1,4 @@
-//! A Tenant's namespaces outlive what is deleted beside them, and a process that is killed between two writes loses none of them.
+//! A Tenant's namespaces outlive deletions beside them, and a process that is killed between two writes loses none of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct World {
     pub(crate) snapshot: Snapshot,
     pub(crate) namespaces: BTreeMap<String, Value>,
     pub(crate) objects: BTreeMap<ObjectId, Value>,
-    /// What this attempt's reads answered.
+    /// The answers to this attempt's reads.
     answers: BTreeMap<ObjectId, Live>,
     pub(crate) writes: usize,
     /// The writes after which the process is killed.
@@ -142,7 +142,7 @@ impl World {
         }
     }
 
-    /// Processes, one after the other, until there is nothing to do. False: the Tenant is gone.
+    /// Runs processes, one after the other, until no step is left. Returns false if the Tenant is gone.
     pub(crate) fn run(&mut self) -> bool {
         'processes: for _ in 0..40 {
             self.answers.clear();
@@ -233,7 +233,7 @@ fn a_kill_after_any_write_leaves_no_namespace_unrecorded() {
         let begin = || {
             let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
             let mut snapshot = snapshot(spec, json!([]));
-            // Its home was deleted, and is made again.
+            // The home namespace was deleted, and is re-created.
             if is_known {
                 record(&mut snapshot, &[("blue", "earlier")]);
             }
@@ -358,7 +358,7 @@ fn a_restored_namespace_and_a_restored_tenant_find_each_other() {
     judged.put("shop", json!({ "labels": labels() }));
     judged.run();
     assert_eq!(judged.recorded(), ["blue=uid-blue", "shop=uid-shop"]);
-    // Where nothing is judged, an administrator says so, and nothing is lost meanwhile.
+    // If no admission checks writes, an administrator decides, and nothing is lost meanwhile.
     let mut unjudged = World::new(snapshot(json!({}), json!([])));
     unjudged.put("blue", json!({ "labels": labels() }));
     unjudged.run();

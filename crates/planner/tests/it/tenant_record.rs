@@ -1,4 +1,4 @@
-//! A Tenant's record: which namespaces come into it and which go out of it, and how a Tenant goes with those that it has.
+//! A Tenant's record: the namespaces that enter and leave it, and the deletion of a Tenant with its recorded namespaces.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ fn pairs(all: &[(&str, &str)]) -> Vec<(String, String)> {
 fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
     let all =
         json!([claim("blue", "n1"), claim("forged", "n2"), { "name": "labelled", "uid": "n3", "tenantLabel": "blue" }]);
-    // Nobody judges what is written: the home, while nothing is recorded.
+    // No admission checks writes: the home namespace is recorded if nothing is recorded yet.
     let mut unjudged = snapshot(json!({}), all.clone());
     assert_eq!(recorded(&mut unjudged), pairs(&[("blue", "n1")]));
     let told = condition(&unjudged, "NamespacesRecorded");
@@ -71,7 +71,7 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
         condition(&unjudged, "Ready").starts_with("True"),
         "who writes namespaces makes no Tenant unready"
     );
-    // Where admission judges, or policies do, all of them were judged.
+    // If admission or policies check writes, all namespaces were checked.
     for by_policy in [false, true] {
         let mut judged = snapshot(json!({}), all.clone());
         let settings = &mut Arc::make_mut(&mut judged.realm).settings;
@@ -80,12 +80,12 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
         assert_eq!(names, ["blue", "forged", "labelled"]);
         assert!(condition(&judged, "NamespacesRecorded").starts_with("True Recorded"));
     }
-    // One that was made again is another one, its home too.
+    // A re-created namespace is another one, also the home namespace.
     let mut again = snapshot(json!({}), json!([claim("blue", "n-new"), claim("shop", "n-new")]));
     record(&mut again, &[("blue", "n1"), ("shop", "n2")]);
     assert_eq!(recorded(&mut again), pairs(&[]));
     assert!(condition(&again, "Ready").contains("home namespace blue says that it is the Tenant's"));
-    // What is made by the Tenant itself is its, also in an attempt after that.
+    // A namespace that the Tenant itself creates belongs to it, also in a later attempt.
     let mut made = snapshot(json!({}), json!([]));
     record(&mut made, &[]);
     let first = plan(&made, now());
@@ -125,7 +125,7 @@ fn what_was_there_before_records_is_taken_over_once_and_nothing_protected_is() {
     );
     take(&mut snapshot, plan);
     assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
-    // It was once: the next one needs an administrator.
+    // The record existed once, so the next namespace needs an administrator.
     see(
         &mut snapshot,
         json!([claim("blue", "n1"), claim("shop", "n2"), claim("late", "n4")]),
@@ -152,7 +152,7 @@ fn what_was_taken_over_is_said_once_and_stays_readable() {
     assert!(condition(&snapshot, "NamespacesRecorded").starts_with("True TakenOver"));
 }
 
-/// RoleBindings, quotas and NetworkPolicies bound somebody: nobody is let loose because a record was lost.
+/// RoleBindings, quotas and NetworkPolicies bound users: a lost record removes none of them.
 #[test]
 fn a_lost_record_leaves_what_bounds_people_where_it_is() {
     let spec = json!({ "owners": [{ "kind": "User", "name": "alice" }] });
@@ -189,10 +189,10 @@ fn a_recorded_namespace_that_names_nobody_stays_recorded_for_a_while() {
     take(&mut snapshot, plan);
     let status = snapshot.tenant.status.clone().unwrap();
     assert_eq!((status.spaces.len(), status.namespaces), (2, vec!["blue".to_owned()]));
-    // What an administrator has just recorded is there when its namespace is seen.
+    // A namespace that an administrator has just recorded appears with its next report.
     see(&mut snapshot, json!([claim("blue", "n1"), claim("shop", "n2")]));
     assert_eq!(recorded(&mut snapshot), pairs(&[("blue", "n1"), ("shop", "n2")]));
-    // One that goes on naming nobody goes.
+    // A recorded namespace that keeps naming no Tenant leaves the record.
     see(
         &mut snapshot,
         json!([claim("blue", "n1"), { "name": "shop", "uid": "n2" }]),
@@ -214,7 +214,7 @@ fn labelled(name: &str, uid: &str) -> Value {
     json!({ "name": name, "uid": uid, "tenantLabel": "blue" })
 }
 
-/// A Tenant that is being deleted, with two namespaces as they are seen.
+/// Makes a Tenant that is being deleted, with two namespaces in their observed state.
 fn going(finalizers: &[&str]) -> Snapshot {
     let mut snapshot = snapshot(
         json!({}),
@@ -263,7 +263,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
         deleted,
         [("blue", Some("n1"), Some("5")), ("shop", Some("n2"), Some("5"))]
     );
-    // One of them hangs.
+    // One of the namespaces hangs in its deletion.
     let mut terminating = labelled("shop", "n2");
     terminating["deleting"] = json!(true);
     see(&mut snapshot, json!([terminating, labelled("forged", "n3")]));
@@ -283,7 +283,7 @@ fn a_tenant_has_a_finalizer_and_goes_after_its_namespaces() {
         told.starts_with("False Terminating: ") && told.contains("with it: shop still there"),
         "{told}"
     );
-    // The controllers were killed, and begin with what is there.
+    // The controllers were killed, and begin with the stored state.
     snapshot.memory = tenure_planner::tenant::Memory::default();
     assert!(plan_at(&snapshot, now()).status.is_none());
     see(&mut snapshot, json!([labelled("forged", "n3")]));
@@ -302,7 +302,7 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     let intents = json!([{ "name": "new", "proofDigest": proof("p") }, { "name": "other", "proofDigest": proof("q") }]);
     let status = snapshot.tenant.status.as_mut().unwrap();
     status.creating = serde_json::from_value(intents).unwrap();
-    // No watch has told of them.
+    // No watch has reported the namespaces.
     let first = plan_at(&snapshot, now());
     assert_eq!((first.steps.len(), &first.finalizer), (2, &None), "{first}");
     let namespace = |name: &str, proof: &str, tenant: &str| {
@@ -343,7 +343,7 @@ fn a_tenant_takes_along_what_was_created_and_not_recorded() {
     });
     assert_eq!(deleted.collect::<Vec<_>>(), [("new", Some("new"))]);
     assert_eq!(second.finalizer, None);
-    // It is still there, and looked at again without a watch.
+    // The namespace still exists, and is read again without a watch.
     snapshot
         .attempt
         .take(Answer::Deleted(id("new"), DeleteAnswer::Accepted));
@@ -361,7 +361,7 @@ fn a_tenant_that_is_not_to_take_its_namespaces_along_leaves_them() {
     let orphaning = plan_at(&going(&[FINALIZER, "orphan"]), now());
     assert!(orphaning.steps.is_empty(), "{orphaning}");
     assert_eq!(orphaning.finalizer, Some(FinalizerChange::Remove(FINALIZER.to_owned())));
-    // Nor does one that somebody else keeps.
+    // Neither does a Tenant that only another controller's finalizer keeps.
     let kept = plan_at(&going(&["example.org/kept"]), now());
     assert_eq!((kept.steps.len(), kept.finalizer, kept.next), (0, None, Next::Forget));
 }

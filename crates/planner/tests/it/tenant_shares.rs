@@ -1,4 +1,4 @@
-//! Quotas for all namespaces of a Tenant together, where nobody judges the sum: what each namespace is given, whatever its owner does meanwhile.
+//! Quotas for all namespaces of a Tenant together, if no admission checks the sum: the share of each namespace, for any behaviour of its owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use tenure_planner::{Live, Next, Object, Request, WriteAnswer, invariants};
 
 use crate::tenant::{now, record, snapshot};
 
-/// An API server, its controller that counts, and a watch that is behind: the namespaces' quotas as they are stored, and what is used there.
+/// An API server, its quota controller, and a watch that is behind: the stored quotas of the namespaces, and the used amounts.
 struct Server {
     snapshot: Snapshot,
     stored: BTreeMap<String, Value>,
@@ -68,7 +68,7 @@ impl Server {
         self.snapshot.live.retain(|id, _| all.contains(&id.namespace.as_str()));
     }
 
-    /// One attempt of the controller, by what its watch has told.
+    /// Runs one attempt of the controller with the state that its watch has reported.
     fn reconcile(&mut self) {
         self.snapshot.attempt = Attempt::begin(self.clock, &self.snapshot.tenant.metadata);
         for _ in 0..10 {
@@ -123,7 +123,7 @@ impl Server {
                     false => WriteAnswer::Done(Object(object)),
                 };
                 let told = self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
-                // Of quotas the watch tells, and late.
+                // The watch reports quotas late.
                 self.snapshot
                     .live
                     .extend(told.filter(|(id, _)| id.kind != "ResourceQuota"));
@@ -147,7 +147,7 @@ impl Server {
         }
     }
 
-    /// Kubernetes takes over what is written, and counts.
+    /// Runs Kubernetes' quota controller: it takes over the written quota, and counts the use.
     fn count(&mut self, namespace: &str) {
         let used = self.used.get(namespace).copied().unwrap_or(0);
         if let Some(quota) = self.stored.get_mut(namespace) {
@@ -157,7 +157,7 @@ impl Server {
         }
     }
 
-    /// Somebody makes one more there; whether he may.
+    /// Creates one more object in the namespace, and returns whether the quota allows it.
     fn make(&mut self, namespace: &str) -> bool {
         let used = self.used.get(namespace).copied().unwrap_or(0);
         let enforced = self.stored.get(namespace).map(|quota| enforced_of(quota, "services"));
@@ -181,7 +181,7 @@ impl Server {
 
     fn settle(&mut self) {
         for _ in 0..8 {
-            // Time passes after what was refused.
+            // Time passes after a refusal.
             self.snapshot.memory.refused.clear();
             self.wait(3_000);
             let names: Vec<String> = self.stored.keys().cloned().collect();
@@ -216,7 +216,7 @@ fn together_they_use_what_the_tenant_has_and_no_more() {
         server.settle();
     }
     assert_eq!((made, server.sum()), (10, 10));
-    // Where one leaves something, another gets it.
+    // If one namespace releases something, another one gets it.
     for _ in 0..6 {
         server.remove("blue");
     }
@@ -266,7 +266,7 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
         server.settle();
     }
     let full = server.used["blue-a"];
-    // Its quota goes first, and something in it stays.
+    // The namespace's quota is deleted first, and an object in it stays.
     server.set_namespaces(&["blue", "blue-b"], &["blue-a"]);
     server.stored.remove("blue-a");
     server.snapshot.live.remove(&id("blue-a").parse().unwrap());
@@ -301,7 +301,7 @@ fn a_quota_that_is_deleted_comes_back_as_it_may_be() {
     server.settle();
     server.make("blue-a");
     server.settle();
-    // Deleted before the watch told of the last write.
+    // The quota is deleted before the watch reported the last write.
     server.stored.remove("blue-a");
     server.snapshot.live.remove(&id("blue-a").parse().unwrap());
     server.snapshot.memory.given.insert(
@@ -332,7 +332,7 @@ fn what_may_have_been_written_counts_although_no_answer_came() {
     }
     server.settle();
     server.answers_get_lost = true;
-    // It asks for more, and is given it; nobody hears so, and the other one asks, too.
+    // A namespace asks for more and gets it. No watch reports this yet, and the other namespace asks, too.
     server.make("blue");
     server.make("blue");
     server.tell("blue");
@@ -397,7 +397,7 @@ fn shares_move_once_nothing_changes_or_after_a_while() {
     server.wait(2_000);
     server.reconcile();
     assert_eq!(server.writes, at_rest + 1, "the other one's share is lowered");
-    // Somebody who goes on and on has to wait for half a minute, and the others don't wait for him longer.
+    // A user who creates without a pause has to wait for half a minute, and the others don't wait longer because of that user.
     server.settle();
     let at_rest = server.writes;
     let mut waited = 0;
@@ -460,7 +460,7 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
                     ended = true;
                     server.set_namespaces(&names[..4], &names[4..]);
                 }
-                // A process that ends forgets, and the next one begins with what is stored.
+                // A process that ends forgets everything, and the next one begins with the stored state.
                 _ if chance.draw(30) == 0 => {
                     server.snapshot.memory = Memory::default();
                     names.iter().for_each(|name| server.tell(name));
@@ -470,7 +470,7 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
             assert!(server.sum() <= limit, "seed {seed}: {:?} of {limit}", server.used);
         }
         server.answers_get_lost = false;
-        // Of a namespace that is gone without having been counted, nothing is left.
+        // A namespace that disappeared without being counted has nothing left.
         if ended {
             server.set_namespaces(&names[..4], &[]);
         }
@@ -483,7 +483,7 @@ fn whatever_comes_in_whichever_order_the_sum_holds_and_writes_are_few() {
         let at_rest = server.writes;
         server.settle();
         assert_eq!(server.writes, at_rest, "seed {seed}: it comes to rest");
-        // Who has nothing left gets something while there is enough for all.
+        // A namespace with nothing left gets something while enough for all remains.
         let open = if ended {
             4
         } else if begun {

@@ -1,5 +1,5 @@
-//! A cluster small enough to read: it applies, dry-runs, deletes and refuses as it is told, and keeps who owns which field. It
-//! stands in for an API server so that whole reconciliations can be told as data; how a real one merges is tested elsewhere.
+//! A cluster small enough to read: it applies, dry-runs, deletes and refuses as the test says, and keeps the owners of fields. It replaces an API server, so that whole
+//! reconciliations can be written as data. Other tests cover the merge of a real server.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tenure_planner::object::{Object, Origin, RenderedObject};
 use tenure_planner::plan::{Apply, Delete, KindReference};
 use tenure_tenancy::reach::Scope;
 
-/// What a request is refused with.
+/// The form of a refused request.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Refusal {
@@ -20,7 +20,7 @@ pub(crate) struct Refusal {
     pub(crate) verb: String,
     pub(crate) id: ObjectId,
     pub(crate) failure: Failure,
-    /// How often; for ever when absent.
+    /// The number of refusals; without it, there is no end.
     #[serde(default)]
     pub(crate) times: Option<u32>,
 }
@@ -123,7 +123,7 @@ impl World {
         for key in theirs {
             let (mut other, time) = stored.managers.remove(&key).unwrap();
             if still(&key.0) {
-                // The one thing that is ever left to somebody.
+                // The only field that is ever left to another manager.
                 let annotations = other.pointer_mut("/spec/template/metadata/annotations").unwrap();
                 let left = annotations
                     .as_object_mut()
@@ -163,7 +163,7 @@ impl World {
             looked_again: false,
         };
         if let Some(failure) = self.refused("delete", id) {
-            // A conflict is told in this way, whatever it is about.
+            // A conflict is answered in this form, whatever it is about.
             return if failure.reason == Reason::Conflict {
                 changed
             } else {
@@ -188,12 +188,11 @@ impl World {
         DeleteAnswer::Absent
     }
 
-    /// Somebody writes: a merge patch, by a field manager.
+    /// Writes a merge patch as another field manager.
     pub(crate) fn change(&mut self, id: &ObjectId, patch: &Value, manager: &str, now: Timestamp) {
         self.change_by(id, patch, (manager, "Update"), now);
     }
 
-    /// The same, by a manager and an operation.
     /// Lists the owners of the claims of a namespace. A refusal of the verb `findClaims` names the id of any claim.
     pub(crate) fn find_claims(&mut self, namespace: &str) -> ClaimsAnswer {
         let id = ObjectId {
@@ -212,6 +211,7 @@ impl World {
         ClaimsAnswer::Found { owners, more: false }
     }
 
+    /// Writes a merge patch with a manager and an operation.
     pub(crate) fn change_by(
         &mut self,
         id: &ObjectId,
@@ -238,12 +238,12 @@ impl World {
         self.store(id, stored);
     }
 
-    /// Somebody deletes.
+    /// Deletes an object as another client.
     pub(crate) fn remove(&mut self, id: &ObjectId) {
         assert!(self.objects.remove(id).is_some(), "{id} is not there");
     }
 
-    /// What defined these kinds goes, and with it their objects.
+    /// Removes the definitions of these kinds, and their objects.
     pub(crate) fn undefine(&mut self, kinds: Vec<String>) {
         self.objects.retain(|id, _| !kinds.contains(&id.kind));
         self.unknown_kinds = kinds;
@@ -354,7 +354,7 @@ fn merge_patch(into: &mut Value, patch: &Value) {
     }
 }
 
-/// Removes what this manager had applied and no longer applies, unless another manager has it too.
+/// Removes the fields that this manager had applied and no longer applies, unless another manager has them too.
 fn remove_dropped(value: &mut Value, before: &Value, after: &Value, others: &[&Value]) {
     let (Value::Object(value), Value::Object(before)) = (value, before) else {
         return;

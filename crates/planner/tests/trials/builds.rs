@@ -1,4 +1,4 @@
-//! What the revisions of a scenario render to.
+//! The rendered objects of a scenario's revisions.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What holds of every status that a plan asks for.
+//! The invariants of every status that a plan requests.
 
 use tenure_api::{Kustomization, KustomizationStatus, ObjectId, condition, reason};
 use tenure_planner::WriteAnswer;
@@ -21,7 +21,7 @@ pub(crate) fn check_status(name: &str, kustomization: &Kustomization, status: &K
     let newest = status.history.first().map(|entry| &*entry.last_reconciled_status);
     let is_going = kustomization.metadata.deletion_timestamp.is_some();
     match why.filter(|_| !is_going) {
-        // What was built, and then refused or not removed.
+        // The revision was built, and then refused or not removed.
         Some((why @ reason::PRUNE_FAILED, _)) => assert_eq!(newest, Some(why), "{name}"),
         Some((why, message)) if message.contains("dry-run failed") => assert_eq!(newest, Some(why), "{name}"),
         Some((why @ reason::BUILD_FAILED, _)) => assert_ne!(newest, Some(why), "{name}: nothing was built"),

@@ -35,7 +35,7 @@ impl Player {
             }
             Step::Ask(Request::Apply(apply)) => {
                 let answer = self.world.apply(apply, self.now);
-                // By the attempt alone: here nobody looks up kinds again before the next one.
+                // The answer goes to the attempt alone: in a scenario, no shell looks up kinds again before the next attempt.
                 self.snapshot.attempt.take(Answer::Applied(apply.id.clone(), answer));
                 self.watch();
             }

@@ -1,9 +1,9 @@
-//! What a Kustomization of a scenario is told of what it looks at: its source, and those that it depends on.
+//! The facts for a Kustomization of a scenario: its source and its dependencies.
 
 use serde_json::{Value, json};
 use tenure_planner::kustomization::{DependencyFacts, SourceFacts, WholeKustomization};
 
-/// A source that has nothing, and says why.
+/// Describes a source that has no artifact, with the reason.
 pub(crate) fn describe_failed_source(message: &str) -> SourceFacts {
     SourceFacts::Found {
         artifact: None,

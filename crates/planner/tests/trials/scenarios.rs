@@ -1,5 +1,5 @@
-//! Plays `tests/scenarios/kustomization/*.yaml` against a small cluster and compares what was planned, line by line, with the
-//! recorded account beside it. Every plan on the way is checked against the invariants.
+//! Plays `tests/scenarios/kustomization/*.yaml` against a small cluster and compares the plans, line by line, with the recorded account beside it. Every plan on the
+//! way is checked against the invariants.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ use crate::world::World;
 pub(crate) struct Player {
     /// The cluster that the last plan was about.
     pub(crate) world: World,
-    /// What that is called; nothing for this one.
+    /// The name of the other cluster; nothing for this one.
     pub(crate) cluster: Option<String>,
     /// The others that were met.
     pub(crate) elsewhere: BTreeMap<Option<String>, World>,
@@ -46,7 +46,7 @@ pub(crate) struct Player {
     pub(crate) watched: Vec<ObjectId>,
     pub(crate) begun: bool,
     pub(crate) siblings: Survey,
-    /// What is said when a token is ordered.
+    /// The answer to a request for a token.
     pub(crate) token: TokenAnswer,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn list_names() -> Vec<String> {
     names
 }
 
-/// Plays one scenario; panics where it goes another way than recorded.
+/// Plays one scenario; panics if it differs from the record.
 pub(crate) fn check(name: &str) {
     let folder = folder();
     let text = std::fs::read_to_string(folder.join(format!("{name}.yaml"))).unwrap();
@@ -377,7 +377,7 @@ impl Player {
         }
     }
 
-    /// What is known of this cluster is as it is there.
+    /// Updates the known objects of this cluster to their live state.
     fn watch_here(&mut self) {
         let ids: Vec<ObjectId> = self.snapshot.here.keys().cloned().collect();
         for id in ids {
@@ -391,7 +391,7 @@ impl Player {
         found.map_or(Live::Absent, |object| Live::Present(tenure_planner::Object(object)))
     }
 
-    /// As the shell: what was seen in one cluster says nothing of another.
+    /// Changes the cluster, as the shell does: facts of one cluster say nothing about another.
     fn go_to(&mut self, cluster: Option<String>) -> bool {
         if self.cluster == cluster {
             return true;
@@ -405,7 +405,7 @@ impl Player {
         is_first
     }
 
-    /// What is watched is as it is in the cluster.
+    /// Updates the watched objects to their live state in the cluster.
     pub(crate) fn watch(&mut self) {
         let ids: Vec<ObjectId> = self.snapshot.live.keys().cloned().collect();
         for id in ids {
@@ -418,7 +418,7 @@ impl Player {
         assert!(self.work(name, 40), "{name}: it never ends\n{}", self.account);
     }
 
-    /// Makes and carries out plans, so many at most. Returns whether there is nothing more to do at once.
+    /// Makes and executes plans, at most this many. Returns whether no immediate step is left.
     fn work(&mut self, name: &str, rounds: u32) -> bool {
         if !self.keep_attempt {
             self.begin();
@@ -450,7 +450,7 @@ impl Player {
             if let Some(FinalizerChange::Add(finalizer)) = &plan.finalizer {
                 self.snapshot.kustomization.metadata.finalizers = Some(vec![finalizer.clone()]);
             }
-            // As the shell: a status that is a condition is stored first, and whatever can't be stored is planned again.
+            // As in the shell, a status that is a condition is stored first, and a plan whose status can't be stored is made again.
             if plan.status_first && !self.store_status(name, &plan) {
                 continue;
             }
@@ -458,7 +458,7 @@ impl Player {
             self.watched = plan.watch.iter().map(|watched| watched.id.clone()).collect();
             for step in &plan.steps {
                 if !matches!(step, Step::Render(_) | Step::Ask(Request::ResolveKinds(_))) {
-                    // What is not begun in time has no answer.
+                    // A step that has not begun in time has no answer.
                     if plan.deadline.is_some_and(|deadline| self.now >= deadline) {
                         break;
                     }
@@ -481,7 +481,7 @@ impl Player {
                 Next::Done(_) | Next::Forget => {
                     checks::check_recreated(name, &plan.memory, &self.snapshot.attempt, &mut self.world);
                     self.keep_attempt = false;
-                    // What is no longer watched, or could not be, is no longer known.
+                    // Objects that are not watched any more, or could not be watched, are not known any more.
                     self.snapshot.live.retain(|id, live| {
                         !matches!(live, Live::Failed(_)) && plan.watch.iter().any(|watched| watched.id == *id)
                     });
@@ -492,7 +492,7 @@ impl Player {
         false
     }
 
-    /// Whether the plan's status, if it has one, was stored.
+    /// Checks whether the plan's status, if it has one, was stored.
     fn store_status(&mut self, name: &str, plan: &tenure_planner::kustomization::Plan) -> bool {
         let Some(status) = &plan.status else { return true };
         if self.status_fails > 0 {

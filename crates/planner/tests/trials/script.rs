@@ -1,4 +1,4 @@
-//! What a scenario's file says: a cluster, a Kustomization, its revisions, and what happens in which order.
+//! The content of a scenario's file: a cluster, a Kustomization, its revisions, and the events in their order.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::world::Refusal;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Scenario {
-    /// What it shows.
+    /// The behaviour that the scenario shows.
     #[expect(dead_code, reason = "for the reader of the file")]
     pub(crate) about: String,
     pub(crate) realm: Realm,
@@ -40,35 +40,35 @@ pub(crate) enum Act {
     Source(String),
     /// The source is not there, or has nothing: its Ready message.
     SourceFails(String),
-    /// Reconcile until there is nothing to do at once.
+    /// Reconcile until no immediate step is left.
     Reconcile,
     /// Make and carry out that many plans, and leave the attempt unfinished.
     Rounds(u32),
     /// Time passes, in seconds.
     Pass(i64),
-    /// Somebody writes.
+    /// Another client writes.
     Change {
         id: ObjectId,
         patch: Value,
         manager: String,
-        /// By server-side apply.
+        /// Whether the write is a server-side apply.
         #[serde(default)]
         applies: bool,
-        /// The watch hasn't told of it yet.
+        /// Whether the watch hasn't reported the write yet.
         #[serde(default)]
         unseen: bool,
     },
-    /// What is at a path of an object.
+    /// The value at a path of an object.
     Shows {
         id: ObjectId,
         path: String,
     },
-    /// Somebody deletes.
+    /// Another client deletes.
     Remove(ObjectId),
     Refuse(Refusal),
     /// No more refusals.
     Allow,
-    /// These kinds are not served, and no objects of them are left.
+    /// These kinds are not served, and no objects of them remain.
     UnknownKinds(Vec<String>),
     /// Encrypted files that were changed are refused from here on.
     StrictSops,
@@ -86,34 +86,34 @@ pub(crate) enum Act {
     Crash,
     /// The ServiceAccount, or that it is gone.
     ServiceAccount(ServiceAccountFacts),
-    /// Another Kustomization owns an object, by its labels and its own inventory.
+    /// Another Kustomization owns an object, by the object's labels and its own inventory.
     Owner {
         id: ObjectId,
         rival: Box<Rival>,
     },
-    /// What a look at the other Kustomizations of its source shows.
+    /// The result of a survey of the other Kustomizations of the source.
     Siblings(Survey),
     /// The status can't be written that often.
     StatusFails(u32),
     /// Tenants and namespaces are these now.
     Realm(Realm),
-    /// What is ending around it.
+    /// The deletions around the Kustomization.
     Endings(Endings),
     /// A dependency's state: whether it is ready.
     Dependency {
         name: String,
         ready: bool,
-        /// All of it, for an expression.
+        /// The whole object, for an expression.
         #[serde(default)]
         whole: Option<Value>,
     },
-    /// What is said when a token to send to another cluster is ordered.
+    /// The answer to a request for a token for another cluster.
     Token(TokenAnswer),
     /// An object of this cluster, while the Kustomization applies to another one; its Secrets' data as texts.
     Here(Value),
     /// The object of that name is gone from this cluster.
     GoneHere(ObjectId),
-    /// An annotation of the Kustomization, in which CLUSTER is what Ready calls the cluster.
+    /// Set an annotation of the Kustomization, in which CLUSTER stands for the cluster's name in Ready.
     Annotate {
         key: String,
         value: String,
@@ -122,18 +122,18 @@ pub(crate) enum Act {
     Cycle(Vec<String>),
     /// The status gets this inventory by other hands.
     Forge(Vec<String>),
-    /// The inventory says that these existed before.
+    /// The inventory says that these objects existed before.
     Adopted(Vec<String>),
-    /// That many writes may have happened since the last of these.
+    /// The number of allowed writes since the last such check.
     Writes(u64),
-    /// Something wakes it that often in a row: it is planned each time, and nothing of that is told.
+    /// The number of wake-ups in a row: each causes a plan, without a line in the output.
     Wakes(u32),
-    /// That many requests were made since the last of these.
+    /// The number of requests since the last such check.
     Requests(u64),
-    /// That many events were emitted since the last of these.
+    /// The number of events since the last such check.
     Events(u64),
     /// Every request takes that many seconds.
     Slow(i64),
-    /// These are what the last plan watches.
+    /// The objects that the last plan watches.
     Watches(Vec<ObjectId>),
 }

@@ -1,5 +1,5 @@
-//! What may be said of a Secret: of what form it is, since when it has been as it is, and what of it is public. Owns which keys tell what. Refuses values:
-//! they are wiped, and neither printed nor kept, nor is their length; a text that can't be read is told as just that.
+//! The public facts of a Secret: its form, the time of its last change, and the public parts of its data. Some keys reveal the form. Values are wiped from memory.
+//! Neither a value nor its length is printed or stored. An unreadable text is only reported as unreadable.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::surface::deploy_key::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF};
 
-/// Keys of which something public stands in the value.
+/// Keys whose value contains something public.
 const TELLING: [&str; 7] = [
     DOCKER_CONFIG,
     DOCKER_CONFIG_BEFORE,
@@ -28,15 +28,15 @@ const TELLING: [&str; 7] = [
 ];
 const DOCKER_CONFIG: &str = ".dockerconfigjson";
 const DOCKER_CONFIG_BEFORE: &str = ".dockercfg";
-/// The most registries that are told of one Secret.
+/// The maximum of registries that are reported for one Secret.
 const MOST: usize = 20;
-/// The most keys that are looked at, and what stands for the others, which may be any.
+/// The maximum of keys that are checked. One placeholder stands for all other keys.
 const MOST_KEYS: usize = 200;
 const OTHERS: &str = "…";
-/// The longest name of a registry that is told.
+/// The maximum length of a registry name in the report.
 const LONGEST_HOST: usize = 253;
 
-/// Of what form a credential is.
+/// The form of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// A user name and a password.
@@ -51,24 +51,24 @@ pub enum Form {
     GithubApp,
     /// A certificate and its private key.
     Tls,
-    /// Keys of a store of objects.
+    /// Keys of an object store.
     BucketKeys,
     /// A kubeconfig.
     Kubeconfig,
-    /// A token or an address, as Providers and Receivers have them.
+    /// A token or an address, as in Providers and Receivers.
     Token,
     /// Private keys of SOPS.
     DecryptionKeys,
-    /// Certificates of authorities: public.
+    /// Certificates of certificate authorities, which are public.
     Authorities,
     /// Public keys.
     PublicKeys,
-    /// None of these.
+    /// Another form.
     Unknown,
 }
 
 impl Form {
-    /// In a few words.
+    /// Returns the form in a few words.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,26 +89,25 @@ impl Form {
     }
 }
 
-/// What is known of a Secret that may be looked at.
+/// The known facts of a readable Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Since when its data are as they are, at the latest.
+    /// The latest possible time of the last change of the data.
     pub written_at: Option<Timestamp>,
-    /// What Tenure made it for, as its label says.
+    /// The purpose for which Tenure made the Secret, from its label.
     pub made_as: Option<String>,
-    /// The keys of its data, where something tells them.
+    /// The keys of the data, if known.
     keys: Option<BTreeSet<String>>,
-    /// Registries that its logins are for.
+    /// Registries in the Secret's logins.
     pub registries: BTreeSet<String>,
-    /// The fingerprint of its public key, as `ssh-keygen -l` writes it.
+    /// The fingerprint of the public key, as `ssh-keygen -l` writes it.
     pub fingerprint: Option<String>,
-    /// When its certificate ends.
+    /// The end of the certificate.
     pub ends_at: Option<Timestamp>,
 }
 
 impl Facts {
-    /// Reads the metadata. Who writes a Secret may have written its managedFields, too: nothing before its making and nothing that is still to come is
-    /// believed.
+    /// Reads the metadata. The writer of a Secret may also have forged its managedFields. So times before the creation and in the future are ignored.
     #[must_use]
     pub fn of_metadata(object: &Value, now: Timestamp) -> Self {
         let view = ObjectView::of(object);
@@ -133,7 +132,7 @@ impl Facts {
         }
     }
 
-    /// Whether the data tell something that the metadata don't: which keys there are, or what is public of them. Others aren't asked for.
+    /// Checks whether the data have facts that the metadata lack: the keys, or public parts. Other data are not read.
     #[must_use]
     pub fn wants_contents(&self) -> bool {
         match &self.keys {
@@ -142,7 +141,7 @@ impl Facts {
         }
     }
 
-    /// Takes in what may be said of the data, and when their certificate ends.
+    /// Adds the public facts of the data, and the end of the certificate.
     pub fn take(&mut self, contents: &Contents, ends_at: Option<Timestamp>) {
         let mut keys = BTreeSet::new();
         contents.0.keys().for_each(|key| note(&mut keys, key));
@@ -152,7 +151,7 @@ impl Facts {
         self.ends_at = ends_at;
     }
 
-    /// Of what forms it is; of none, if it is empty. What serves to verify alone holds public keys by whatever name.
+    /// Returns the forms of the Secret, or none if it is empty. In a Secret that is used only for verification, every key contains a public key.
     #[must_use]
     pub fn list_forms(&self, is_shown: bool) -> BTreeSet<Form> {
         let Some(keys) = &self.keys else {
@@ -199,7 +198,7 @@ fn note(keys: &mut BTreeSet<String>, key: &str) {
     keys.insert(if is_full { OTHERS } else { key }.to_owned());
 }
 
-/// The data of a Secret, for as long as it is looked at: nothing of it is printed, and nothing stays in memory.
+/// The data of a Secret while they are checked. They are never printed, and are wiped from memory.
 pub struct Contents(BTreeMap<String, Hidden>);
 
 struct Hidden(Zeroizing<String>);
@@ -216,13 +215,13 @@ impl std::fmt::Debug for Contents {
     }
 }
 
-/// What was answered is no Secret. It says nothing of what was: a parser's words may hold a part of it.
+/// The answer is no Secret. The error doesn't quote the answer, because a parser's text may contain a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("what the API server answered is no Secret")]
 pub struct NoSecret;
 
 impl Contents {
-    /// Reads a Secret as the API server sends it.
+    /// Reads a Secret from the API server's answer.
     ///
     /// # Errors
     /// [`NoSecret`].
@@ -235,7 +234,7 @@ impl Contents {
         Ok(Self(secret.data.unwrap_or_default()))
     }
 
-    /// Its certificate in PEM: that which is shown, else that of an authority.
+    /// Returns the certificate in PEM: the client's certificate, else that of an authority.
     #[must_use]
     pub fn find_certificate(&self) -> Option<Zeroizing<Vec<u8>>> {
         let mut keys = ["tls.crt", "certFile", "ca.crt", "caFile"].into_iter();
@@ -258,7 +257,7 @@ impl Contents {
         let before = self.decode(DOCKER_CONFIG_BEFORE);
         let before = before.and_then(|text| serde_json::from_slice::<Logins>(&text).ok());
         let logins = config.map(|config| config.auths).or(before).unwrap_or_default();
-        // A name with more in it than a host and a path may have a password in it.
+        // A name with other characters than a host and a path may contain a password.
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:/[]*".contains(&byte);
         let names = logins.into_keys().take(MOST);
         names
@@ -274,7 +273,7 @@ impl Contents {
         let line = std::str::from_utf8(&line).ok()?;
         let mut words = line.split_whitespace();
         let (kind, key) = (words.next()?, STANDARD.decode(words.next()?).ok()?);
-        // RFC 4253, 6.6: the key begins with the length of its kind, and its kind. Anything else is no public key.
+        // RFC 4253, 6.6: the key begins with the length of its kind, and its kind. Other data are no public key.
         let length = u32::try_from(kind.len()).ok()?.to_be_bytes();
         let rest = key.strip_prefix(&length)?;
         rest.starts_with(kind.as_bytes())

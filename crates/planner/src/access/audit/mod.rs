@@ -1,8 +1,8 @@
-//! The credentials that sources use, whoever made them: of what form and how old each is, to whom it is shown, and who may read it, for `tenure access
-//! audit`.
+//! The credentials of sources, including those that Tenure did not make: for `tenure access audit`. The audit reports the form and age of each credential, the
+//! hosts that see it, and its readers.
 //!
-//! A function of what objects name ([`uses`]), of what may be said of a Secret ([`contents`]) and of RBAC ([`readers`]). Owns what counts as too old, and what
-//! can't be judged. Refuses values: what tells nothing but a value isn't asked for, and of the rest public facts alone are kept.
+//! The audit is a function of the references in objects ([`uses`]), of the public facts of a Secret ([`contents`]) and of RBAC ([`readers`]). It decides whether a
+//! credential is too old or can't be judged. Data with nothing public are not read, and of other data only the public facts are kept.
 
 pub mod contents;
 pub mod readers;
@@ -17,38 +17,38 @@ pub use contents::{Contents, Facts, Form};
 pub use readers::{Bindings, Readers, Roles, find_other_readers, find_readers};
 pub use uses::{Inventory, Named, Usage, Use};
 
-/// What came of a look at a Secret.
+/// The result of reading a Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// It may be looked at.
+    /// The Secret was read.
     Seen(Facts),
-    /// It isn't there.
+    /// The Secret is missing.
     Absent,
-    /// Who asks may not look into it.
+    /// The user may not read the Secret.
     Refused,
-    /// It could not be looked at, and why.
+    /// The read failed, for this reason.
     Failed(String),
 }
 
-/// How a credential stands.
+/// The verdict on a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is younger than asked.
+    /// The credential is younger than the limit.
     Young,
-    /// Nothing of it is secret, so that its age says nothing.
+    /// The credential contains nothing secret, so its age doesn't matter.
     Public,
-    /// The Secret isn't there.
+    /// The Secret is missing.
     Absent,
-    /// It is older than asked.
+    /// The credential is older than the limit.
     Old,
-    /// Its certificate has ended.
+    /// The certificate has expired.
     Ended,
-    /// It can't be told, and why.
+    /// No verdict is possible, for this reason.
     Unjudged(String),
 }
 
 impl Verdict {
-    /// In a word, for programs.
+    /// Returns the verdict in one word, for programs.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -61,28 +61,28 @@ impl Verdict {
         }
     }
 
-    /// Whether somebody should see to it.
+    /// Checks whether a user should act.
     #[must_use]
     pub fn is_finding(&self) -> bool {
         matches!(self, Self::Old | Self::Ended | Self::Unjudged(_))
     }
 }
 
-/// A Secret, with all that is told of it.
+/// A Secret with all its facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Which.
+    /// The Secret.
     pub secret: Named,
-    /// What uses it.
+    /// The uses of the Secret.
     pub usage: Usage,
-    /// What may be said of it.
+    /// The result of reading the Secret.
     pub look: Look,
-    /// Who may read it.
+    /// The readers of the Secret.
     pub readers: Readers,
 }
 
 impl Row {
-    /// Of what forms it is, where that can be told.
+    /// Returns the forms of the Secret, if known.
     #[must_use]
     pub fn list_forms(&self) -> BTreeSet<Form> {
         match &self.look {
@@ -91,7 +91,7 @@ impl Row {
         }
     }
 
-    /// How long its data have been as they are, at least.
+    /// Returns the minimum age of the data.
     #[must_use]
     pub fn find_age(&self, now: Timestamp) -> Option<SignedDuration> {
         match &self.look {
@@ -100,7 +100,7 @@ impl Row {
         }
     }
 
-    /// The fingerprint of its public half: its own, else that of the Surface it is for.
+    /// Returns the fingerprint of the public half: from the Secret, else from the status of its Surface.
     #[must_use]
     pub fn find_fingerprint(&self) -> Option<&str> {
         let own = match &self.look {
@@ -110,7 +110,7 @@ impl Row {
         own.or(self.usage.fingerprint.as_deref())
     }
 
-    /// How it stands.
+    /// Returns the verdict on the credential.
     #[must_use]
     pub fn judge(&self, older_than: Period, now: Timestamp) -> Verdict {
         let facts = match &self.look {

@@ -1,5 +1,5 @@
-//! Who may come to a Secret, as RBAC has it. Owns the way from what the API server lists to what `tenancy::access::readers` judges. Refuses to hold whatever
-//! somebody writes into roles: there is room for so many words, and what is beyond may give anything.
+//! The possible readers of a Secret, by RBAC. This module converts the API server's lists for `tenancy::access::readers`, which judges them. Users write roles, so
+//! the stored words have a limit. A role beyond the limit may give any right.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use tenure_tenancy::access::readers::{
 
 use super::Named;
 
-/// The most words of roles that are held, and the most of bindings with what they give.
+/// The maximum of stored words of roles, and of bindings with their rights.
 const MOST_WORDS: usize = 200_000;
-/// The most ServiceAccounts whose tokens are asked about.
+/// The maximum of ServiceAccounts whose tokens and names are considered.
 const MOST_ACCOUNTS: usize = 64;
 
 /// Roles of a namespace, or ClusterRoles.
@@ -26,7 +26,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// Those that can't be listed: each may give anything.
+    /// Returns roles that can't be listed: each may give any right.
     #[must_use]
     pub fn unread() -> Self {
         Self {
@@ -35,12 +35,12 @@ impl Roles {
         }
     }
 
-    /// There are more than were listed.
+    /// Notes that more roles exist than were listed.
     pub fn leave_out(&mut self) {
         self.is_partial = true;
     }
 
-    /// Takes one in.
+    /// Adds a role.
     pub fn add(&mut self, role: &Value) {
         let view = ObjectView::of(role);
         let rules = match role.get("rules") {
@@ -52,7 +52,7 @@ impl Roles {
         self.rules.insert(view.read_text("/metadata/name").to_owned(), rules);
     }
 
-    /// What one gives. One that isn't there gives nothing.
+    /// Returns the rules of a role. A missing role gives no rights.
     fn find(&self, name: &str) -> Option<Vec<RuleFacts>> {
         match self.rules.get(name) {
             Some(rules) => rules.clone(),
@@ -70,22 +70,22 @@ fn count_words(rules: &[RuleFacts]) -> usize {
     rules.iter().map(words).sum()
 }
 
-/// RoleBindings of a namespace, or ClusterRoleBindings, with what they give.
+/// RoleBindings of a namespace, or ClusterRoleBindings, with their rights.
 #[derive(Clone, Debug, Default)]
 pub struct Bindings {
     facts: Vec<BindingFacts>,
     words: usize,
-    /// Whether there are more than are known.
+    /// True if more bindings exist than are known.
     pub is_partial: bool,
 }
 
 impl Bindings {
-    /// Takes one in.
+    /// Adds a binding.
     pub fn add(&mut self, binding: &Value, roles: &Roles, cluster_roles: &Roles) {
         let view = ObjectView::of(binding);
         let subjects = match binding.get("subjects") {
             None | Some(Value::Null) => Vec::new(),
-            // Somebody whom nobody can read gets nothing: the API server reads the same list.
+            // Unreadable subjects get nothing, because the API server reads the same list.
             Some(subjects) => Vec::<SubjectFacts>::deserialize(subjects).unwrap_or_default(),
         };
         if subjects.is_empty() {
@@ -111,23 +111,23 @@ impl Bindings {
 }
 
 impl Bindings {
-    /// Who gets to be a ServiceAccount by these.
+    /// Lists the subjects that can act as a ServiceAccount by these bindings.
     #[must_use]
     pub fn list_takers(&self, namespace: &str, account: &str) -> Vec<OtherReader> {
         list_takers(namespace, account, &self.facts)
     }
 }
 
-/// Who may come to a Secret: by what its namespace gives, and by what the cluster gives. Each of both may not be known.
+/// The possible readers of a Secret: by rights from its namespace, and by rights from the cluster. Either part may be unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readers {
-    /// By RoleBindings.
+    /// Readers with RoleBindings.
     pub by_namespace: Result<Vec<OtherReader>, String>,
-    /// By ClusterRoleBindings.
+    /// Readers with ClusterRoleBindings.
     pub by_cluster: Result<Vec<OtherReader>, String>,
 }
 
-/// Finds who may, and whose tokens and name open the way too: those of the namespace's ServiceAccounts that may read it.
+/// Finds the readers, and the subjects that can use the tokens or names of ServiceAccounts in the namespace that may read the Secret.
 #[must_use]
 pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Result<Bindings, String>) -> Readers {
     let find = |bindings: &Bindings, accounts: &[String]| {
@@ -157,7 +157,7 @@ pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Re
     }
     let mut found = found.into_iter().map(|readers| {
         readers.map(|(bindings, mut readers)| {
-            // The accounts themselves are meant in this one, so what is new is who comes by them.
+            // This second search treats the accounts as intended, so its new results are the subjects that use these accounts.
             let others = find(bindings, &accounts).into_iter();
             readers.extend(others.filter(|other| matches!(other.way, Way::TakesToken(_) | Way::Impersonates(_))));
             readers.sort_by(|one, other| (&one.way, one).cmp(&(&other.way, other)));
@@ -172,7 +172,7 @@ pub fn find_readers(secret: &Named, own: &Result<Bindings, String>, cluster: &Re
     }
 }
 
-/// Finds who may besides those that are meant: ServiceAccounts of its namespace, and other users.
+/// Finds the readers besides the intended ones: ServiceAccounts of the Secret's namespace, and other users.
 #[must_use]
 pub fn find_other_readers(
     secret: &Named,

@@ -1,5 +1,5 @@
-//! Which Secrets objects name, and what is shown of them to whom. Owns the kinds that name credentials, and how many are looked into. Refuses to keep
-//! objects: there may be as many as a tenant likes, so each is read once and let go.
+//! The Secrets that objects name, and the hosts that see them. This module has the list of kinds that name credentials, and the limits of the search. A tenant may
+//! have any number of objects, so each object is read once and not stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use tenure_api::{ObjectView, SourceUrl};
 use crate::inspection::portable::list_credential_fields;
 use crate::surface::deploy_key::name_key;
 
-/// Kinds that name credentials, by group: ours, and those of controllers that work beside Tenure.
+/// Kinds that name credentials, by group: Tenure's kinds, and those of controllers that work beside Tenure.
 pub const KINDS: [(&str, &str); 11] = [
     ("source.toolkit.fluxcd.io", "GitRepository"),
     ("source.toolkit.fluxcd.io", "OCIRepository"),
@@ -23,23 +23,23 @@ pub const KINDS: [(&str, &str); 11] = [
     ("notification.toolkit.fluxcd.io", "Receiver"),
     ("tenure.dev", "Surface"),
 ];
-/// The most Secrets, and the most ServiceAccounts, of one namespace: who makes more takes nobody else's place.
+/// The maximum of Secrets, and of ServiceAccounts, of one namespace. More of them take no capacity from other namespaces.
 pub const MOST_OF_NAMESPACE: usize = 200;
-/// The most of all namespaces.
+/// The maximum for all namespaces together.
 pub const MOST: usize = 5_000;
-/// The most uses that are told of one Secret.
+/// The maximum of uses that are reported for one Secret.
 const MOST_USES: usize = 20;
-/// The longest name that an object can have.
+/// The maximum length of an object's name.
 const LONGEST_NAME: usize = 253;
-/// The longest address that is told, in characters.
+/// The maximum length of an address in the report, in characters.
 const LONGEST_ADDRESS: usize = 300;
 
-/// A Secret, or a ServiceAccount, by its name.
+/// A Secret or a ServiceAccount, by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named {
-    /// Its namespace.
+    /// The namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
@@ -49,38 +49,38 @@ impl std::fmt::Display for Named {
     }
 }
 
-/// That something uses a Secret.
+/// A use of a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Use {
-    /// What, as `Kind/name`.
+    /// The using object, as `Kind/name`.
     pub by: String,
-    /// By which field.
+    /// The field that names the Secret.
     pub field: String,
 }
 
-/// What is known of a Secret by the objects that name it.
+/// The facts of a Secret from the objects that name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Which ones: at most twenty.
+    /// The first twenty uses.
     pub uses: BTreeSet<Use>,
-    /// How many there are beside those.
+    /// The number of further uses.
     pub more: usize,
-    /// Addresses that it is shown to, without passwords; of a Provider the host alone, since the path of its address is a secret.
+    /// Addresses that see the credential, without passwords. For a Provider only the host, since the path of its address is a secret.
     pub shown_to: BTreeSet<String>,
-    /// The fingerprint of the public half, as a Surface's status has it.
+    /// The fingerprint of the public half, from a Surface's status.
     pub fingerprint: Option<String>,
-    /// Whether it is used for something else than to verify.
+    /// True if the Secret has another use than verification.
     pub is_shown: bool,
 }
 
-/// Everything that was found to be named.
+/// All Secrets and ServiceAccounts that objects name.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
     secrets: Bounded<Usage>,
     accounts: Bounded<Vec<(Use, Option<String>)>>,
 }
 
-/// Values by name, no more than [`MOST_OF_NAMESPACE`] of one namespace and [`MOST`] of all.
+/// Values by name: at most [`MOST_OF_NAMESPACE`] of one namespace and [`MOST`] in total.
 #[derive(Clone, Debug, Default)]
 struct Bounded<V> {
     values: BTreeMap<Named, V>,
@@ -94,7 +94,7 @@ impl<V: Default> Bounded<V> {
             let is_full = self.values.len() >= MOST;
             let count = self.counts.get(&name.namespace).copied().unwrap_or_default();
             if is_full || count >= MOST_OF_NAMESPACE {
-                // As many namespaces as there are Secrets are named, at most.
+                // Names at most as many namespaces as Secrets.
                 if self.left_out.len() < MOST {
                     self.left_out.insert(name.namespace);
                 }
@@ -107,7 +107,7 @@ impl<V: Default> Bounded<V> {
 }
 
 impl Inventory {
-    /// Takes in what an object of [`KINDS`] names.
+    /// Adds the references of an object of [`KINDS`].
     pub fn add(&mut self, kind: &str, object: &Value) {
         let view = ObjectView::of(object);
         let (namespace, name) = (view.read_text("/metadata/namespace"), view.read_text("/metadata/name"));
@@ -149,12 +149,12 @@ impl Inventory {
         }
     }
 
-    /// ServiceAccounts whose `imagePullSecrets` are shown to a registry.
+    /// Lists ServiceAccounts whose `imagePullSecrets` a registry sees.
     pub fn list_accounts(&self) -> impl Iterator<Item = &Named> {
         self.accounts.values.keys()
     }
 
-    /// Takes in the `imagePullSecrets` of one of those.
+    /// Adds the `imagePullSecrets` of one of these accounts.
     pub fn add_account(&mut self, account: &Named, object: &Value) {
         let users = self.accounts.values.get(account).cloned().unwrap_or_default();
         let secrets = ObjectView::of(object).list_views("/imagePullSecrets");
@@ -169,12 +169,12 @@ impl Inventory {
         }
     }
 
-    /// The Secrets, in the order of their names.
+    /// Lists the Secrets, sorted by name.
     pub fn list_secrets(&self) -> impl Iterator<Item = (&Named, &Usage)> {
         self.secrets.values.iter()
     }
 
-    /// Namespaces of which not everything is looked into, as they name too much.
+    /// Lists namespaces that name too much, so that they were searched only in part.
     #[must_use]
     pub fn list_left_out(&self) -> BTreeSet<&str> {
         let left_out = self.secrets.left_out.iter().chain(&self.accounts.left_out);
@@ -202,7 +202,7 @@ fn find_named(namespace: &str, name: &str) -> Option<Named> {
     })
 }
 
-/// To whom a Secret is shown that this field names; nobody, if it serves to verify or decrypt, or opens a proxy or another cluster.
+/// Returns the address that sees the Secret in this field. None if the Secret verifies or decrypts, or opens a proxy or another cluster.
 fn find_address(kind: &str, object: &Value, field: &str) -> Option<String> {
     let view = ObjectView::of(object);
     if let Some(index) = field.strip_prefix(".spec.sources[") {

@@ -1,17 +1,17 @@
-//! Which entry has which Secret in which namespace.
+//! The assignment of Secrets: which entry has which Secret in which namespace.
 //!
-//! Owns the one order in which two entries that want the same Secret come: it follows from what they say and never from when anybody looked, so a
-//! Secret doesn't change hands by itself. Who has no right to a namespace wants nothing there, so it takes nothing from anybody.
+//! If two entries want the same Secret, one fixed order decides. It depends only on the content of the entries, and never on the time of the reading. So a Secret
+//! doesn't change hands by itself. An entry without a right to a namespace claims nothing there, and takes nothing from other entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Entry, Place, Problem};
 use crate::access::host::{Role, Scope};
 
-/// The most namespaces that a message names.
+/// The maximum of namespaces in a message.
 const NAMED: usize = 3;
 
-/// Who asks by an entry, the first of two that want the same.
+/// The asker of an entry. Agents rank before FluxAccess objects.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// An agent's configuration, which an administrator named.
@@ -20,16 +20,16 @@ pub enum Source {
     Object(String, String),
 }
 
-/// An entry, and who asks by it.
+/// An entry with its asker.
 #[derive(Clone, Debug)]
 pub struct Claim<'a> {
-    /// Who asks.
+    /// The asker.
     pub source: Source,
-    /// For what.
+    /// The entry.
     pub entry: &'a Entry,
 }
 
-/// That an entry has its Secret in a namespace.
+/// A Secret of an entry in a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Delivery {
     /// The claim, by its position.
@@ -38,16 +38,16 @@ pub struct Delivery {
     pub namespace: String,
 }
 
-/// Who has what.
+/// The result of the assignment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// By namespace and Secret, so no Secret is there twice.
+    /// Sorted by namespace and Secret, so no Secret appears twice.
     pub deliveries: Vec<Delivery>,
-    /// What isn't delivered, and why: namespaces that are named and aren't there, or can't be reached, and Secrets that another entry has.
+    /// The problems: named namespaces that are missing or can't be reached, and Secrets that another entry has.
     pub problems: Vec<Problem>,
 }
 
-/// Assigns Secrets. `namespaces` are all that there are, and `may_reach` says whether a claim, which is given with its position, may reach one, or why not.
+/// Assigns Secrets. `namespaces` are all existing ones. `may_reach` gets a claim with its position, and checks whether the claim may reach a namespace.
 #[must_use]
 pub fn assign(
     claims: &[Claim<'_>],
@@ -56,7 +56,7 @@ pub fn assign(
     may_reach: impl Fn(usize, &Claim<'_>, &str) -> Result<(), String>,
 ) -> Assignment {
     let mut assignment = Assignment::default();
-    // Who wants a Secret: whether by the namespace's name, and which claim.
+    // The claims for each Secret: whether the claim names the namespace literally, and its position.
     let mut wanted: BTreeMap<(&str, &str), Vec<(bool, usize)>> = BTreeMap::new();
     for (index, claim) in claims.iter().enumerate() {
         let mut reached: BTreeMap<&str, bool> = BTreeMap::new();
@@ -117,7 +117,7 @@ pub fn assign(
     assignment
 }
 
-/// Where the winner stands, as far as the loser may know: of another one's object nothing but that there is one.
+/// Returns the place of the winner, as far as the loser may know it. An object in another namespace is only mentioned.
 fn describe(loser: &Source, winner: &Claim<'_>) -> String {
     match (loser, &winner.source) {
         (Source::Object(own, _), Source::Object(other, _)) if own == other => winner.entry.place.to_string(),
@@ -134,8 +134,8 @@ fn complain(claim: &Claim<'_>, message: String) -> Problem {
     }
 }
 
-/// The order of those that want the same Secret: what an administrator configured, who names the namespace, what gives access to less; then by what
-/// is asked for, and at last by where it stands.
+/// Returns the rank among claims for the same Secret. First comes the asker: agents before FluxAccess objects, then by name. For one asker, a literal namespace
+/// name comes before a pattern, and the smaller scope before the larger. Next come the path and the role, and at last the place.
 fn rank<'a>(claim: &'a Claim<'_>, is_named: bool) -> (&'a Source, bool, Scope, &'a str, Role, &'a Place) {
     let entry = claim.entry;
     (

@@ -1,4 +1,4 @@
-//! An entry as somebody wrote it, whatever it was written in, and what it means.
+//! An entry as written in any format, and its conversion to a valid entry.
 
 use tenure_api::access::{DEFAULT_ROLE, DEFAULT_ROTATE, DEFAULT_SECRET_NAME, Period};
 use tenure_api::names::{ObjectName, ServiceAccountName};
@@ -8,19 +8,19 @@ use tenure_tenancy::access::NamespacePattern;
 use super::{Entry, MOST_OF_AN_ENTRY, Place, Problem};
 use crate::access::host::{Role, Scope};
 
-/// The most characters of a wrong text that a message repeats.
+/// The maximum of characters of an invalid text in a message.
 const SHOWN: usize = 80;
-/// The longest path of a project or group, in bytes.
+/// The maximum length of a path of a project or group, in bytes.
 const LONGEST_PATH: usize = 1_024;
 
-/// A text, and the line that it is on.
+/// A text with its line.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) text: String,
     pub(super) line: Option<u32>,
 }
 
-/// What stands for entries that don't say it themselves. One that is wrong is only wrong for those.
+/// The defaults for entries without own values. An invalid default is an error only for these entries.
 pub(super) struct Defaults {
     role: Result<Role, String>,
     rotate: Result<Period, String>,
@@ -35,7 +35,7 @@ impl Defaults {
     }
 }
 
-/// An entry as it was written.
+/// An entry as written.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) id: Option<Said>,
@@ -49,7 +49,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// What it means.
+    /// Checks the draft, and converts it to an entry.
     pub(super) fn finish(self, place: Place, scope: Scope, defaults: &Defaults, group: &str) -> Result<Entry, Problem> {
         let wrong = |line: Option<u32>, message: String| Problem {
             place: Place {
@@ -160,7 +160,7 @@ impl Draft {
     }
 }
 
-/// A text as messages have it: its beginning, in one line, in quotes.
+/// Returns a text for messages: its beginning, in one line, in quotes.
 pub(super) fn show(said: &str) -> String {
     let start: String = said.chars().take(SHOWN).collect();
     let more = if start.len() < said.len() { "..." } else { "" };
@@ -192,13 +192,13 @@ fn read_role(said: &str) -> Result<Role, String> {
     }
 }
 
-/// Whether a text is a valid path of a project or a group in the top-level group.
+/// Checks whether a text is a valid path of a project or a group in the top-level group.
 pub(super) fn is_path_below(path: &str, group: &str) -> bool {
     check_path(path, Scope::Group, group).is_ok()
 }
 
-/// Checks that a text is the path of a project or a group in the top-level group (GitLab: letters, digits, `_`, `-` and `.` between
-/// slashes; letters count as the same in either case).
+/// Checks that a text is the path of a project or a group in the top-level group. GitLab's paths have letters, digits, `_`, `-` and `.` between slashes, and ignore
+/// the case of letters.
 fn check_path(path: &str, scope: Scope, group: &str) -> Result<(), String> {
     let is_part = |part: &str| {
         let mut bytes = part.bytes();

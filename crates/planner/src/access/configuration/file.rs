@@ -1,4 +1,4 @@
-//! `flux_access` in a file of YAML: the agent's `config.yaml`, or the file beside it, where a strict agent refuses keys that it doesn't know.
+//! `flux_access` in a YAML file: in the agent's `config.yaml`, or in the file beside it if a strict agent refuses unknown keys.
 
 use std::sync::Arc;
 
@@ -11,28 +11,28 @@ use super::draft::{Defaults, Draft, Said, is_path_below, show};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem, Reading};
 use crate::access::host::Scope;
 
-/// The longest file that is read.
+/// The maximum size of a file.
 const LONGEST: usize = 1 << 20;
-/// The most nodes that it may grow to, aliases expanded.
+/// The maximum of nodes in a file, with expanded aliases.
 const MOST_NODES: usize = 200_000;
-/// What reading it may take.
+/// The limits for the work of the parser.
 const ALLOWANCE: Allowance = Allowance {
     bytes: 64 << 20,
     steps: 64 << 20,
 };
-/// The key that everything stands under.
+/// The top-level key.
 const KEY: &str = "flux_access";
 
-/// Which file it is.
+/// The file to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File<'a> {
     /// Its path in the repository.
     pub path: &'a str,
-    /// It holds nothing but `flux_access`: without that, it asks for nothing by mistake.
+    /// True if the file contains only `flux_access`. A file without this key is then an error, so that it can't ask for nothing by mistake.
     pub is_own: bool,
 }
 
-/// Reads a file. `group` is what all its entries have to be below.
+/// Reads a file. `group` is the group that all its targets must be in.
 #[must_use]
 pub fn read_file(file: File<'_>, bytes: &[u8], group: &str) -> Reading {
     let path: Arc<str> = tenure_api::text::visible_line(file.path).into();
@@ -64,7 +64,7 @@ pub fn read_file(file: File<'_>, bytes: &[u8], group: &str) -> Reading {
     };
     let root = match first_document(text, source) {
         Ok(root) => root,
-        // What a parser says can quote what it stopped at, and nobody knows what else stands in an agent's file.
+        // A parser error can quote its input, and an agent's file may contain anything.
         Err(error) => {
             return unreadable(
                 Some(error.line),
@@ -142,7 +142,7 @@ impl Reader<'_> {
                     show(name)
                 );
                 self.complain(key.line, KEY, message);
-                // It may have been meant for one of the lists.
+                // The key may have been meant as one of the lists.
                 self.configuration.unread.add(None);
                 continue;
             }
@@ -158,7 +158,7 @@ impl Reader<'_> {
                     let said = read_said(value, name);
                     let said = said.unwrap_or_else(|(line, message)| {
                         self.complain(line, KEY, message);
-                        // Nobody meant what stands for nothing.
+                        // An empty value is a mistake.
                         Some(Said {
                             text: String::new(),
                             line: Some(line),
@@ -227,10 +227,10 @@ impl Reader<'_> {
     }
 }
 
-/// What is wrong, and on which line.
+/// A problem with its line.
 type Wrong = (u32, String);
 
-/// The path in an entry that is wrong, if that is right: then it is known which project or group the entry is about.
+/// Returns the path of an invalid entry, if the path is valid. Then the entry's project or group is known.
 fn find_path<'a>(item: &'a Node, group: &str) -> Option<&'a str> {
     let Data::Map(fields) = &item.data else { return None };
     let mut ids = fields.iter().filter(|(key, _)| read_text(key) == Some("id"));
@@ -260,7 +260,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
             "service_accounts" => draft.service_accounts = read_texts(value, name)?,
             "strict" => draft.is_strict = read_truth(value, name)?,
             "image_pull_secrets" => draft.is_for_images = read_truth(value, name)?,
-            // A word that is written wrongly would leave its default in force.
+            // An ignored misspelled key would leave its default in force.
             other => {
                 return Err((
                     key.line,
@@ -271,7 +271,7 @@ fn read_draft(item: &Node) -> Result<Draft, Wrong> {
                 ));
             }
         }
-        // What isn't known has ended it, so there are never more than those.
+        // Unknown keys have returned an error above, so the list stays short.
         seen.push(name);
     }
     Ok(draft)

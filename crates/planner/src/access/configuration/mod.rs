@@ -1,9 +1,9 @@
-//! What is asked for: `flux_access` in an agent's configuration, in a file beside it, and in a [`FluxAccess`](tenure_api::access::FluxAccess), as one
-//! list of entries.
+//! The configuration of access as one list of entries: from `flux_access` in an agent's configuration, from a file beside it, and from a
+//! [`FluxAccess`](tenure_api::access::FluxAccess).
 //!
-//! Owns the words of GitLab's issue 389393 and what is added to them, their defaults and their bounds. Each entry stands for itself: one that is wrong is
-//! left out and said, by file, line and entry, and kept in [`Unread`], so that what it asked for before goes on. Refuses to decide who may have what (`tenure_tenancy::access`), and to remember: a file that can't be read
-//! at all is [`Reading::Unreadable`], and whoever asked keeps what it read before.
+//! This module has the words of GitLab's issue 389393, Tenure's additions, their defaults and their limits. Each entry is independent. An invalid entry is left out
+//! and reported by file, line and entry. It is also kept in [`Unread`], so that its earlier requests continue. Receivers are decided in `tenure_tenancy::access`.
+//! The module stores no state: an unreadable file is [`Reading::Unreadable`], and the caller keeps the entries that it read earlier.
 //!
 //! ```text
 //! config.yaml, flux-access.yaml ──[file]───▶ Draft ─┐
@@ -27,19 +27,19 @@ pub use self::file::{File, read_file};
 pub use self::object::read_object;
 use super::host::{Role, Scope};
 
-/// The most projects, and the most groups, of one configuration: as many as GitLab's `ci_access` takes.
+/// The maximum of projects, and of groups, in one configuration: the limit of GitLab's `ci_access`.
 pub const MOST_OF_A_SCOPE: usize = 500;
-/// The most namespaces, and the most ServiceAccounts, of an entry.
+/// The maximum of namespaces, and of ServiceAccounts, of an entry.
 pub const MOST_OF_AN_ENTRY: usize = 64;
-/// The most problems that are told of one configuration.
+/// The maximum of problems that are reported for one configuration.
 pub const MOST_PROBLEMS: usize = 2_000;
 
-/// Where something stands.
+/// The place of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The file, or the object.
+    /// The file or the object.
     pub file: Arc<str>,
-    /// The line; none of an object.
+    /// The line. Unset for an object.
     pub line: Option<u32>,
     /// The entry, such as `projects[3]`.
     pub entry: String,
@@ -58,13 +58,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong, and where.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Problem {
-    /// Where.
+    /// The place.
     pub place: Place,
-    /// What is wrong, and what to do.
+    /// The problem, with advice.
     pub message: String,
 }
 
@@ -79,42 +79,42 @@ impl From<&Problem> for EntryProblem {
     }
 }
 
-/// One project or group that is asked for.
+/// One project or group in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it stands.
+    /// The place of the entry.
     pub place: Place,
-    /// Which of both.
+    /// The scope: project or group.
     pub scope: Scope,
-    /// Its path, as it was written.
+    /// The path, as written.
     pub path: String,
-    /// What for.
+    /// The role of the credential.
     pub role: Role,
-    /// How often it is replaced.
+    /// The interval of replacement.
     pub rotate: Period,
     /// The name of the Secret.
     pub secret_name: String,
-    /// Where it is wanted; no pattern is there twice.
+    /// The namespaces for the Secret, without duplicates.
     pub namespaces: Vec<NamespacePattern>,
-    /// Who may read the Secret.
+    /// The ServiceAccounts that may read the Secret.
     pub service_accounts: Vec<String>,
-    /// Nothing is delivered where somebody else has a way to it.
+    /// If true, nothing is delivered to a namespace in which another subject can get the Secret.
     pub is_strict: bool,
-    /// These accounts' containers are fetched with it, too.
+    /// If true, the kubelet also pulls the images of these accounts with the Secret.
     pub is_for_images: bool,
 }
 
 /// The projects and groups that unreadable parts of a configuration may name. Requests for them continue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
-    /// Whether some part names projects or groups that are not known.
+    /// True if some part names unknown projects or groups.
     is_open: bool,
     /// Paths of projects and groups, in lower case.
     paths: BTreeSet<String>,
 }
 
 impl Unread {
-    /// The unreadable part may name any project and group.
+    /// Returns an unreadable part that may name any project and group.
     #[must_use]
     pub fn anything() -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Unread {
         }
     }
 
-    /// Adds an entry, by its path if that could be read.
+    /// Adds an entry, by its path if the path could be read.
     pub fn add(&mut self, path: Option<&str>) {
         match path {
             Some(path) => {
@@ -133,37 +133,37 @@ impl Unread {
         }
     }
 
-    /// Adds what another unreadable part may name.
+    /// Adds the projects and groups that another unreadable part may name.
     pub fn join(&mut self, other: &Self) {
         self.is_open |= other.is_open;
         self.paths.extend(other.paths.iter().cloned());
     }
 
-    /// Whether it may ask for a project or group.
+    /// Checks whether an unreadable part may ask for this project or group.
     #[must_use]
     pub fn may_name(&self, path: &str) -> bool {
         self.is_open || self.paths.contains(&path.to_ascii_lowercase())
     }
 
-    /// Whether some part names projects or groups that are not known.
+    /// Checks whether some part names unknown projects or groups.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Whether all of it could be read.
+    /// Checks whether the configuration could be read completely.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.is_open && self.paths.is_empty()
     }
 }
 
-/// All that can be used of a configuration, and what can't.
+/// The usable entries of a configuration, and its problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Configuration {
     /// The entries, in their order.
     pub entries: Vec<Entry>,
-    /// What is wrong with others.
+    /// The problems of other entries.
     pub problems: Vec<Problem>,
     /// The projects and groups that the other entries may name.
     pub unread: Unread,
@@ -176,7 +176,7 @@ impl Configuration {
         }
     }
 
-    /// The entries of two files of one agent; each may have as many as it may.
+    /// Joins the entries of two files of one agent. The limits apply to each file.
     #[must_use]
     pub fn join(mut self, other: Self) -> Self {
         self.entries.extend(other.entries);
@@ -186,12 +186,12 @@ impl Configuration {
     }
 }
 
-/// What came of a file.
+/// The result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// It was read; perhaps it asks for nothing.
+    /// The file was read. The list may be empty.
     Read(Configuration),
-    /// It can't be read as a whole: what it said before goes on.
+    /// The file can't be read as a whole. Its earlier entries stay in effect.
     Unreadable(Problem),
 }
 

@@ -1,4 +1,4 @@
-//! The same, in a [`FluxAccess`]: the schema has seen to its shape.
+//! The entries in a [`FluxAccess`]. The schema has checked its structure.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::draft::{Defaults, Draft, Said, is_path_below};
 use super::{Configuration, MOST_OF_A_SCOPE, Place, Problem};
 use crate::access::host::Scope;
 
-/// Reads what an object asks for. `group` is what all its entries have to be below.
+/// Reads the entries of an object. `group` is the group that all targets must be in.
 #[must_use]
 pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn read_object(access: &FluxAccess, group: &str) -> Configuration {
                 line: None,
                 entry: format!("spec.{list}[{index}]"),
             };
-            // A server that hasn't read the schema yet may store more.
+            // An API server without the current schema may store more entries.
             if index >= MOST_OF_A_SCOPE {
                 for item in items.iter().skip(MOST_OF_A_SCOPE) {
                     configuration.unread.add(find_path(item, group));

@@ -1,4 +1,4 @@
-//! Entries by entries, as data.
+//! Cases of entries, as data.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -23,13 +23,13 @@ fn read(text: &str) -> Configuration {
     }
 }
 
-/// The only problem of what an entry says beside its id and its namespace.
+/// Returns the only problem of an entry with this additional field.
 fn problem_of(said: &str) -> String {
     let text = format!(
         "flux_access:\n  projects:\n  - id: group-1/a\n    namespaces: [a]\n    {said}\n  - {{ id: group-1/b, namespaces: [b] }}\n"
     );
     let configuration = read(&text);
-    // The other one is none the worse for it.
+    // The other entry is unaffected.
     assert_eq!(configuration.entries.len(), 1, "{said}: {configuration:?}");
     let [problem] = configuration.problems.as_slice() else {
         panic!("{said}: {configuration:?}");
@@ -369,7 +369,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
             "{saying}: {problems:?}"
         );
     }
-    // In whatever order they are given.
+    // The order of the claims doesn't matter.
     let backward: Vec<Claim<'_>> = claims.iter().rev().cloned().collect();
     let again = assign(&backward, &namespaces, "tenure-system", may_reach);
     let same: BTreeSet<String> = again.problems.iter().map(ToString::to_string).collect();
@@ -381,7 +381,7 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
     assert_eq!(paths(&claims, &forward.deliveries), paths(&backward, &again.deliveries));
 }
 
-/// Whatever bytes there are: an answer, the same twice, and no more of it than its bounds.
+/// Any bytes get an answer, which is the same twice and within the limits.
 #[test]
 fn no_bytes_make_it_panic() {
     let base = "flux_access:\n  role: read_registry\n  rotate: 90d\n  projects:\n  - id: group-1/a\n    namespaces: [a, \"b*\"]\n    strict: true\n    \

@@ -1,8 +1,8 @@
-//! Which requests go on beside the one of their entry that is acted on now, until it has taken their Secrets over.
+//! The requests that continue beside the current request of their entry, until that one has taken over their Secrets.
 //!
-//! Owns that more is had without a moment of having nothing: what was approved before keeps its credential in each namespace until the one of the new request was
-//! seen in use there, and as long as a source may still have what it fetched with it. Refuses to keep what nobody lets through any more, what would have
-//! another form of Secret, and more than a few of one entry: who asks for something else every minute, with sources that never fetch, would collect credentials.
+//! An extended request must leave no gap. So an earlier approved request keeps its credential in each namespace until the new request's credential is seen in use
+//! there, and while a source may still use the old value. Requests don't continue without an approval, or with another form of Secret. At most a few of one entry
+//! continue. Otherwise an asker that changes the entry every minute, with sources that never fetch, would collect credentials.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,21 +11,21 @@ use tenure_api::access::request::CredentialLedger;
 use tenure_api::access::{FluxAccessRequest, FluxAccessRequestStatus};
 use tenure_tenancy::access::approval::{Verdict, is_of_same_entry};
 
-/// The most requests of one entry that go on beside the one that takes over from them.
+/// The maximum of requests of one entry that continue beside their successor.
 pub const MOST_PREDECESSORS: usize = 4;
 
-/// What others of the same entry look at in one namespace.
+/// The state of a request in one namespace that other requests of the entry read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Something of it lives at the host, or is being made.
+    /// A credential of the request exists at the host, or is being made.
     pub is_living: bool,
-    /// Its current credential was seen in use.
+    /// The current credential was seen in use.
     pub is_proven: bool,
-    /// Uid of the Secret that was written for it.
+    /// Uid of the Secret that was written for the request.
     pub secret_uid: Option<String>,
 }
 
-/// What a request holds, by namespace.
+/// Returns the holdings of a request, by namespace.
 #[must_use]
 pub fn list_holdings(status: &FluxAccessRequestStatus) -> BTreeMap<String, Holding> {
     let ledgers = status.credentials.iter();
@@ -34,7 +34,7 @@ pub fn list_holdings(status: &FluxAccessRequestStatus) -> BTreeMap<String, Holdi
         .collect()
 }
 
-/// Whether something of a credential lives at the host, or is being made.
+/// Checks whether a credential in a ledger exists at the host, or is being made.
 #[must_use]
 pub fn is_living(ledger: &CredentialLedger) -> bool {
     ledger.next.is_some() || ledger.current.is_some() || !ledger.retiring.is_empty()
@@ -49,7 +49,7 @@ fn read_holding(ledger: &CredentialLedger) -> Holding {
     }
 }
 
-/// The requests that go on until `heir`, which delivers to `deliveries`, has taken over from them, and where.
+/// Lists the requests that continue until `heir`, which delivers to `deliveries`, has taken over from them, each with its namespaces.
 pub(super) fn list_predecessors<'a>(
     heir: &FluxAccessRequest,
     candidates: &[(&'a FluxAccessRequest, Verdict)],

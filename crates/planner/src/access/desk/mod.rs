@@ -1,7 +1,8 @@
-//! What is made of everything that is asked of one host: which requests are there, and which of them delivers to which namespace.
+//! The desk of one host: it derives the requests from all entries, and decides which request delivers to which namespace.
 //!
-//! Owns that a request is made of each entry whose number is known, that what was approved before goes on until more is approved, and that a request ends
-//! which nobody asks for any more, or from which another one has taken over (`handover`). Refuses to end one for want of an answer: what couldn't be read, or looked up, leaves everything as it was.
+//! Each entry whose number is known gets a request. An earlier approval stays in effect until more is approved. A request ends after no entry asks for it, or after
+//! another request has taken over from it (`handover`). A missing answer ends no request: an unreadable object, or a path that could not be looked up, changes
+//! nothing.
 
 pub mod handover;
 
@@ -19,19 +20,19 @@ use super::configuration::{Entry, Place, Problem, Unread};
 use super::host::{Scope, Target};
 use super::request::{Asking, make_request, name_request, name_scope};
 
-/// The most requests of one who asks: a Tenant, a namespace that is none's, or the platform.
+/// The maximum of requests for one asker: a Tenant, a namespace without a tenant, or the platform.
 pub const MOST_OF_AN_ASKER: usize = 1_000;
-/// The most paths that are looked up at once.
+/// The maximum of paths that are looked up at once.
 pub const MOST_LOOK_UPS: usize = 16;
 
-/// An entry, and who asks by it.
+/// An entry with its asker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    /// Where it stands.
+    /// The place of the entry.
     pub asked_in: AskedIn,
-    /// The user who wrote it; none of an agent's configuration.
+    /// The user who wrote the entry. Unset for an agent's configuration.
     pub author: Option<String>,
-    /// What is asked for.
+    /// The project or group with its settings.
     pub entry: Entry,
 }
 
@@ -44,18 +45,18 @@ impl Asked {
     }
 }
 
-/// What the host says of a path.
+/// The host's answer about a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookedUp {
-    /// It is there.
+    /// The target exists.
     Known(Target),
-    /// It isn't, or may not be seen: both read alike.
+    /// The target is missing or invisible: the host's answer is the same in both cases.
     Nothing,
-    /// Nobody knows, and why.
+    /// The answer is unknown, for this reason.
     Unknown(String),
 }
 
-/// What was observed.
+/// The observed state.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
     /// Name of the AccessProvider.
@@ -64,50 +65,51 @@ pub struct Snapshot<'a> {
     pub cluster_uid: &'a str,
     /// The platform namespace.
     pub platform: &'a str,
-    /// All entries that could be read.
+    /// All readable entries.
     pub asked: &'a [Asked],
-    /// The unreadable parts, by the object or agent that they are in.
+    /// The unreadable parts, by their object or agent.
     pub unread: &'a [(AskedIn, Unread)],
-    /// The group of the host that everything has to be below.
+    /// The host's group that all targets must be in.
     pub group: &'a str,
-    /// What the host has said of paths.
+    /// The known answers of the host about paths.
     pub looked_up: &'a BTreeMap<(Scope, String), LookedUp>,
-    /// The requests that there are for this provider and don't end, each with what holds for it.
+    /// The requests for this provider that don't end, each with its verdict.
     pub requests: &'a [(FluxAccessRequest, Verdict)],
     /// All namespaces.
     pub namespaces: &'a BTreeSet<&'a str>,
-    /// Names of the FluxAccessTargets that were made for this provider.
+    /// Names of the FluxAccessTargets for this provider.
     pub targets: &'a BTreeSet<String>,
-    /// Of these, those of requests that are on their way out.
+    /// Names among them for requests that are being deleted.
     pub ending: &'a BTreeSet<String>,
 }
 
-/// What is to be done.
+/// The decisions for a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Paths that the host is to be asked about.
+    /// Paths to look up at the host.
     pub look_up: Vec<(Scope, String)>,
-    /// Requests to be made, by name.
+    /// Requests to create, by name.
     pub make: BTreeMap<String, FluxAccessRequestSpec>,
-    /// Names of requests that nobody asks for any more.
+    /// Names of requests without an entry.
     pub end: BTreeSet<String>,
-    /// The namespaces of each request, by its name: there its Secret is.
+    /// The namespaces in which each request has its Secret, by the request's name.
     pub deliveries: BTreeMap<String, BTreeSet<String>>,
-    /// The requests that deliver until another one of their entry has taken over from them, each with that one's name.
+    /// The requests that deliver until another request of their entry has taken over, each with the name of that request.
     pub handovers: BTreeMap<String, String>,
-    /// The namespaces in which a request would have its Secret if it was approved, by the request's name. They exist, and the asker may reach them.
+    /// The namespaces in which a request would have its Secret after an approval, by the request's name. They exist, and the asker may reach them.
     pub reaching: BTreeMap<String, BTreeSet<String>>,
     /// The targets of all requests, by name.
     pub targets: BTreeMap<String, FluxAccessTargetSpec>,
-    /// Names of targets that no request is about any more.
+    /// Names of targets without a request.
     pub forget: BTreeSet<String>,
-    /// What is wrong with single entries.
+    /// The problems of single entries.
     pub problems: Vec<Problem>,
-    /// The request of each entry, by where it stands.
+    /// The request of each entry, by the entry's place.
     pub outcomes: Vec<(Place, EntryRequest)>,
 }
 
-/// What to do. `may_reach` says whether an entry may have its Secret in a namespace, or why not; it is given the number of a group whose credential is asked for.
+/// Plans the requests and deliveries. `may_reach` checks whether an entry may have its Secret in a namespace, and returns the reason if not. For the credential of
+/// a group, it gets the group's number.
 #[must_use]
 pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) -> Result<(), String>) -> Plan {
     let mut plan = Plan::default();
@@ -213,7 +215,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
         let Some(request) = serving.get(delivery.claim).and_then(find_served) else {
             continue;
         };
-        // What was approved before may be for less than what is asked for now.
+        // The approved namespaces may be fewer than the entry asks for now.
         let patterns = request
             .spec
             .namespaces
@@ -238,9 +240,9 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
                 describe_target(&request.spec),
             );
         } else if may_be_asked_for(&unread, seen.group, &request.spec) {
-            // As it was, where it may still be.
+            // The earlier deliveries stay where the asker may still reach them.
             if let Some(status) = request.status.as_ref().filter(|status| status.notice.is_some()) {
-                // A status of an earlier version has none.
+                // The status of an earlier version has no receivers.
                 let before = match status.receivers.is_empty() {
                     true => &request.spec.namespaces,
                     false => &status.receivers,
@@ -266,7 +268,7 @@ pub fn plan(seen: Snapshot<'_>, may_reach: impl Fn(&AskedIn, Option<u64>, &str) 
     plan
 }
 
-/// The unreadable parts, by kind, namespace, name and tenant of what they are in.
+/// The unreadable parts, by kind, namespace, name and tenant of their object or agent.
 type UnreadParts<'a> = BTreeMap<(&'a str, &'a str, &'a str, Option<&'a str>), Unread>;
 
 fn key_of(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
@@ -278,7 +280,7 @@ fn key_of(asked_in: &AskedIn) -> (&str, &str, &str, Option<&str>) {
     )
 }
 
-/// Whether a request may belong to an unreadable entry.
+/// Checks whether a request may belong to an unreadable entry.
 fn may_be_asked_for(unread: &UnreadParts<'_>, group: &str, spec: &FluxAccessRequestSpec) -> bool {
     let path = spec.target.path.as_str();
     let first = path.split('/').next().unwrap_or_default();
@@ -286,9 +288,10 @@ fn may_be_asked_for(unread: &UnreadParts<'_>, group: &str, spec: &FluxAccessRequ
     first.eq_ignore_ascii_case(group) && part.is_some_and(|part| part.may_name(path))
 }
 
-/// Those that nothing is about. While it isn't known what all entries are about, none; what has just ended keeps its own until it is gone.
+/// Lists the targets that no entry and no request uses. While the targets of some entries are unknown, returns none. A request that is ending keeps its target
+/// until the request is gone.
 fn list_forgotten(seen: Snapshot<'_>, plan: &Plan) -> BTreeSet<String> {
-    // An entry of a tenant that can't be read keeps no target: its requests keep theirs.
+    // An unreadable entry of a tenant keeps no unused target. Its existing requests keep their targets.
     let mut unread = seen.unread.iter();
     if !plan.look_up.is_empty() || unread.any(|(asked_in, part)| asked_in.kind == "Agent" && part.is_open()) {
         return BTreeSet::new();
@@ -308,11 +311,11 @@ fn find_served<'a>(serving: &Serving<'a>) -> Option<&'a FluxAccessRequest> {
     }
 }
 
-/// The requests for each target and Secret's name, and what holds for them.
+/// The requests, each with its verdict, for each target and Secret's name.
 type ByEntry<'a> = BTreeMap<(u64, &'a str), Vec<(&'a FluxAccessRequest, Verdict)>>;
 
 impl Plan {
-    /// Keeps the requests from which others are taking over, and has them deliver meanwhile.
+    /// Keeps the requests from which others are taking over, and lets them deliver meanwhile.
     fn keep_predecessors(
         &mut self,
         resolved: &[(&Asked, FluxAccessRequestSpec)],
@@ -330,7 +333,7 @@ impl Plan {
             let candidates = candidates.map(Vec::as_slice).unwrap_or_default();
             for (request, places) in list_predecessors(heir, candidates, &deliveries) {
                 let earlier = name_of(request);
-                // One that another entry asks for goes on anyway.
+                // A request that another entry asks for continues anyway.
                 if kept.insert(earlier.clone()) {
                     self.deliveries.insert(earlier.clone(), places);
                     self.handovers.insert(earlier, name.clone());
@@ -359,7 +362,7 @@ fn describe_target(spec: &FluxAccessRequestSpec) -> FluxAccessTargetSpec {
     }
 }
 
-/// The number of what an entry names. What was asked for before keeps its number while the host doesn't say anything else.
+/// Returns the target of an entry. A target that a request had before keeps its number until the host reports another one.
 fn resolve(seen: Snapshot<'_>, asked: &Asked, plan: &mut Plan) -> Option<Target> {
     let entry = &asked.entry;
     let key = (entry.scope, entry.path.clone());

@@ -1,4 +1,4 @@
-//! What is made of entries: requests, deliveries, ends.
+//! The results for entries: requests, deliveries, ends.
 
 use tenure_api::access::request::{CredentialLedger, FluxAccessRequestStatus};
 use tenure_tenancy::access::approval::Word;
@@ -152,7 +152,7 @@ fn what_was_approved_goes_on_until_more_is() {
     let plan = wide.plan();
     assert_eq!((plan.make.len(), plan.end.len()), (1, 0));
     assert_eq!(plan.deliveries, [(name.clone(), ["team-a".to_owned()].into())].into());
-    // Once more is approved, nobody asks for the first any more.
+    // After more is approved, no entry asks for the first request any more.
     let (wider, spec) = plan.make.first_key_value().unwrap();
     wide.requests.push((stored(wider, spec), approved()));
     let plan = wide.plan();
@@ -160,7 +160,7 @@ fn what_was_approved_goes_on_until_more_is() {
     assert_eq!(plan.deliveries.keys().collect::<Vec<_>>(), [wider]);
 }
 
-/// What a request has in a namespace.
+/// Sets the credential of a request in a namespace.
 fn hold(request: &mut FluxAccessRequest, current: Option<bool>) {
     let held = current.map(|is_proven| {
         serde_json::json!({ "generation": 1, "id": 7, "name": "fa/1", "fingerprint": "one", "begunAt": "2026-06-01T08:00:00Z",
@@ -184,15 +184,15 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
     assert_eq!(plan.handovers, [(name.clone(), wider.clone())].into());
     assert_eq!(plan.deliveries[&name], ["team-a".to_owned()].into());
     assert_eq!(plan.deliveries[&wider].len(), 2);
-    // That the new one is in use isn't enough: what the old one has lives on for a while.
+    // The use of the new credential isn't enough: the old one continues for a while.
     hold(&mut wide.requests[1].0, Some(true));
     assert!(wide.plan().end.is_empty());
-    // Nothing of it is left.
+    // Nothing of the earlier request is left.
     hold(&mut wide.requests[0].0, None);
     let plan = wide.plan();
     assert_eq!((&plan.end, plan.handovers.len()), (&[name.clone()].into(), 0));
 
-    // Still more is asked for, which waits: what has begun to take over goes on taking over.
+    // The entry asks for still more, which waits for approval: a handover in progress continues.
     for (request, day) in wide.requests.iter_mut().zip(1_u8..) {
         let made = serde_json::json!(format!("2026-06-0{day}T08:00:00Z"));
         request.0.metadata.creation_timestamp = serde_json::from_value(made).unwrap();
@@ -212,7 +212,7 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
     wide.asked = asked;
     hold(&mut wide.requests[1].0, Some(true));
 
-    // What nobody lets through any more, what is of another form, and where nothing is wanted any more, ends at once.
+    // A request ends at once without an approval, with another form of Secret, or without a wanted namespace.
     hold(&mut wide.requests[0].0, Some(true));
     let (earlier, current) = (wide.requests[0].clone(), wide.requests[1].clone());
     wide.requests[0].1 = Verdict::Pending(Vec::new());
@@ -225,7 +225,7 @@ fn what_was_approved_delivers_until_more_was_taken_over() {
     status.credentials[0].namespace = "team-z".to_owned();
     assert_eq!(wide.plan().end, [name.clone()].into());
 
-    // Who asks for something else again and again has a few of them, the latest.
+    // If an entry changes repeatedly, only its latest few requests continue.
     let many = (0..MOST_PREDECESSORS + 2).map(|number| {
         let mut request = earlier.0.clone();
         request.metadata.name = Some(format!("earlier-{number}"));
@@ -257,12 +257,12 @@ fn nothing_ends_for_want_of_an_answer() {
         assert_eq!(plan.deliveries.get(&name).map(BTreeSet::len), Some(2));
         assert_eq!(plan.problems.len(), problems, "{:?}", plan.problems);
     }
-    // The whole file can't be read, since the start.
+    // The whole file has been unreadable since the start.
     bed.asked.clear();
     bed.unread = vec![(agent(), Unread::anything())];
     let plan = bed.plan();
     assert_eq!((plan.end.len(), plan.deliveries[&name].len()), (0, 1));
-    // The control: it is read, and asks for nothing.
+    // The control: the file is readable and asks for nothing.
     bed.unread.clear();
     let plan = bed.plan();
     assert_eq!(plan.end, [name].into());
@@ -276,14 +276,14 @@ fn a_target_goes_once_nothing_is_about_it() {
     bed.targets = ["work-41".to_owned(), "work-42".to_owned(), "work-43".to_owned()].into();
     bed.ending = ["work-43".to_owned()].into();
     assert_eq!(bed.plan().forget, ["work-41".to_owned()].into());
-    // Nobody asks any more: its target stays until it has ended.
+    // No entry asks any more: the target stays until the request has ended.
     bed.requests = vec![(stored(&name, &spec), approved())];
     bed.asked.clear();
     let plan = bed.plan();
     assert_eq!((plan.end.len(), &plan.forget), (1, &["work-41".to_owned()].into()));
     bed.requests.clear();
     assert_eq!(bed.plan().forget.len(), 2);
-    // As long as it isn't known what is asked for, nothing goes.
+    // While the entries are unknown, no target is removed.
     bed.unread = vec![(agent(), Unread::anything())];
     assert!(bed.plan().forget.is_empty());
     bed.unread.clear();
@@ -323,7 +323,7 @@ fn one_who_asks_for_very_much_is_bounded() {
     assert_eq!(left_out.count(), 2);
 }
 
-/// A mistake in a file ends nothing: only who takes a whole entry out of it ends a request.
+/// A mistake in a file ends no request. Only the removal of a whole entry does.
 #[test]
 fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
     let both =
@@ -384,7 +384,7 @@ fn an_entry_that_can_not_be_read_keeps_what_was_approved() {
         ("{ projects: [group-1/a] }", [true, true]),
         ("{ projects: group-1/a }", [true, true]),
         ("{ project: [{ id: group-1/a, namespaces: [team-a] }] }", [true, true]),
-        // More than there may be.
+        // Too many entries.
         (
             &format!("{{ projects: [{many}{{ id: group-1/a, namespaces: [team-a] }}] }}"),
             [true, false],

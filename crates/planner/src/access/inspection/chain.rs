@@ -1,7 +1,7 @@
-//! Why a Secret is in a namespace or isn't, step by step, from who asks to the proof that it is used.
+//! The reason why a Secret is in a namespace or isn't, step by step, from the entry to the proof of use.
 //!
-//! Each step says whether it holds. The first one that doesn't is the reason, and those behind it are told all the same: whoever sets one right wants to know what
-//! comes next. Owns the order of the steps. Refuses to call a step failed that could not be looked at.
+//! Each step says whether it holds. The first failed step is the reason. The later steps are shown as well, so that a user who fixes one step sees the next
+//! problem. A step that could not be checked is not reported as failed.
 
 use serde::Serialize;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase};
@@ -12,23 +12,23 @@ use tenure_tenancy::access::NamespacePattern;
 use super::{APPROVED, DENIED, Looked, Seen, name_asker, name_of, receivers, target_of};
 use crate::access::rotation::conditions::VERIFIED;
 
-/// The most namespaces of a request that are gone into.
+/// The maximum of namespaces of a request that are explained.
 pub const MOST_NAMESPACES: usize = 20;
 
-/// The most entries that are found.
+/// The maximum of entries in an answer.
 const MOST_ENTRIES: usize = 100;
 
-/// Whether a step holds.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Standing {
-    /// It does.
+    /// The step holds.
     Holds,
-    /// It will, if nothing else happens.
+    /// The step will hold if nothing else happens.
     Waits,
-    /// It doesn't.
+    /// The step fails.
     Fails,
-    /// Nobody knows: it could not be looked at.
+    /// The step could not be checked.
     Unknown,
 }
 
@@ -36,11 +36,11 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Which: `entry`, `target`, `grant`, `namespace`, `receiver`, `writer`, `ledger`, `secret` or `proof`.
+    /// The step: `entry`, `target`, `grant`, `namespace`, `receiver`, `writer`, `ledger`, `secret` or `proof`.
     pub step: &'static str,
-    /// Whether it holds.
+    /// The state of the step.
     pub standing: Standing,
-    /// What there is to say, and what to do.
+    /// The message, with advice.
     pub says: String,
 }
 
@@ -54,14 +54,14 @@ pub struct Chain {
     pub namespace: String,
     /// Name of the Secret.
     pub secret: String,
-    /// Whether every step holds.
+    /// True if every step holds.
     pub is_delivered: bool,
     /// The steps.
     pub steps: Vec<Step>,
 }
 
 impl Chain {
-    /// The step that keeps it from being there: the first that fails, else the first that doesn't hold.
+    /// Returns the step that blocks the Secret: the first that fails, else the first that doesn't hold.
     #[must_use]
     pub fn find_reason(&self) -> Option<&Step> {
         let fails = self.steps.iter().find(|step| step.standing == Standing::Fails);
@@ -69,22 +69,22 @@ impl Chain {
     }
 }
 
-/// What was looked at for one namespace.
+/// The facts that were read for one namespace.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The namespace.
     pub namespace: String,
-    /// What is asked for there: the FluxAccess that a request was made of; none if it isn't there. Of an agent's configuration nothing is looked at.
+    /// The FluxAccess of the request, or none if it is missing. For an agent's configuration, nothing is read.
     pub asked: Looked<Option<FluxAccess>>,
     /// The FluxAccessTarget.
     pub target: Looked<Option<FluxAccessTarget>>,
-    /// The rights in this namespace that the account lacks which writes Secrets.
+    /// The rights that the Secret-writing account lacks in this namespace.
     pub lacking: Looked<Vec<String>>,
-    /// The Secret: what it is labelled for; none if it isn't there.
+    /// The Secret's request label, if it has one. None if the Secret is missing.
     pub secret: Looked<Option<Option<String>>>,
 }
 
-/// Whether a request is about a Secret in a namespace: it is called that, and the namespace is named, matched by a pattern, or has had one.
+/// Checks whether a request is about a Secret in a namespace. The Secret's name must match. The namespace must be named, matched by a pattern, or in the ledger.
 #[must_use]
 pub fn is_about(request: &FluxAccessRequest, namespace: &str, secret: &str, platform: &str) -> bool {
     let mut patterns = request
@@ -96,7 +96,8 @@ pub fn is_about(request: &FluxAccessRequest, namespace: &str, secret: &str, plat
         && (find_ledger(request, namespace).is_some() || patterns.any(|pattern| pattern.matches(namespace, platform)))
 }
 
-/// The namespaces of a request that are worth a look: those that would have the Secret, and those that have one.
+/// Lists the namespaces of a request to check: all that it names or matches, and all in its ledgers. If the matching namespaces are unknown, only the literal names
+/// are added.
 #[must_use]
 pub fn list_namespaces(seen: &Seen, request: &FluxAccessRequest) -> Vec<String> {
     let of_ledger = request.status.iter().flat_map(|status| &status.credentials);
@@ -125,15 +126,15 @@ pub struct EntryFound {
     pub object: String,
     /// The entry, such as `spec.projects[0]`.
     pub entry: String,
-    /// What is wrong with it, as the controllers say.
+    /// The problem of the entry, as the controllers report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// The request that was made of it.
+    /// The request of the entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
 }
 
-/// The entries that name a Secret in a namespace, or match it: one that is wrong is no request, and says so in its FluxAccess alone.
+/// Lists the entries that name or match a Secret in a namespace. An invalid entry has no request, and is reported only in the status of its FluxAccess.
 #[must_use]
 pub fn find_entries(accesses: &[FluxAccess], namespace: &str, secret: &str, platform: &str) -> Vec<EntryFound> {
     let mut found = Vec::new();
@@ -181,7 +182,7 @@ fn find_ledger<'a>(request: &'a FluxAccessRequest, namespace: &str) -> Option<&'
     ledgers.find(|ledger| ledger.namespace == namespace)
 }
 
-/// Goes from who asks to the proof.
+/// Checks all steps from the entry to the proof.
 #[must_use]
 pub fn explain(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Chain {
     let ledger = find_ledger(request, &place.namespace);
@@ -450,7 +451,7 @@ fn judge_ledger(ledger: Option<&CredentialLedger>) -> Step {
             .map(|at| format!("; it is tried again at {}", at.0))
             .unwrap_or_default();
         let standing = match ledger.current {
-            // What was delivered goes on.
+            // A delivered credential continues to work.
             Some(_) => Standing::Waits,
             None => Standing::Fails,
         };

@@ -1,4 +1,4 @@
-//! All about one request. Owns how a ledger is told to people: with numbers, times and fingerprints.
+//! All facts about one request. A ledger is shown with numbers, times and fingerprints.
 
 use serde::Serialize;
 use tenure_api::access::request::{CredentialLedger, CredentialPhase, HeldCredential, HistoryEntry};
@@ -14,58 +14,58 @@ use crate::access::audit::Readers;
 use crate::access::order::{self, Written};
 use crate::access::request::hash_spec;
 
-/// A request, with all that is told of it.
+/// A request with all its facts.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Detail {
-    /// As in the list.
+    /// The row in the list.
     #[serde(flatten)]
     pub row: Row,
-    /// What is asked for.
+    /// The spec of the request.
     pub spec: FluxAccessRequestSpec,
-    /// The hash of the spec, computed.
+    /// The computed hash of the spec.
     pub spec_hash: String,
-    /// Whether that is what the spec says: else somebody else than the controllers wrote it.
+    /// True if the hash equals the recorded one. Otherwise another writer than the controllers wrote the spec.
     pub hash_matches: bool,
-    /// Namespaces that it names or matches, and whether they would have the Secret.
+    /// The namespaces that the request names or matches, each with whether it would have the Secret.
     pub receivers: Told<Vec<Receiver>>,
-    /// The same as the controllers have recorded it: for who may not read namespaces and Tenants.
+    /// The namespaces as the controllers recorded them, for users that may not read namespaces and Tenants.
     pub recorded_receivers: Recorded,
-    /// Who comes to the Secret besides those that are meant, by namespace.
+    /// The subjects that can get the Secret besides the intended ones, by namespace.
     pub readers: Vec<OtherReaders>,
-    /// What was made.
+    /// The credentials.
     pub ledger: Vec<Credential>,
-    /// Orders to replace it.
+    /// Orders to replace the credential.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub orders: Vec<Written>,
-    /// What happened last.
+    /// The last occurrences.
     pub history: Vec<HistoryEntry>,
-    /// Conditions, as the controllers say.
+    /// Conditions, as the controllers set them.
     pub conditions: Vec<Condition>,
 }
 
-/// The namespaces that would have the Secret, as the status says.
+/// The namespaces that would have the Secret, from the status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// Their names, a hundred at most.
+    /// The first hundred names.
     pub namespaces: Vec<String>,
-    /// How many more there are.
+    /// The number of further namespaces.
     pub more: u32,
 }
 
-/// A part that may not be known.
+/// A part that may be unknown.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub enum Told<T> {
-    /// It is.
+    /// The part is known.
     Known {
-        /// What it is.
+        /// The content.
         known: T,
     },
-    /// It isn't.
+    /// The part is unknown.
     Unknown {
-        /// Why.
+        /// The reason.
         unknown: String,
     },
 }
@@ -79,32 +79,32 @@ impl<T> From<Looked<T>> for Told<T> {
     }
 }
 
-/// Who comes to the Secret of a namespace besides those who are meant.
+/// The subjects that can get the Secret of a namespace besides the intended ones.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OtherReaders {
     /// The namespace.
     pub namespace: String,
-    /// By RoleBindings.
+    /// Subjects with RoleBindings.
     pub by_namespace: Told<Vec<Other>>,
-    /// By ClusterRoleBindings, which aren't the namespace's to change.
+    /// Subjects with ClusterRoleBindings, which the namespace's owners can't change.
     pub by_cluster: Told<Vec<Other>>,
 }
 
-/// Somebody who does.
+/// A subject that can get the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Other {
-    /// Who.
+    /// The subject.
     pub who: String,
-    /// How.
+    /// The way to the Secret.
     pub way: String,
-    /// By which binding.
+    /// The binding.
     pub binding: String,
 }
 
 impl OtherReaders {
-    /// As they were found.
+    /// Converts the readers that were found.
     #[must_use]
     pub fn of(namespace: &str, readers: Readers) -> Self {
         let tell = |found: Looked<Vec<OtherReader>>| {
@@ -132,24 +132,24 @@ impl OtherReaders {
 pub struct Credential {
     /// The namespace.
     pub namespace: String,
-    /// `InUse`, `Intent`, `Minted`, `Staged`, `Distributed` or `None`: how far the newest one has come.
+    /// The phase of the newest credential: `InUse`, `Intent`, `Minted`, `Staged`, `Distributed` or `None`.
     pub phase: String,
-    /// The one that the Secret holds, as far as the controllers have recorded it.
+    /// The credential in the Secret, as far as the controllers have recorded it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<One>,
-    /// Those that were in use, and still work.
+    /// Earlier credentials that still work.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retiring: Vec<One>,
-    /// When it is replaced.
+    /// The time of the replacement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_rotation: Option<Time>,
-    /// What went wrong last, and is not over.
+    /// The last failure, if it is not over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Nothing is tried before then.
+    /// The time of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Time>,
-    /// Why it is about to be replaced, where somebody ordered it.
+    /// The cause of an ordered replacement that is still to come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered: Option<String>,
 }
@@ -158,24 +158,24 @@ pub struct Credential {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct One {
-    /// The host's number of it.
+    /// The host's number of the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
-    /// Its name at the host.
+    /// The name at the host.
     pub name: String,
-    /// SHA-256 of its value, as hex.
+    /// SHA-256 of the value, as hex.
     pub fingerprint: String,
-    /// When it was begun.
+    /// The start of the credential.
     pub begun_at: Option<Time>,
-    /// How old it is, in seconds.
+    /// The age in seconds.
     pub age_seconds: i64,
-    /// When the host ends it.
+    /// The time at which the host ends the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
-    /// When all sources were seen to use it.
+    /// The time at which all sources were seen to use the credential.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified_at: Option<Time>,
-    /// When it is revoked.
+    /// The time of the revocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retire_at: Option<Time>,
 }
@@ -195,7 +195,7 @@ impl One {
     }
 }
 
-/// Tells all about one. Who reads its Secrets is asked of RBAC in each namespace, so whoever looked brings it.
+/// Returns all facts about one request. The caller finds the readers of its Secrets with RBAC in each namespace, and passes them.
 #[must_use]
 pub fn describe(seen: &Seen, request: &FluxAccessRequest, readers: Vec<OtherReaders>) -> Detail {
     let spec_hash = hash_spec(&request.spec);

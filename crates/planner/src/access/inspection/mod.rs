@@ -1,8 +1,8 @@
-//! What people ask about access that is asked for: how each request stands ([`rows`]), all about one ([`detail`]), and why a Secret is there or isn't
+//! Answers to users about access requests: the state of each request ([`rows`]), all facts about one ([`detail`]), and the reason why a Secret exists or is missing
 //! ([`chain`]).
 //!
-//! Functions of what whoever asks could look at ([`Seen`]). Owns what is said, as data; how it is printed is the command's. Refuses values, which it is
-//! never given, and to take what may not be looked at for what isn't there: each part says why it isn't known.
+//! All functions work on the facts that the user may read ([`Seen`]), and return data. The command prints the data. The facts contain no values. A part that the
+//! user may not read is not reported as missing: each such part has the reason why it is unknown.
 
 pub mod chain;
 pub mod detail;
@@ -17,34 +17,34 @@ use tenure_tenancy::access::approval::{Verdict, Word};
 use self::receivers::Surrounding;
 use super::answer::Answers;
 
-/// A part that was looked at, or why it could not be.
+/// A part that was read, or the reason why not.
 pub type Looked<T> = Result<T, String>;
 
-/// The word of a state that the controllers have recorded.
+/// The state of an approved request, as the controllers record it.
 pub const APPROVED: &str = "Approved";
-/// Somebody refused it.
+/// The state of a denied request.
 pub const DENIED: &str = "Denied";
-/// Nobody has answered.
+/// The state of a request without an answer.
 pub const PENDING: &str = "Pending";
-/// It was let through, and isn't any more.
+/// The state of a request that was approved earlier, and no longer is.
 pub const REVOKED: &str = "Revoked";
 
-/// What was looked at.
+/// The facts that were read.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// All requests of the platform namespace.
     pub requests: Looked<Vec<FluxAccessRequest>>,
-    /// Grants there.
+    /// Grants in the platform namespace.
     pub grants: Looked<Vec<FluxAccessGrant>>,
-    /// Standing grants there.
+    /// Standing grants in the platform namespace.
     pub standing: Looked<Vec<FluxAccessStandingGrant>>,
-    /// AccessProviders there.
+    /// AccessProviders in the platform namespace.
     pub providers: Looked<Vec<AccessProvider>>,
-    /// Namespaces, and whose they are.
+    /// Namespaces and their tenants.
     pub surrounding: Looked<Surrounding>,
     /// The platform namespace.
     pub platform: String,
-    /// Now.
+    /// The current time.
     pub now: Time,
 }
 
@@ -56,7 +56,7 @@ impl Seen {
             .find(|provider| provider.metadata.name.as_deref() == Some(name)))
     }
 
-    /// How a request stands.
+    /// Returns the state of a request.
     #[must_use]
     pub fn judge(&self, request: &FluxAccessRequest) -> State {
         let recorded = request.status.as_ref().and_then(|status| status.state.clone());
@@ -96,39 +96,39 @@ impl Seen {
     }
 }
 
-/// How a request stands.
+/// The state of a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// `Pending`, `Approved`, `Denied` or `Revoked`.
     #[serde(rename = "state")]
     pub word: String,
-    /// By whose word.
+    /// The answer that decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answered>,
-    /// Why answers that there are don't count, or aren't known.
+    /// The reasons why existing answers don't count or are unknown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// What the controllers have recorded, which is what is acted on.
+    /// The state that the controllers have recorded, on which they act.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorded: Option<String>,
 }
 
-/// Whose word it is.
+/// An answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Answered {
     /// The FluxAccessGrant, or FluxAccessStandingGrant.
     pub object: String,
-    /// Who wrote it.
+    /// The author.
     pub by: String,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Until when it counts.
+    /// The end of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Time>,
-    /// Whether it stands for more than one request.
+    /// True if the answer applies to more than one request.
     pub is_standing: bool,
 }
 
@@ -144,7 +144,7 @@ impl From<Word> for Answered {
     }
 }
 
-/// Where a request is asked for, in words.
+/// Returns the place of a request's entry, in words.
 #[must_use]
 pub fn name_asker(request: &FluxAccessRequest) -> String {
     let asked = &request.spec.asked_in;
@@ -154,7 +154,7 @@ pub fn name_asker(request: &FluxAccessRequest) -> String {
     }
 }
 
-/// The target that a request is about.
+/// Returns the name of a request's target.
 #[must_use]
 pub fn target_of(request: &FluxAccessRequest) -> String {
     name_target(&request.spec.provider, request.spec.target.id)

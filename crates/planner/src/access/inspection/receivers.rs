@@ -1,5 +1,5 @@
-//! Which namespaces would have a request's Secret, as things are now. Owns no rule: where it may go is `tenure_tenancy::access`'s to say, and who has a Secret
-//! that two want is the assignment's. Refuses to look at namespaces that the request's patterns don't match.
+//! The namespaces that would have a request's Secret now. The rules are elsewhere: `tenure_tenancy::access` decides about receivers, and the assignment decides
+//! which request has a Secret that two want. Only namespaces that match the request's patterns are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::access::configuration::{Entry, Place};
 use crate::access::host::Role;
 use crate::access::request::read_target;
 
-/// Namespaces, and whose they are.
+/// Namespaces and their tenants.
 #[derive(Clone, Debug, Default)]
 pub struct Surrounding {
     /// Tenants and namespaces.
     pub realm: Realm,
-    /// The same namespaces, as receivers.
+    /// The namespaces of the realm, as receivers.
     pub namespaces: Vec<ReceivingNamespace>,
 }
 
@@ -32,17 +32,17 @@ pub struct Surrounding {
 pub struct Receiver {
     /// The namespace.
     pub namespace: String,
-    /// Whether it would have the Secret.
+    /// True if the namespace would have the Secret.
     pub receives: bool,
-    /// Why not, and who can change that.
+    /// The reason if not, and the user who can change it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// All namespaces that a request names or matches, by their names.
+/// Lists all namespaces that a request names or matches, sorted by name.
 ///
 /// # Errors
-/// Why that isn't known.
+/// The reason why the list is unknown.
 pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
     let surrounding = seen.surrounding.as_ref().map_err(Clone::clone)?;
     let provider = seen.find_provider(&request.spec.provider)?;
@@ -53,7 +53,7 @@ pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
         ));
     }
     let others = seen.requests.as_deref().unwrap_or_default();
-    // Of one entry only one request is served, and who isn't let through has no Secret.
+    // Only one request of each entry is served, and a request without an approval has no Secret.
     let others = others.iter().filter(|other| {
         name_of(other) != name_of(request)
             && !is_of_same_entry(&other.spec, &request.spec)
@@ -166,7 +166,7 @@ pub fn list(seen: &Seen, request: &FluxAccessRequest) -> Looked<Vec<Receiver>> {
 }
 
 fn read_patterns(texts: &[String]) -> Vec<NamespacePattern> {
-    // What is none allows nothing.
+    // An invalid pattern allows nothing.
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
@@ -187,7 +187,7 @@ fn read_source(request: &FluxAccessRequest) -> Source {
     }
 }
 
-/// The entry that a request was made of, as far as who has what depends on it.
+/// Returns the entry of a request, with the fields that the assignment reads.
 fn read_entry(request: &FluxAccessRequest) -> Entry {
     let spec = &request.spec;
     Entry {

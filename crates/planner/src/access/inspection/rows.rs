@@ -1,4 +1,4 @@
-//! Requests as a list: a row each. Owns what is the next time at which something of one is replaced.
+//! The list of requests, with one row for each. This module computes the time of the next replacement.
 
 use jiff::SignedDuration;
 use serde::Serialize;
@@ -9,56 +9,56 @@ use tenure_api::time::Time;
 use super::{Seen, State, name_asker, name_of, target_of};
 use crate::access::rotation::schedule;
 
-/// A request.
+/// The row of a request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
-    /// Its name.
+    /// The name of the request.
     pub name: String,
-    /// How it stands.
+    /// The state of the request.
     #[serde(flatten)]
     pub state: State,
     /// Name of the FluxAccessTarget.
     pub target: String,
     /// `project` or `group`.
     pub scope: String,
-    /// The path that the target has now, as far as anybody knows.
+    /// The current path of the target, as far as is known.
     pub path: String,
-    /// What for.
+    /// The role of the credential.
     pub role: String,
-    /// How often it is replaced.
+    /// The interval of replacement.
     pub rotate: String,
     /// Name of the Secret.
     pub secret_name: String,
-    /// Who asks.
+    /// The asker.
     pub requested_by: String,
-    /// Where it is asked for.
+    /// The place of the entry.
     pub asked_in: String,
-    /// The Tenant whose namespace that is.
+    /// The Tenant of that namespace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Namespaces that are asked for, as they were written.
+    /// The namespaces in the request, as written.
     pub namespaces: Vec<String>,
-    /// How many namespaces hold a credential.
+    /// The number of namespaces with a credential.
     pub delivered: usize,
-    /// Since when it is asked for.
+    /// The creation time of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// When the first of its credentials is replaced.
+    /// The earliest replacement of its credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_rotation: Option<Time>,
     /// The condition Ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// What it says.
+    /// The message of the condition Ready.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// The rows of all requests that could be looked at, by their names.
+/// Returns the rows of all readable requests, sorted by name.
 ///
 /// # Errors
-/// Requests could not be looked at.
+/// The requests could not be read.
 pub fn list(seen: &Seen) -> super::Looked<Vec<Row>> {
     let requests = seen.requests.as_ref().map_err(Clone::clone)?;
     let mut rows: Vec<Row> = requests.iter().map(|request| describe(seen, request)).collect();
@@ -66,7 +66,7 @@ pub fn list(seen: &Seen) -> super::Looked<Vec<Row>> {
     Ok(rows)
 }
 
-/// The row of one.
+/// Returns the row of one request.
 #[must_use]
 pub fn describe(seen: &Seen, request: &FluxAccessRequest) -> Row {
     let (spec, status) = (&request.spec, request.status.as_ref());
@@ -97,7 +97,7 @@ pub fn describe(seen: &Seen, request: &FluxAccessRequest) -> Row {
     }
 }
 
-/// When the credential of a namespace is replaced, if nothing else happens. By the clock here: what the host's is, only the controllers know.
+/// Returns the time of the next planned replacement in a namespace. The time is by the local clock, because only the controllers know the host's clock.
 pub(super) fn find_due(
     request: &FluxAccessRequest,
     ledger: &tenure_api::access::request::CredentialLedger,

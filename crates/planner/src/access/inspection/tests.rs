@@ -1,4 +1,4 @@
-//! One request that is delivered, and what is said once something of it is otherwise.
+//! One delivered request, and the reports after single changes.
 
 use serde_json::{Value, json};
 use tenure_api::access::{AccessProvider, FluxAccess, FluxAccessTarget};
@@ -10,7 +10,7 @@ use super::receivers::Surrounding;
 use super::*;
 use crate::access::request::hash_spec;
 
-/// Puts values at JSON pointers; null takes what is there away.
+/// Sets values at JSON pointers. A null removes the field.
 fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (pointer, value) in changes {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -143,18 +143,18 @@ fn a_row_says_how_a_request_stands() {
     ] {
         assert_eq!(told.pointer(pointer), Some(&expected), "{pointer} of {told:#}");
     }
-    // A month after it was begun, and a little earlier so that not all are at once.
+    // A month after its start, and a little earlier to spread the load.
     let next = told["nextRotation"].as_str().unwrap();
     assert!(
         ("2026-06-17T12:00:00Z"..="2026-06-19T00:00:00Z").contains(&next),
         "{next}"
     );
-    // Without grants, what is recorded counts, and why is said.
+    // Without grants, the recorded state counts, and a note says why.
     let mut blind = seen(&asked);
     blind.grants = Err("olga may not list them".to_owned());
     let state = blind.judge(&asked);
     assert_eq!((state.word.as_str(), state.notes.len()), (APPROVED, 1));
-    // What was let through and isn't any more is no request that nobody has answered.
+    // A request that was approved earlier is revoked, not pending.
     let mut without = seen(&asked);
     without.grants = Ok(Vec::new());
     assert_eq!(without.judge(&asked).word, REVOKED);
@@ -273,7 +273,7 @@ fn every_step_says_why_it_does_not_hold() {
         ),
     );
 
-    // What is otherwise at its place.
+    // One change of the facts.
     type Change = fn(&mut Seen, &mut Place);
     let cases: [(Change, &str, Standing, &str); 16] = [
         (

@@ -1,9 +1,9 @@
-//! The issue by which the owner of a project is told of a request, so that nobody has to know the cluster to hear of it: opened while the request waits for an
-//! answer, and closed once it has one.
+//! The issue that notifies the owner of a project of a request, so that the owner needs no knowledge of the cluster. The issue is opened while the request waits
+//! for an answer, and closed after the answer.
 //!
-//! Owns when there is one, what it says, and how many one who asks may have open and open anew. Nothing in an issue is ever an answer, and none is read but to
-//! be found again: its title and text as they were written. What people wrote into a request stands in code spans, where a host carries out no commands
-//! and calls nobody. Refuses to hold up a request: one that is to go goes, and what stays open then is told.
+//! This module decides when an issue exists, its text, and how many issues one asker may have open and may open in a day. Text in an issue is never an answer to a
+//! request. An issue is read only to find it again, by the title and text with which it was written. Text of users in a request stands in code spans, where a host
+//! executes no commands and notifies no users. A request that is being deleted never waits for its issue; an issue that stays open is then reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,27 +20,27 @@ use super::request::read_target;
 use super::rotation::schedule::{self, later};
 use super::telling::condition;
 
-/// Condition of a request that waits: whether its project's owner is told there.
+/// Condition of a waiting request: whether the project's owner has been notified in an issue.
 pub const ANNOUNCED: &str = "Announced";
-/// The most issues that one tenant, or one namespace of no tenant, has open at once.
+/// The maximum of open issues for one tenant, or for one namespace without a tenant.
 pub const MOST_OPEN: usize = 5;
-/// The most that it opens within [`DAY`]: each is a mail to people who never asked for one.
+/// The maximum of new issues within [`DAY`]: each issue is a mail to users who never asked for one.
 pub const MOST_A_DAY: usize = 20;
-/// The same for an agent's configuration, whose source an administrator named: as many as it may have entries.
+/// The maximum of open issues, and of new issues within a day, for an agent's configuration, whose source an administrator named: its maximum of entries.
 pub const MOST_OF_AGENT: usize = 500;
-/// The most that are open at one project, whoever asks.
+/// The maximum of open issues at one project, for all askers together.
 pub const MOST_AT_TARGET: usize = 10;
-/// For how long an issue that was opened counts.
+/// The time for which an opened issue counts.
 pub const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How soon it is looked again whether there is room for one more.
+/// The interval between checks whether the limits allow another issue.
 const ROOM_LOOK: Duration = Duration::from_secs(600);
-/// How soon a host is asked again that refused.
+/// The delay before a new attempt at a host that refused.
 const REFUSED_LOOK: Duration = DAY;
-/// How often it is tried to close one, before it is left open.
+/// The maximum of attempts to close an issue before it is left open.
 const MOST_FAILURES: u32 = 5;
 
-/// Which issues were begun last, by who asked, and which of that isn't recorded yet: requests are looked at side by side, and each would find room for
-/// one more. Owns a bound on those whom it remembers: who asked for none within a day is forgotten.
+/// The recently begun issues for each asker, and the begun issues that are not recorded yet. Requests are reconciled concurrently, and each could see capacity for
+/// one more issue. Askers without an issue within a day are forgotten, so the book has a bound.
 #[derive(Debug, Default)]
 pub struct NoticeBook {
     opened: BTreeMap<String, VecDeque<Timestamp>>,
@@ -48,7 +48,7 @@ pub struct NoticeBook {
 }
 
 impl NoticeBook {
-    /// How many were begun within a day for who asks.
+    /// Counts the issues that were begun within a day for this asker.
     fn count(&mut self, asker: &str, now: Timestamp) -> usize {
         self.opened.retain(|_, times| {
             times.retain(|at| later(*at, DAY) > now);
@@ -57,14 +57,14 @@ impl NoticeBook {
         self.opened.get(asker).map_or(0, VecDeque::len)
     }
 
-    /// One more is about to be recorded.
+    /// Adds an issue that is about to be recorded.
     pub fn begin(&mut self, request: &FluxAccessRequest, now: Timestamp) {
         let asker = name_asker(&request.spec.asked_in);
         self.opened.entry(asker).or_default().push_back(now);
         self.begun.extend(request.metadata.name.clone());
     }
 
-    /// It is recorded, or could not be: then it was none.
+    /// Notes that the issue was recorded. If it could not be recorded, it no longer counts.
     pub fn end(&mut self, request: &FluxAccessRequest, is_recorded: bool) {
         self.begun.remove(request.metadata.name.as_deref().unwrap_or_default());
         let times = self.opened.get_mut(&name_asker(&request.spec.asked_in));
@@ -74,7 +74,7 @@ impl NoticeBook {
     }
 }
 
-/// Who asks, as far as room is concerned.
+/// Returns the asker for the limits.
 #[must_use]
 pub fn name_asker(asked_in: &AskedIn) -> String {
     match (&asked_in.tenant, asked_in.kind.as_str()) {
@@ -84,14 +84,14 @@ pub fn name_asker(asked_in: &AskedIn) -> String {
     }
 }
 
-/// What others have open.
+/// The open issues of other requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Of the same who asks.
+    /// Issues of the same asker.
     pub of_asker: usize,
-    /// At the same project.
+    /// Issues at the same project.
     pub at_target: usize,
-    /// Begun for the same who asks within a day.
+    /// Issues that were begun for the same asker within a day.
     pub within_a_day: usize,
 }
 
@@ -122,7 +122,7 @@ impl Crowd {
         crowd
     }
 
-    /// Why there is no room for one more.
+    /// Returns the limit that forbids one more issue, if any.
     fn refuse(self, asked_in: &AskedIn) -> Option<String> {
         let (open, a_day) = match asked_in.kind.as_str() {
             "Agent" => (MOST_OF_AGENT, MOST_OF_AGENT),
@@ -148,78 +148,79 @@ fn is_same(one: &RequestTarget, other: &RequestTarget) -> bool {
     one.scope == other.scope && one.id == other.id
 }
 
-/// What is seen of a request and its issue.
+/// The observed state of a request and its issue.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// The request, with what is recorded of its issue.
+    /// The request, with the record of its issue.
     pub request: &'a FluxAccessRequest,
-    /// Its state in one word.
+    /// The state of the request in one word.
     pub state: &'a str,
-    /// What holds for its AccessProvider.
+    /// The state of its AccessProvider.
     pub standing: Standing,
-    /// What its host is.
+    /// The kind of its host.
     pub host: Option<HostKind>,
-    /// Whether the AccessProvider wants owners to be told.
+    /// True if the AccessProvider enables notices to owners.
     pub is_wanted: bool,
-    /// Whether who asks may have the Secret anywhere, if the request is let through; nothing as long as nobody has found out. Who may not has nobody told.
+    /// True if the asker may have the Secret in at least one namespace after an approval. Unset until the controllers have determined it. If false, no owner is
+    /// notified.
     pub reaches: Option<bool>,
-    /// What others have open.
+    /// The open issues of other requests.
     pub crowd: Crowd,
-    /// By how much the host's clock is ahead.
+    /// The time by which the host's clock is ahead of the local clock.
     pub host_ahead: SignedDuration,
-    /// What came of the last step.
+    /// The result of the last step.
     pub answer: Option<&'a Answer>,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// What was decided is recorded.
+    /// The decision was recorded.
     Recorded,
-    /// It was looked for.
+    /// The search for the issue has ended.
     Found(Result<Option<Issue>, Trouble>),
-    /// It was ordered.
+    /// The order for the issue has ended.
     Opened(Result<Issue, Trouble>),
-    /// It is closed.
+    /// The order to close the issue has ended.
     Closed(Result<(), Trouble>),
 }
 
-/// What is next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Record that there is to be one, which counts from now on.
+    /// Record the intent to open an issue, which counts from now on.
     Begin,
-    /// Record what is decided; with what is told of it, if anything.
+    /// Record the decision, and report the occurrence, if any.
     Record(Option<Happening>),
-    /// Look whether it was opened.
+    /// Check whether the issue was opened.
     Find(Ask),
-    /// Open it.
+    /// Open the issue.
     Open(Ask),
-    /// Close it.
+    /// Close the issue.
     Close(Ask),
 }
 
-/// Something that is told.
+/// An occurrence to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
-    /// What was done.
+    /// The action.
     pub action: &'static str,
-    /// About what.
+    /// The subject of the action.
     pub cause: String,
-    /// Whether somebody had better look.
+    /// True if a user should look at the occurrence.
     pub is_bad: bool,
 }
 
-/// What is decided.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// What is to be recorded.
+    /// The notice to record.
     pub notice: Option<RequestNotice>,
-    /// What is to be done.
+    /// The next step.
     pub step: Option<Step>,
-    /// When to look again, where nothing is to be done.
+    /// The time of the next plan, if there is no step.
     pub again: Option<Timestamp>,
-    /// What there is to say meanwhile.
+    /// The condition to set meanwhile.
     pub condition: Option<Condition>,
 }
 
@@ -250,7 +251,7 @@ impl Plan {
     }
 }
 
-/// Adds the issue that was opened, found, closed or given up to what is told of a request.
+/// Adds an issue that was opened, found, closed or given up to the status of a request.
 pub fn record(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp) {
     status.notice.clone_from(&plan.notice);
     if let Some(Step::Record(Some(happening))) = &plan.step {
@@ -258,7 +259,7 @@ pub fn record(status: &mut FluxAccessRequestStatus, plan: &Plan, now: Timestamp)
     }
 }
 
-/// Decides what is done about a request's issue.
+/// Decides the next step for a request's issue.
 #[must_use]
 pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
     let request = seen.request;
@@ -280,7 +281,7 @@ pub fn plan(seen: &Seen<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// Nothing is recorded: there is to be an issue, if there is room.
+/// Plans a new issue if the limits allow one: nothing is recorded yet.
 fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
     if let Some(why) = seen.crowd.refuse(&seen.request.spec.asked_in) {
         return Plan {
@@ -299,7 +300,7 @@ fn begin(seen: &Seen<'_>, now: Timestamp) -> Plan {
     }
 }
 
-/// One is recorded: it is found or opened where it is to stay, else closed.
+/// Continues with a recorded issue: finds or opens it if it should stay, else closes it.
 fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -> Plan {
     let target = read_target(&seen.request.spec.target);
     let is_answered = seen.answer.is_some_and(|answer| *answer != Answer::Recorded);
@@ -341,7 +342,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
             };
             Plan::ask(notice, Step::Open(open))
         }
-        // It was never opened.
+        // The issue was never opened.
         (None, false, Some(Answer::Found(Ok(None)))) => Plan::record(None, None),
         (_, true, Some(Answer::Found(Err(trouble)) | Answer::Opened(Err(trouble)))) => {
             let failed = fail(notice, trouble, seen.host_ahead, now);
@@ -370,7 +371,7 @@ fn go_on(seen: &Seen<'_>, notice: &RequestNotice, stays: bool, now: Timestamp) -
     }
 }
 
-/// It stays open, or may be, and nobody looks after it any more.
+/// Leaves an issue that is or may be open. The controllers no longer look at it.
 fn leave(notice: &RequestNotice, why: &str) -> Plan {
     let cause = match &notice.url {
         Some(url) => format!("issue {url} of the project is left open, as it can't be closed: {why}"),
@@ -387,7 +388,7 @@ fn leave(notice: &RequestNotice, why: &str) -> Plan {
     Plan::record(None, Some(told))
 }
 
-/// Without what went wrong.
+/// Returns the notice without its failure.
 fn fresh(notice: &RequestNotice) -> RequestNotice {
     RequestNotice {
         title: notice.title.clone(),
@@ -420,7 +421,7 @@ fn fail(notice: &RequestNotice, trouble: &Trouble, host_ahead: SignedDuration, n
     }
 }
 
-/// What is said of a request that waits.
+/// Returns the condition of a waiting request.
 fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
     let (status, reason, message) = match (&notice.url, &notice.trouble) {
         (Some(url), _) => (
@@ -442,7 +443,7 @@ fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
     condition(ANNOUNCED, status, (reason, message), now)
 }
 
-/// A title that no other request has, of this cluster or another one. Nothing that anybody chose freely is in it.
+/// Returns a title that no other request has, in this or another cluster. The title contains no text of free choice.
 fn write_title(request: &FluxAccessRequest) -> String {
     let name = request.metadata.name.as_deref().unwrap_or_default();
     format!(
@@ -451,7 +452,7 @@ fn write_title(request: &FluxAccessRequest) -> String {
     )
 }
 
-/// What is asked for, and how it is answered.
+/// Returns the text of the issue: the request, and how to answer it.
 fn write_body(request: &FluxAccessRequest) -> String {
     let spec = &request.spec;
     let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -504,7 +505,7 @@ fn write_body(request: &FluxAccessRequest) -> String {
     )
 }
 
-/// A text of somebody's as a code span of Markdown, in one line: what is in it is shown, and neither carried out nor linked.
+/// Returns a user's text as a code span of Markdown, in one line. The host shows the text, and neither executes nor links it.
 fn quote(said: &str) -> String {
     let line = text::visible_line(said);
     let longest = line

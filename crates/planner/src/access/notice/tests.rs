@@ -1,4 +1,4 @@
-//! Decisions about issues, each by what is seen; and whole stories against a host that loses answers, with a controller that dies.
+//! Single decisions about issues, and whole sequences against a host that loses answers, with a controller that dies.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
     for seen in [
         seen(&waits, "Approved"),
         seen(&waits, "Denied"),
-        // Who took an answer back has given one.
+        // A revocation is an answer, too.
         seen(&waits, "Revoked"),
         seen(&of_group, "Pending"),
         seen(&going, "Pending"),
@@ -77,7 +77,7 @@ fn an_issue_is_there_while_a_request_of_a_project_waits_at_gitlab_and_somebody_w
             host: Some(HostKind::Gitea),
             ..seen(&waits, "Pending")
         },
-        // Whoever may have the Secret nowhere has nobody told, and nor has anybody of whom that isn't known yet.
+        // No owner is notified if the asker may have the Secret nowhere, or if this is still unknown.
         Seen {
             reaches: Some(false),
             ..seen(&waits, "Pending")
@@ -152,13 +152,13 @@ fn one_who_asks_has_a_bound_and_so_has_a_project() {
         .collect();
     assert!(told(&of_many, 0).is_some_and(|why| why.contains("this project")));
     assert_eq!(told(of_many.get(1..).unwrap(), 0), None);
-    // Who takes back and asks anew, again and again, opens no more than that.
+    // An asker that repeatedly withdraws and asks again can't open more than this.
     assert!(told(&[], MOST_A_DAY).is_some_and(|why| why.contains("within a day")));
-    // What waits without an issue counts for nothing, nor does the request itself.
+    // Requests without an issue don't count, and neither does the request itself.
     let none: Vec<_> = (0..20).map(|nth| of_tenant(&format!("r{nth}"), "orchard")).collect();
     assert_eq!(told(&none, 0), None);
     assert_eq!(told(&[open("more", "orchard")], 0), None);
-    // What an administrator has named may be as long as such a configuration can be.
+    // An agent that an administrator named may have as many issues as entries.
     let agent = request("more", json!({ "kind": "Agent", "name": "prod" }));
     let crowd = Crowd {
         of_asker: MOST_OF_AGENT - 1,
@@ -183,7 +183,7 @@ fn a_book_forgets_who_opened_nothing_for_a_day() {
     assert!(book.opened.is_empty() && book.begun.is_empty());
 }
 
-/// Those that are looked at side by side see each other before anything of them is recorded.
+/// Concurrent requests see each other's issues before these are recorded.
 #[test]
 fn what_is_begun_and_not_recorded_yet_counts() {
     let mut book = NoticeBook::default();
@@ -206,22 +206,22 @@ fn what_is_begun_and_not_recorded_yet_counts() {
     assert_eq!(book.count("tenant orchard", now()), MOST_OPEN - 1);
 }
 
-/// A host that has issues, and does to the orders of a story what is said.
+/// A host with issues, and with a given result for each order.
 #[derive(Default)]
 struct Host {
     issues: Vec<(String, String, bool)>,
     asked: usize,
 }
 
-/// What befalls one question or order.
+/// The result of one question or order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Fine,
-    /// Done, and the answer never came.
+    /// Done, and the answer is lost.
     Lost,
     /// Not done.
     Unreachable,
-    /// Done, and the controller died before it could record it.
+    /// Done, and the controller died before the record.
     Died,
 }
 
@@ -269,7 +269,7 @@ impl Host {
     }
 }
 
-/// Goes on until nothing is due any more.
+/// Continues until no step is due.
 fn settle(host: &mut Host, request: &mut FluxAccessRequest, state: &str, fate: impl Fn(usize) -> Fate + Copy) -> Plan {
     let mut time = now();
     let mut answer = None;
@@ -305,7 +305,7 @@ fn settle(host: &mut Host, request: &mut FluxAccessRequest, state: &str, fate: i
     panic!("it comes to no end: {:?}", request.status)
 }
 
-/// Whatever befalls any one of its questions and orders, there is one issue while it waits, and none once it was answered.
+/// After any result of any single question or order, one issue exists while the request waits, and none after the answer.
 #[test]
 fn a_lost_answer_a_host_that_is_down_and_a_death_leave_one_issue_and_then_none() {
     for fate in [Fate::Fine, Fate::Lost, Fate::Unreachable, Fate::Died] {
@@ -331,7 +331,7 @@ fn what_was_not_opened_yet_is_opened_no_more_once_it_is_answered() {
     assert!(host.issues.is_empty() && request.status.unwrap().notice.is_none());
 }
 
-/// What can't be closed holds up nothing: a request that goes tries once, one that stays some times.
+/// An issue that can't be closed blocks nothing: a request in deletion tries once, and another request tries several times.
 #[test]
 fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
     let dead = |_| Fate::Unreachable;
@@ -351,7 +351,7 @@ fn a_host_that_never_answers_holds_no_request_and_what_stays_open_is_told() {
         assert_eq!(last.action, "NoticeLeft");
         assert!(last.cause.contains("https://gitlab.example.org/-/issues/1"), "{last:?}");
     }
-    // What may have been opened, and can't be looked for, is told by its title.
+    // An issue that may be open, and can't be looked up, is reported by its title.
     let mut request = noted(of_tenant("work-42-a", "orchard"), json!({ "title": "of this request" }));
     request.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-06-01T11:00:00Z")).unwrap());
     settle(&mut Host::default(), &mut request, "Pending", dead);
@@ -395,7 +395,7 @@ fn what_somebody_wrote_into_a_request_is_quoted() {
     let mut request = of_tenant("work-42-a", "orchard");
     request.spec.requested_by = "x`\n\n/assign @root\n\n<img src=x> `".to_owned();
     let body = write_body(&request);
-    // Nothing of it begins a line, and it is all inside one span.
+    // The text begins no line, and is completely inside one code span.
     assert!(
         body.lines()
             .all(|line| !line.starts_with('/') && !line.contains("@root") || line.starts_with("- Who asks: ``"))

@@ -1,4 +1,4 @@
-//! What the answer to a step means. Where it means nothing that the ledger or the snapshot doesn't say, there is nothing here.
+//! The effect of the answer to a step. Answers without effect beyond the ledger and the snapshot are not handled here.
 
 use jiff::Timestamp;
 use tenure_api::access::request::{CredentialPhase, NextCredential};
@@ -8,18 +8,18 @@ use super::schedule::{self, later, record_time};
 use super::{Answer, NamespaceSeen, Probe, StagedFacts, Step, Wanted, WriteFailure};
 use crate::access::host::{Found, Listed, Minted, Trouble};
 
-/// Reasons of what is in the way in the cluster, not at the host.
+/// Reasons of failures in the cluster, not at the host.
 pub(super) const MISSING_RIGHTS: &str = "MissingRights";
 pub(super) const CLUSTER_UNREACHABLE: &str = "ClusterUnreachable";
 
 impl Machine<'_> {
-    /// What follows from the answer alone; nothing, if it is the whole that counts.
+    /// Returns the next step from the answer alone, or none if the whole state decides.
     pub(super) fn take_answer(&mut self) -> Option<Next> {
         let answer = self.seen.answer.clone()?;
         let next = self.ledger.next.clone();
         match (answer, next) {
             (Answer::Begun, Some(next)) if next.phase == CredentialPhase::Intent => {
-                // Nothing is ordered that was taken back meanwhile. That it was not ordered is known.
+                // An order that was withdrawn meanwhile is not sent. So it is certain that nothing was ordered.
                 if self.is_wanted() {
                     return Some(Next::Do(self.mint(&next)));
                 }
@@ -45,7 +45,7 @@ impl Machine<'_> {
                 Some(self.find_made(next, listed))
             }
             (Answer::Listed(Err(Trouble::Moved)), None) => Some(Next::Do(Step::Find(self.target()))),
-            // Nothing is known that wasn't before, and what is in use stays.
+            // The list gave no new information, and the credential in use stays.
             (Answer::Listed(Err(_)), None) => Some(Next::Wait(later(self.now, schedule::LEAST_BETWEEN_LOOKS))),
             (Answer::Found(found), _) => Some(self.follow(found)),
             (Answer::Revoked(id, result), _) => Some(self.strike(id, result)),
@@ -56,7 +56,7 @@ impl Machine<'_> {
                 Some(self.take_failure(failure))
             }
             (Answer::Named(Err(failure)), _) => Some(self.take_failure(failure)),
-            // What was in its way is over.
+            // The earlier failure of this write is over.
             (Answer::StagingCleared(Ok(())) | Answer::SecretDeleted(Ok(())) | Answer::Named(Ok(())), _) => {
                 self.recover();
                 None
@@ -65,12 +65,12 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether anything new is to be made.
+    /// Checks whether a new credential is wanted.
     fn is_wanted(&self) -> bool {
         self.seen.wanted == Wanted::Delivered && self.seen.namespace == NamespaceSeen::Present
     }
 
-    /// It was made, and its value is gone with who made it.
+    /// Handles a credential that was made, but whose value is lost.
     fn lose(&mut self, mut next: NextCredential, minted: &Minted, why: &str) -> Next {
         next.phase = CredentialPhase::Minted;
         next.id = minted.id;
@@ -83,7 +83,7 @@ impl Machine<'_> {
         )
     }
 
-    /// It was not made, or nobody knows.
+    /// Handles an order that failed, or whose result is unknown.
     fn give_up(&mut self, next: &NextCredential, trouble: Trouble) -> Next {
         match trouble {
             Trouble::Unknown(_) | Trouble::NotUnderstood(_) => {
@@ -91,13 +91,13 @@ impl Machine<'_> {
                 return self.fail_until("AnswerLost", trouble.to_string(), settled);
             }
             Trouble::Moved => {}
-            // It is known that nothing was made.
+            // It is certain that nothing was made.
             _ => self.ledger.next = None,
         }
         self.take_trouble(trouble)
     }
 
-    /// What the host's trouble comes to, where nothing is in doubt.
+    /// Handles trouble of the host if no effect is in doubt.
     pub(super) fn take_trouble(&mut self, trouble: Trouble) -> Next {
         let message = trouble.to_string();
         match trouble {
@@ -118,18 +118,18 @@ impl Machine<'_> {
                 format!("{message}: let the authoriser be a Maintainer of the project, or an Owner of the group"),
             ),
             Trouble::Refused { .. } => self.fail("RefusedByHost", message),
-            // The number is as good as ever: where it is now, is asked, and then everything goes on there.
+            // The number is still valid: the next step finds its current path, and the plan continues there.
             Trouble::Moved => Next::Do(Step::Find(self.target())),
             Trouble::Unknown(_) | Trouble::Unreachable(_) | Trouble::NotUnderstood(_) => self.fail("HostUnreachable", message),
         }
     }
 
-    /// Times of the host are by its clock.
+    /// Converts a time of the host's clock to the local clock.
     fn by_own_clock(&self, at: Timestamp) -> Timestamp {
         at.checked_sub(self.seen.host_ahead).unwrap_or(at)
     }
 
-    /// The list says whether an order without an answer was carried out.
+    /// Checks the list for the result of an order without an answer.
     fn find_made(&mut self, mut next: NextCredential, listed: Result<Vec<Listed>, Trouble>) -> Next {
         let listed = match listed {
             Ok(listed) => listed,
@@ -139,7 +139,7 @@ impl Machine<'_> {
         let made = made.find(|listed| listed.name == next.name && !listed.is_revoked && !listed.is_expired);
         let staged = self.staged().filter(|staged| staged.nonce == next.nonce).cloned();
         match (made, staged) {
-            // A key, whose private half was staged before it was ordered.
+            // A key: its private half was staged before the order.
             (Some(made), Some(staged)) => self.adopt(&StagedFacts {
                 is_minted: true,
                 id: Some(made.id),
@@ -166,7 +166,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Where the target is now.
+    /// Handles the answer about the target's current path.
     fn follow(&mut self, found: Result<Option<Found>, Trouble>) -> Next {
         match found {
             Ok(Some(found))
@@ -181,7 +181,7 @@ impl Machine<'_> {
                 self.ledger.path = Some(found.target.path);
                 Next::Record
             }
-            // A question about a question would have no end.
+            // A lookup by number that moves again could cause an endless loop.
             Err(Trouble::Moved) => self.fail(
                 "TargetMoved",
                 "the host says of a number that it has moved: it is tried again".to_owned(),
@@ -195,7 +195,7 @@ impl Machine<'_> {
         }
     }
 
-    /// One was revoked, or not.
+    /// Handles the result of a revocation.
     fn strike(&mut self, id: u64, result: Result<(), Trouble>) -> Next {
         if let Err(trouble) = result {
             return self.take_trouble(trouble);
@@ -217,7 +217,7 @@ impl Machine<'_> {
             self.recover();
             self.tell("Revoked", (generation, Some(id)), "it is not needed any more");
         }
-        // That the host takes one back is no sign that it lets the next one in.
+        // A successful revocation is no sign that the host will accept the next credential.
         if is_refused {
             self.ledger.retry_at = Some(record_time(schedule::retry(self.now, self.ledger.refusals)));
             self.ledger.trouble = trouble;
@@ -235,7 +235,7 @@ impl Machine<'_> {
                 (own, _) => Next::Do(Step::Spread(own.cloned())),
             },
             Probe::Works => self.promote(next),
-            // A host may need a moment until it knows what it has made.
+            // A host may need a moment until it accepts a new credential.
             Probe::Refused(why) if is_staged && self.now >= later(next.begun_at.0, schedule::PATIENCE) => {
                 self.is_refused = true;
                 self.ledger.refusals = self.ledger.refusals.saturating_add(1);
@@ -261,7 +261,7 @@ impl Machine<'_> {
         }
     }
 
-    /// The Secret was written, or not.
+    /// Handles the result of a write of the Secret.
     fn take_write(&mut self, next: Option<NextCredential>, result: Result<String, WriteFailure>) -> Option<Next> {
         let uid = match result {
             Ok(uid) => uid,
@@ -281,7 +281,7 @@ impl Machine<'_> {
 
     fn take_failure(&mut self, failure: WriteFailure) -> Next {
         match failure {
-            // It is looked at again, and decided anew.
+            // The plan reads the Secret again, then decides again.
             WriteFailure::Changed => Next::Wait(later(self.now, std::time::Duration::from_secs(1))),
             WriteFailure::Refused(why) => self.fail(MISSING_RIGHTS, why),
             WriteFailure::Unknown(why) => self.fail(CLUSTER_UNREACHABLE, why),

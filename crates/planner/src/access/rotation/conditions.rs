@@ -1,6 +1,6 @@
-//! What is said about credentials: findings of one, and conditions of all that a request has.
+//! The reports about credentials: findings of one credential, and the conditions of a request.
 //!
-//! Owns their reasons, and which of them keep a request from being Ready. Names numbers and times, and never a value.
+//! This module has their reasons, and decides which of them keep a request from being Ready. Messages contain numbers and times, and never a value.
 
 use std::time::Duration;
 
@@ -15,40 +15,40 @@ use super::machine::token_of;
 use super::schedule::{NEAR_END, later, record_time};
 use super::{AccountsSeen, NamespaceSeen, Plan, SecretSeen, Snapshot, StagingSeen, Wanted};
 
-/// Condition: whether everything that was delivered was seen in use.
+/// Condition: whether all delivered credentials were seen in use.
 pub const VERIFIED: &str = "Verified";
 /// Condition: a credential ends soon and could not be replaced.
 pub const EXPIRING: &str = "Expiring";
-/// Condition: what is wanted no more lives on at the host.
+/// Condition: an unwanted credential still exists at the host.
 pub const LIVES_ON: &str = "LivesOn";
-/// The reason of Ready where all is well.
+/// The reason of Ready if all is well.
 pub const DELIVERED: &str = "Delivered";
-/// The most things that one message tells of.
+/// The maximum of items in one message.
 const TOLD: usize = 5;
 
-/// Which condition a finding is about.
+/// The condition that a finding belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
-    /// It keeps the request from being Ready.
+    /// The finding keeps the request from being Ready.
     Failure,
-    /// It is under way.
+    /// The work is in progress.
     Progress,
-    /// It is delivered, and not yet seen in use, or can't be.
+    /// The credential is delivered, but was not seen in use yet, or can't be observed.
     Unverified,
-    /// It ends soon.
+    /// The credential ends soon.
     Expiry,
-    /// It lives on.
+    /// An unwanted credential still exists at the host.
     LivesOn,
 }
 
-/// Something to say.
+/// A finding about a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// About what.
+    /// The subject of the finding.
     pub about: About,
-    /// In one word.
+    /// The reason in one word.
     pub reason: String,
-    /// In a sentence.
+    /// The message.
     pub message: String,
 }
 
@@ -61,7 +61,7 @@ impl Finding {
         }
     }
 
-    /// `marked_for` is the request that the Secret says it was written for.
+    /// Returns the finding for a Secret that belongs to another writer. `marked_for` is the request in the Secret's label.
     pub(super) fn foreign_secret(namespace: &str, marked_for: Option<&str>) -> Self {
         let message = match marked_for {
             None => format!(
@@ -132,7 +132,7 @@ impl Finding {
     }
 }
 
-/// What there is to say of a credential, beside what the plan itself found.
+/// Returns the findings that follow from the state of a credential. The plan adds its own findings.
 pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |about: About, reason: &str, message: String| findings.push(Finding::new(about, reason, message));
@@ -171,7 +171,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
     let is_ending = matches!(seen.wanted, Wanted::Revoked(_) | Wanted::Abandoned(_))
         || matches!(seen.namespace, NamespaceSeen::Terminating | NamespaceSeen::Gone);
     if is_ending {
-        // As it was recorded: what is forgotten now is told once more.
+        // Uses the recorded ledger: credentials that the plan forgets now are reported one last time.
         let held = seen
             .ledger
             .current
@@ -255,7 +255,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
         .and_then(|held| Some((held, held.expires_at.as_ref()?)))
     {
         let host_now = now.checked_add(seen.host_ahead).unwrap_or(now);
-        // Some live for an hour.
+        // Some credentials live only for an hour.
         let life = Duration::try_from(end.0.duration_since(held.begun_at.0)).unwrap_or_default();
         let near = NEAR_END.min(life / 4);
         if end.0 <= host_now {
@@ -281,7 +281,7 @@ pub(super) fn describe(seen: &Snapshot, ledger: &CredentialLedger, now: Timestam
     findings
 }
 
-/// The conditions of a request, of all its credentials by their namespaces.
+/// Returns the conditions of a request, from the plans of all its namespaces.
 #[must_use]
 pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
     let condition = |type_: &str, status: ConditionStatus, reason: &str, message: String| Condition {
@@ -366,7 +366,8 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
     conditions
 }
 
-/// What there is to say of a Secret that somebody writes by hand: nobody replaces it, and its age is watched. `written_at` is when its value was written last.
+/// Returns the finding for a Secret that a user writes by hand. Tenure doesn't replace the Secret, but watches its age. `written_at` is the time of the last change
+/// of its value.
 #[must_use]
 pub fn judge_static(written_at: Option<Timestamp>, rotate: Period, now: Timestamp) -> Option<Finding> {
     let Some(written_at) = written_at else {

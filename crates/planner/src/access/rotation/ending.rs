@@ -1,6 +1,6 @@
-//! The way of a credential that is wanted no more: its Secret goes first, then what the host has of it.
+//! The end of an unwanted credential: first its Secret is deleted, then the credential is revoked at the host.
 //!
-//! Owns that order: whoever loses access loses it at once, also while the host doesn't answer. What lives on there is told by its number until it is gone, and
+//! This order removes the access at once, even if the host doesn't answer. A credential that remains at the host is reported by its number until it is gone, and
 //! nothing in the namespace waits for it.
 
 use tenure_api::access::request::CredentialPhase;
@@ -11,10 +11,10 @@ use super::schedule::{self, later};
 use super::{NamespaceSeen, SecretSeen, StagingSeen, Step};
 
 impl Machine<'_> {
-    /// The next step to the end. `is_abandoned`: the host isn't asked for anything.
+    /// Returns the next step to the end. `is_abandoned`: the plan sends no request to the host.
     pub(super) fn end(&mut self, cause: &str, is_abandoned: bool) -> Next {
         let waits_until = self.ledger.retry_at.as_ref().map(|at| at.0).filter(|at| self.now < *at);
-        // What is in the way in the cluster keeps nobody from revoking at the host, and the other way round.
+        // A failure in the cluster doesn't delay revocations at the host, and a failure at the host doesn't delay the cluster's steps.
         let is_of_cluster = self
             .ledger
             .trouble
@@ -44,7 +44,7 @@ impl Machine<'_> {
         Next::Wait(waits_until.unwrap_or_else(|| later(self.now, schedule::LOOK)))
     }
 
-    /// The Secret of the namespace, and the staged value that nobody needs any more.
+    /// Deletes the Secret of the namespace, and the staged value that is no longer needed.
     fn clear_cluster(&mut self) -> Option<Next> {
         if self.seen.namespace == NamespaceSeen::Present
             && let Some(secret) = self.own_secret()
@@ -59,7 +59,7 @@ impl Machine<'_> {
             && next.phase == CredentialPhase::Intent
             && staged.nonce == next.nonce
         {
-            // What was made is known by what is staged.
+            // The staged facts identify the credential that was made.
             return staged.is_minted.then(|| self.adopt(&staged.clone()));
         }
         Some(Next::Do(Step::ClearStaging))
@@ -90,7 +90,7 @@ impl Machine<'_> {
             self.ledger.retiring.clear();
             return Some(Next::Record);
         }
-        // Without a number it can't be revoked, and its hour is over soon.
+        // A credential without a number can't be revoked, and ends within the hour.
         if let Some(told) = all.iter().find(|(_, id)| id.is_none()) {
             self.tell(
                 "Forgotten",
@@ -112,7 +112,7 @@ impl Machine<'_> {
                 id,
             }));
         }
-        // An order that nobody has an answer for, once it must have arrived.
+        // An order without an answer is looked for after it must have arrived.
         next.map(|next| self.look_for(&next))
     }
 }

@@ -1,4 +1,4 @@
-//! A Secret that goes from one request to another one of the same entry, as more is asked for: it is never without a value.
+//! The handover of a Secret from one request to another request of the same entry, if the entry asks for more. The Secret always has a value.
 //!
 //! ```text
 //!  the earlier request:   goes on ────────────▶ its Secret is another's ───▶ the new one is proven ───▶ overlap ───▶ revoked, nothing left
@@ -6,8 +6,8 @@
 //!                                               over the earlier one's
 //! ```
 //!
-//! Owns whose a Secret is, and whose may be written over: one that the other's ledger has by its uid and that bears the other's mark. Refuses to end the earlier credential before
-//! the new one was seen in use, and to make another one for a request whose Secret is taken over.
+//! A request may write over a Secret of an earlier request only if the uid is in that request's ledger and the Secret has that request's mark. The earlier
+//! credential ends only after the new one was seen in use. A request whose Secret was taken over makes no further credential.
 
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ use super::{SecretFacts, SecretSeen, Snapshot};
 /// A request of the same entry whose Secret may be taken over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predecessor {
-    /// Its name.
+    /// The name of the request.
     pub request_name: String,
-    /// Uid of the Secret that was written for it in this namespace.
+    /// Uid of the Secret that was written for the request in this namespace.
     pub secret_uid: String,
 }
 
-/// The request of the same entry that takes the Secret over.
+/// The request of the same entry that takes over the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heir {
-    /// Its name.
+    /// The name of the request.
     pub request_name: String,
-    /// Its own credential was seen in use in this namespace.
+    /// True if this request's own credential was seen in use in the namespace.
     pub is_proven: bool,
 }
 
 impl Snapshot {
-    /// The Secret, if it is this request's: it holds a value that was made for it, or is the one that was written for it and still bears its mark.
+    /// Returns the Secret if it is this request's: it has a value of this request, or is the written Secret and has no mark of another request.
     pub(super) fn find_own(&self, ledger: &CredentialLedger) -> Option<&SecretFacts> {
         let SecretSeen::Present(secret) = &self.secret else {
             return None;
@@ -45,7 +45,7 @@ impl Snapshot {
         let held = ledger.current.iter().chain(&ledger.retiring);
         let mut known = next.chain(held.map(|held| held.fingerprint.as_str()));
         let holds_ours = known.any(|known| !known.is_empty() && secret.fingerprint.as_deref() == Some(known));
-        // Without a mark the Secret is still ours. With another request's mark it is that request's.
+        // A Secret without a mark is still Tenure's. With another request's mark, it is that request's.
         let is_of_another = secret
             .marked_for
             .as_ref()
@@ -54,8 +54,8 @@ impl Snapshot {
         (holds_ours || is_written).then_some(secret)
     }
 
-    /// Who has the Secret now instead of this request; nobody as long as it is this one's, also if the other one was proven before: who asks for less again, and
-    /// for more again, has two that take over from each other.
+    /// Returns the request that has the Secret instead of this one. None while the Secret is this request's, even if the other one was proven before. If an entry asks
+    /// for less, and then for more again, two requests take over from each other.
     pub(super) fn find_heir(&self) -> Option<&Heir> {
         let heir = self.heir.as_ref()?;
         let is_marked = match &self.secret {
@@ -66,7 +66,7 @@ impl Snapshot {
         is_taken.then_some(heir)
     }
 
-    /// The Secret, if it is that of a request from which this one takes over.
+    /// Returns the Secret if it is that of a request from which this one takes over.
     fn find_inherited(&self) -> Option<&SecretFacts> {
         let SecretSeen::Present(secret) = &self.secret else {
             return None;
@@ -80,23 +80,23 @@ impl Snapshot {
 }
 
 impl<'a> Machine<'a> {
-    /// The Secret, if it may be written: it is ours, or is taken over.
+    /// Returns the Secret if this request may write it: its own, or one to take over.
     pub(super) fn find_writable(&self) -> Option<&'a SecretFacts> {
         self.own_secret().or_else(|| self.seen.find_inherited())
     }
 
-    /// Another request has the Secret: nothing is made any more, and what lives is ended once that one's was seen in use, after the overlap.
+    /// Plans after another request got the Secret: makes no credential, and ends the existing ones when the other request's is proven and the overlap is over.
     pub(super) fn hand_over(&mut self, heir: &Heir) -> Next {
         if let Some(next) = self.ledger.next.clone() {
             return match next.phase {
                 CredentialPhase::Intent => self.advance(&next),
-                // Sources may have fetched with it, also if nobody has recorded that it was written.
+                // Sources may have fetched with the credential, even if the ledger has no record that it was written.
                 CredentialPhase::Staged | CredentialPhase::Distributed => self.promote_unproven(&next),
                 CredentialPhase::Minted => self.discard(&next, "another request of the same entry has the Secret now"),
             };
         }
         if heir.is_proven {
-            // Nothing is made for an order any more: what it wants ended, ends.
+            // No credential is made for an order now. The credentials that the order should end are ended.
             let order = self.seen.order.as_ref();
             let is_leak = order.is_some_and(|order| order.is_leak);
             if let Some(order) = order {
@@ -144,7 +144,7 @@ mod tests {
         seen
     }
 
-    /// The Secret is another request's now.
+    /// Marks the Secret as another request's.
     fn taken(mut seen: Snapshot) -> Snapshot {
         if let SecretSeen::Present(secret) = &mut seen.secret {
             secret.marked_for = Some("request-2".to_owned());
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn the_earlier_one_goes_on_until_the_new_one_is_proven_and_then_retires() {
-        // Nobody has taken anything yet: it is in use, and nothing is to be done.
+        // No handover has happened yet: the Secret is in use, and no step is due.
         let planned = plan(&has_heir(false), now());
         assert!(planned.step.is_none() && planned.findings.is_empty(), "{planned:?}");
-        // Its Secret is another's: nothing is made, nothing ends, and it is said to whom it goes.
+        // Another request has the Secret: no credential is made, none ends, and a finding names that request.
         let planned = plan(&taken(has_heir(false)), now());
         let said: Vec<_> = planned
             .findings
@@ -166,9 +166,9 @@ mod tests {
             .map(|finding| (finding.about, finding.reason.as_str()))
             .collect();
         assert_eq!((planned.step, said), (None, vec![(About::Progress, "HandingOver")]));
-        // The other one was proven once, and has handed over to this one since: its Secret is in use.
+        // The other request was proven once, and has since handed over to this one: this one's Secret is in use.
         assert!(plan(&has_heir(true), now()).step.is_none());
-        // It is proven: the old one retires, and ends when its time has come.
+        // The new credential is proven: the old one retires, and ends at its time.
         let mut seen = taken(has_heir(true));
         let planned = plan(&seen, now());
         assert_eq!(planned.step, Some(Step::Record));
@@ -178,7 +178,7 @@ mod tests {
         seen.ledger = planned.ledger;
         assert_eq!(plan(&seen, now()).step, None);
         assert!(matches!(plan(&seen, retire_at).step, Some(Step::Revoke { id: 12, .. })));
-        // What has leaked doesn't wait, and nothing is made for the order.
+        // A leaked credential ends without a wait, and the order makes no new credential.
         seen.order = Some(Order {
             id: "leak".to_owned(),
             cause: "a laptop was stolen".to_owned(),
@@ -200,7 +200,7 @@ mod tests {
             secret_uid: "s-1".to_owned(),
         }];
         assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
-        // Somebody puts the mark of the other one on a Secret of his own; the mark of the right one was taken off; nobody hands over.
+        // A forged mark on another Secret, a removed mark on the right one, and no predecessor: in each case, nothing is taken over.
         let mut forged = seen.clone();
         forged.predecessors[0].secret_uid = "s-0".to_owned();
         let mut unmarked = seen.clone();
@@ -214,7 +214,7 @@ mod tests {
             let is_told = planned.findings.iter().any(|finding| finding.reason == "ForeignSecret");
             assert!(planned.step.is_none() && is_told, "{planned:?}");
         }
-        // One that is wanted no more leaves it to whose it is.
+        // An unwanted request leaves the Secret to its new owner.
         seen.wanted = Wanted::Revoked("the grant was deleted".to_owned());
         let planned = plan(&seen, now());
         assert!(planned.is_over && planned.step.is_none(), "{planned:?}");

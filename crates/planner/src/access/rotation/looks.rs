@@ -1,4 +1,4 @@
-//! Questions to the host that something outside causes: a credential is tried, or a source was refused. Owns when the host may be asked.
+//! Requests to the host with an outside cause: a probe of a credential, or a list after a source was refused. This module applies the limits of the host.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::schedule::{self, later};
 use super::{Answer, Step};
 
 impl Machine<'_> {
-    /// Tries a credential at the host, if the host may be asked now.
+    /// Probes a credential at the host, if the limits allow it now.
     pub(super) fn probe(&self, step: Step) -> Next {
         match self.seen.restraint.probe_from.filter(|from| *from > self.now) {
             Some(from) => Next::Wait(from),
@@ -18,12 +18,12 @@ impl Machine<'_> {
         }
     }
 
-    /// When the host is to be looked at because it refuses a source; nothing if the last list is younger than the refusal.
+    /// Returns the time to list the host because it refuses a source. None if the last list is newer than the refusal.
     pub(super) fn find_look(&self, held: Option<&HeldCredential>) -> Option<Timestamp> {
         let held = held.filter(|held| held.id.is_some() && self.seen.capabilities.listed)?;
         let running = self.seen.sources.iter().filter(|source| !source.is_suspended);
         let refused_at = running.filter_map(|source| source.refused_at).max()?;
-        // Hosts may list what is new a moment later. Times of conditions are whole seconds.
+        // Hosts may list new credentials a moment later. Times of conditions are in whole seconds.
         let settled = later(held.begun_at.0, schedule::SETTLE);
         let needed = later(refused_at, Duration::from_secs(1)).max(settled);
         let listed_at = self.seen.listing.as_ref().map(|listing| listing.asked_at);

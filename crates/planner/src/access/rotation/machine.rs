@@ -1,4 +1,4 @@
-//! The next step of a credential that is wanted.
+//! The next step of a wanted credential.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use super::{
 };
 use crate::access::host::{MintRequest, Target};
 
-/// The most credentials that retire at once where the host ends none by itself, and where it does: who takes the Secret away again and again, and has a source
-/// with a long interval, gets no more of them.
+/// The maximum of retiring credentials where the host doesn't end them by itself, and where it does. A user that repeatedly removes the Secret and has a source
+/// with a long interval gets no more new ones.
 const MOST_ENDLESS: usize = 4;
 const MOST_RETIRING: usize = 32;
-/// The cause of what is replaced because others know it.
+/// The cause of a replacement after a leak.
 const LEAK: &str = "Leak";
-/// The causes of what is made by plan.
+/// The causes of planned credentials.
 const FIRST: &str = "First";
 const DUE: &str = "Due";
-/// The cause of what is replaced because somebody says so.
+/// The cause of a replacement on a user's order.
 const ORDERED: &str = "Ordered";
 
-/// What comes of looking at one thing.
+/// The result of one part of the plan.
 pub(super) enum Next {
-    /// This is done.
+    /// Execute this step.
     Do(Step),
-    /// The ledger has changed, and is recorded before anything else.
+    /// The ledger has changed, and is recorded before any other step.
     Record,
-    /// The same, and it orders something.
+    /// The ledger has changed, and an order follows its record.
     Begin,
-    /// Nothing is done before then.
+    /// No step before this time.
     Wait(Timestamp),
 }
 
-/// A plan on its way.
+/// A plan in progress.
 pub(super) struct Machine<'a> {
     pub(super) seen: &'a Snapshot,
     pub(super) now: Timestamp,
@@ -63,7 +63,7 @@ impl<'a> Machine<'a> {
 
     pub(super) fn run(mut self) -> Plan {
         let next = self.take_answer().unwrap_or_else(|| self.decide());
-        // Whoever changed the ledger says so; that it is recorded first doesn't hang on it.
+        // A part that changed the ledger returns `Record`. The record comes first even if that part returned something else.
         let is_changed = self.ledger != self.seen.ledger;
         let (step, again) = match next {
             Next::Begin => (Some(Step::Begin), self.now),
@@ -86,12 +86,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The time at the host.
+    /// Returns the time at the host.
     pub(super) fn host_now(&self) -> Timestamp {
         self.now.checked_add(self.seen.host_ahead).unwrap_or(self.now)
     }
 
-    /// The target, by the path that it was seen to have last.
+    /// Returns the target with its last observed path.
     pub(super) fn target(&self) -> Target {
         let mut target = self.seen.target.clone();
         if let Some(path) = &self.ledger.path {
@@ -114,14 +114,14 @@ impl<'a> Machine<'a> {
         });
     }
 
-    /// Something went wrong: it is recorded, and nothing is tried for a while.
+    /// Records a failure, and postpones the next attempt.
     pub(super) fn fail(&mut self, reason: &str, message: String) -> Next {
         self.ledger.failures = self.ledger.failures.saturating_add(1);
         let at = schedule::retry(self.now, self.ledger.failures);
         self.fail_until(reason, message, at)
     }
 
-    /// The same, and it is known when it is over.
+    /// Records a failure with a known end.
     pub(super) fn fail_until(&mut self, reason: &str, message: String, at: Timestamp) -> Next {
         self.ledger.retry_at = Some(record_time(later(at, Duration::from_secs(1))));
         self.ledger.trouble = Some(LedgerTrouble {
@@ -131,7 +131,7 @@ impl<'a> Machine<'a> {
         Next::Record
     }
 
-    /// What went wrong is over.
+    /// Clears a recorded failure.
     pub(super) fn recover(&mut self) {
         self.ledger.failures = 0;
         self.ledger.retry_at = None;
@@ -145,7 +145,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The Secret, if it is ours.
+    /// Returns the Secret if it is Tenure's.
     pub(super) fn own_secret(&self) -> Option<&'a SecretFacts> {
         self.seen.find_own(&self.ledger)
     }
@@ -154,12 +154,12 @@ impl<'a> Machine<'a> {
         secret.marked_for.as_deref() == Some(self.seen.request_name.as_str())
     }
 
-    /// Whether a Secret has the host's authority, if there is one to have.
+    /// Checks whether a Secret has the host's authority, if the host has one.
     fn has_authority(&self, secret: &SecretFacts) -> bool {
         self.seen.authority.is_none() || self.seen.authority == secret.authority
     }
 
-    /// What has to be done now, whatever was answered.
+    /// Decides the next step, independent of the last answer.
     pub(super) fn decide(&mut self) -> Next {
         match (&self.seen.wanted, self.seen.namespace) {
             (Wanted::Revoked(cause), _) => return self.end(&cause.clone(), false),
@@ -179,7 +179,7 @@ impl<'a> Machine<'a> {
             return Next::Wait(at);
         }
         if let (StagingSeen::Unknown(_), _) | (_, SecretSeen::Unknown(_)) = (&self.seen.staging, &self.seen.secret) {
-            // What can't be seen is not gone.
+            // An unknown namespace is not a missing one.
             return Next::Wait(later(self.now, schedule::LOOK));
         }
         if let Some(heir) = self.seen.find_heir() {
@@ -189,14 +189,14 @@ impl<'a> Machine<'a> {
             Some(next) => self.advance(&next),
             None => self.keep(),
         };
-        // Accounts are named once nothing else is due: what is in their way holds up no credential.
+        // Accounts are changed last, so a problem with them delays no credential.
         match next {
             Next::Wait(until) => self.name_in_accounts(until),
             next => next,
         }
     }
 
-    /// Takes away what the host has ended by itself. Whether anything was.
+    /// Removes credentials that the host has ended by itself from the ledger. Returns true if it removed any.
     fn forget_expired(&mut self) -> bool {
         let host_now = self.host_now();
         let is_over = |held: &HeldCredential| held.expires_at.as_ref().is_some_and(|end| end.0 <= host_now);
@@ -208,13 +208,13 @@ impl<'a> Machine<'a> {
         !over.is_empty()
     }
 
-    /// One that is being made, a step further.
+    /// Advances a credential that is being made.
     pub(super) fn advance(&mut self, next: &NextCredential) -> Next {
         let is_held_back = matches!(self.seen.wanted, Wanted::HeldBack(_));
         let staged = self.staged().filter(|staged| staged.nonce == next.nonce);
         match next.phase {
             CredentialPhase::Intent => match staged {
-                // Somebody staged it and died.
+                // The value was staged before the controller died.
                 Some(staged) if staged.is_minted => self.adopt(&staged.clone()),
                 _ => self.look_for(next),
             },
@@ -231,14 +231,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// An order that nobody has an answer for: it is looked for, once it must have arrived if it did at all.
+    /// Looks for the result of an order without an answer, after the order must have arrived if it arrived at all.
     pub(super) fn look_for(&mut self, next: &NextCredential) -> Next {
         let settled = later(next.begun_at.0, schedule::SETTLE);
         if self.now < settled {
             return Next::Wait(settled);
         }
         if !self.seen.capabilities.listed {
-            // It ends by itself, soon: nothing can be looked for.
+            // The credential ends by itself soon, and the host has no list to search.
             self.tell(
                 "Lost",
                 (next.generation, None),
@@ -250,7 +250,7 @@ impl<'a> Machine<'a> {
         Next::Do(Step::List(self.target()))
     }
 
-    /// One whose value nobody has, or that is refused: it is revoked, and another one is made.
+    /// Revokes a credential whose value is lost or refused. A later plan makes another one.
     pub(super) fn discard(&mut self, next: &NextCredential, cause: &str) -> Next {
         if next.phase != CredentialPhase::Minted {
             let mut changed = next.clone();
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
                 target: self.target(),
                 id,
             }),
-            // It can't be revoked, and ends by itself.
+            // The credential has no number, so it can't be revoked. It ends by itself.
             None => {
                 self.ledger.next = None;
                 Next::Record
@@ -272,7 +272,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Takes one whose value is staged.
+    /// Adopts a credential whose value is staged.
     pub(super) fn adopt(&mut self, staged: &StagedFacts) -> Next {
         if let Some(next) = &mut self.ledger.next {
             next.phase = CredentialPhase::Staged;
@@ -287,12 +287,12 @@ impl<'a> Machine<'a> {
         Next::Record
     }
 
-    /// Whether the list of the host, if it is young enough, says that a credential works no more.
+    /// Checks whether the host's list, if recent enough, says that a credential no longer works.
     fn is_lost(&self, id: Option<u64>, begun_at: Timestamp) -> bool {
         let (Some(id), Some(listing)) = (id, &self.seen.listing) else {
             return false;
         };
-        // Hosts may list what is new a moment later.
+        // Hosts may list new credentials a moment later.
         if !self.seen.capabilities.listed || listing.asked_at < later(begun_at, schedule::SETTLE) {
             return false;
         }
@@ -300,7 +300,7 @@ impl<'a> Machine<'a> {
         found.is_none_or(|listed| listed.is_revoked || listed.is_expired)
     }
 
-    /// One that the Secret holds, until all sources are seen to use it.
+    /// Checks a credential in the Secret, until all sources are seen to use it.
     fn verify(&mut self, next: &NextCredential, is_staged: bool) -> Next {
         let is_there = match (self.find_writable(), &self.seen.secret) {
             (Some(secret), _) => secret.fingerprint.as_deref() == Some(next.fingerprint.as_str()),
@@ -316,7 +316,7 @@ impl<'a> Machine<'a> {
                     Next::Wait(later(self.now, schedule::IDLE_LOOK))
                 }
                 true => Next::Do(Step::Spread(self.find_writable().cloned())),
-                // Nobody has the value but those who fetched with it: they keep it until there is another one.
+                // Only the sources that fetched with the value still have it. They keep it until another one exists.
                 false => self.promote_unproven(next),
             };
         }
@@ -329,7 +329,7 @@ impl<'a> Machine<'a> {
             .filter(|source| source.asked.as_ref() != Some(&token) && source.last_handled.as_ref() != Some(&token))
             .map(|source| source.name.clone())
             .collect();
-        // Once more for whom somebody else has asked for something meanwhile, but not without end.
+        // Ask again the sources with an annotation that another writer has changed, but not without end.
         if !unasked.is_empty() && !matches!(self.seen.answer, Some(Answer::Asked)) {
             return Next::Do(Step::AskSources {
                 sources: unasked,
@@ -339,7 +339,7 @@ impl<'a> Machine<'a> {
         if running().all(|source| source.has_used(&token)) {
             return self.probe(Step::ProbeDelivered);
         }
-        // A leak is not kept open by a source that never fetches.
+        // After a leak, a source that never fetches must not keep the old credential open.
         let deadline = later(distributed_at(next), schedule::LEAK_DEADLINE);
         if next.cause == LEAK && self.now >= deadline {
             return self.probe(Step::ProbeDelivered);
@@ -347,7 +347,7 @@ impl<'a> Machine<'a> {
         Next::Wait(later(self.now, schedule::LOOK))
     }
 
-    /// One that is due, although it isn't proven: another one is needed, and the old ones are left to end by themselves.
+    /// Handles a credential that is due before its proof. A distributed one becomes current, and the old ones end by themselves. Any other one is discarded.
     fn promote_expired(&mut self, next: &NextCredential) -> Option<Next> {
         let held = hold(next);
         let is_due = self.due(&held) <= self.now;
@@ -368,7 +368,7 @@ impl<'a> Machine<'a> {
         Next::Record
     }
 
-    /// All sources use it.
+    /// Makes the credential current: all sources use it.
     pub(super) fn promote(&mut self, next: &NextCredential) -> Next {
         let overlap = match next.cause.as_str() {
             LEAK => Duration::ZERO,
@@ -387,7 +387,7 @@ impl<'a> Machine<'a> {
         Next::Record
     }
 
-    /// All that retire are ended after the overlap, unless they are sooner.
+    /// Sets the end of all retiring credentials to the end of the overlap, or keeps an earlier end.
     pub(super) fn retire_all(&mut self, overlap: Duration) {
         let retire_at = record_time(later(self.now, overlap));
         for held in &mut self.ledger.retiring {
@@ -398,7 +398,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The order that it was made for is carried out.
+    /// Notes that the order for this credential was executed.
     fn note_order(&mut self, next: &NextCredential) {
         if next.order.is_some() {
             self.ledger.handled_order.clone_from(&next.order);
@@ -416,7 +416,7 @@ impl<'a> Machine<'a> {
         Next::Wait(later(self.now, schedule::IDLE_LOOK))
     }
 
-    /// One that is in use: its Secret is kept, its predecessors are ended, and another one is made when it is due.
+    /// Keeps a credential in use: restores its Secret, ends its predecessors, and makes another credential when it is due.
     fn keep(&mut self) -> Next {
         let own = self.own_secret();
         let current = self.ledger.current.clone();
@@ -426,7 +426,7 @@ impl<'a> Machine<'a> {
                 .as_ref()
                 .is_some_and(|held| secret.fingerprint.as_ref() == Some(&held.fingerprint))
         {
-            // If somebody changes it back at once, the next attempt waits.
+            // If another writer undoes the change at once, the next attempt waits.
             return match &self.seen.answer {
                 Some(Answer::Spread(Ok(_))) => Next::Wait(later(self.now, schedule::LOOK)),
                 _ => Next::Do(Step::Mark(secret.clone())),
@@ -459,14 +459,14 @@ impl<'a> Machine<'a> {
             self.findings.push(Finding::too_many_refusals(from));
             return wait(from);
         }
-        // Whoever has just tried begins.
+        // Begin only right after a successful preflight.
         match &self.seen.answer {
             Some(Answer::Preflight(Ok(()))) => self.begin(cause),
             _ => Next::Do(Step::Preflight),
         }
     }
 
-    /// Ends what has retired long enough, and takes away a value that is staged for nobody.
+    /// Ends credentials that have retired long enough, and removes a staged value that is not needed.
     pub(super) fn end_retired(&self) -> Option<Next> {
         let retiring = self.ledger.retiring.iter();
         let mut due = retiring.filter(|held| held.retire_at.as_ref().is_some_and(|at| at.0 <= self.now));
@@ -479,18 +479,18 @@ impl<'a> Machine<'a> {
         self.staged().map(|_| Next::Do(Step::ClearStaging))
     }
 
-    /// When the next of those that retire is to be ended; what has no number ends by itself.
+    /// Returns the time of the next end among the retiring credentials. A credential without a number ends by itself.
     pub(super) fn find_retirement(&self) -> Option<Timestamp> {
         let retiring = self.ledger.retiring.iter().filter(|held| held.id.is_some());
         retiring.filter_map(|held| held.retire_at.as_ref().map(|at| at.0)).min()
     }
 
-    /// Why another one is made, and when.
+    /// Returns the cause and the time of the next credential.
     fn find_cause(&self, current: Option<&HeldCredential>, own: Option<&SecretFacts>) -> (String, Timestamp) {
         let Some(held) = current else {
             return (FIRST.to_owned(), Timestamp::MIN);
         };
-        // Who orders in a loop, or takes the Secret away in one, gets no more of them.
+        // The minimum interval also limits a user that orders, or removes the Secret, in a loop.
         let unplanned = self.ledger.unplanned_at.as_ref();
         let soon = unplanned.map_or(Timestamp::MIN, |at| later(at.0, schedule::LEAST_BETWEEN));
         if self.is_lost(held.id, held.begun_at.0) {
@@ -516,7 +516,7 @@ impl<'a> Machine<'a> {
         schedule::due(held, self.seen.rotate, &self.seen.request_uid, self.seen.host_ahead)
     }
 
-    /// Records what is ordered next.
+    /// Records the next order.
     fn begin(&mut self, cause: String) -> Next {
         let generation = self.ledger.generation.saturating_add(1);
         let name = CredentialName::new(
@@ -550,7 +550,7 @@ impl<'a> Machine<'a> {
         Next::Begin
     }
 
-    /// What is ordered of the host.
+    /// Returns the order for the host.
     pub(super) fn mint(&self, next: &NextCredential) -> Step {
         Step::MintAndStage(MintRequest {
             target: self.target(),
@@ -564,7 +564,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What sources are asked with: another value for each credential.
+/// Returns the annotation value for sources: a different value for each credential.
 pub(super) fn token_of(next: &NextCredential) -> String {
     format!("{}-{}", distributed_at(next), next.nonce)
 }

@@ -1,8 +1,8 @@
 //! One credential in one namespace, from the intent to make it to the proof that it is in use, and to the end of its predecessor.
 //!
-//! Owns every decision about it. The ledger in the request's status says how far it has come; what is done next follows from that, from what is seen, and from
-//! the answer to the step before. Whoever dies in between loses the answer and nothing else: each order to the host is recorded under its name before it is
-//! given, and a name that nobody has an answer for is looked for before another one is made.
+//! The ledger in the request's status records the progress. The next step follows from the ledger, the observed state, and the answer to the previous step. A
+//! controller that dies between two steps loses only the answer. Each order to the host is recorded under its name before the controller sends the order. If the
+//! answer to an order is unknown, the plan looks for that name at the host before it makes another credential.
 //!
 //! ```text
 //!  due ─▶ Preflight ─▶ Intent ──────▶ Staged ────────▶ Distributed ────────────▶ current        the old one:
@@ -13,8 +13,8 @@
 //!                      list, find by name ─▶ Minted (value lost) ─▶ revoked, and from the beginning under another name
 //! ```
 //!
-//! Refuses values: minting and staging is one step of the shell, which keeps the value from one to the other. Refuses to touch a Secret that isn't
-//! ours, to revoke what no newer one is proven for, and to take silence, a ban or an outage for an answer.
+//! A plan never holds a value: the shell makes and stages a credential in one step, and keeps the value only during this step. A plan never touches a Secret of
+//! another writer. While a credential is wanted, the plan revokes it only after a newer one is proven. Silence, a ban or an outage of the host is no answer.
 
 mod answer;
 pub mod conditions;
@@ -39,149 +39,149 @@ use self::restraint::RestraintSeen;
 use super::host::{Capabilities, CredentialKind, Found, Listed, MintRequest, Minted, Role, Target, Trouble};
 use super::pull_secrets::{AccountChange, AccountsSeen};
 
-/// All that is known of one credential.
+/// The observed state of one credential.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Uid of the request.
     pub request_uid: String,
-    /// Name of the request: by this the Secret is marked.
+    /// Name of the request. The label of the Secret has this name.
     pub request_name: String,
-    /// What the Secret is called.
+    /// Name of the Secret.
     pub secret_name: String,
     /// Uid of this cluster's namespace `kube-system`.
     pub cluster_uid: String,
-    /// The project or group, as it was approved.
+    /// The approved project or group.
     pub target: Target,
-    /// Of which form credentials are.
+    /// The kind of the credentials.
     pub kind: CredentialKind,
-    /// What such a credential can do at this host.
+    /// The capabilities of such credentials at this host.
     pub capabilities: Capabilities,
-    /// What it is for.
+    /// The role of the credential.
     pub role: Role,
-    /// The user name of a token, where one is chosen.
+    /// The user name of a token, if the request sets one.
     pub username: Option<String>,
-    /// How often it is replaced.
+    /// The interval of replacement.
     pub rotate: Period,
-    /// What is wanted.
+    /// The wanted state.
     pub wanted: Wanted,
     /// Requests of the same entry whose Secret may be taken over.
     pub predecessors: Vec<Predecessor>,
-    /// The request of the same entry that takes the Secret over, if one does.
+    /// The request of the same entry that takes over the Secret, if any.
     pub heir: Option<Heir>,
-    /// Somebody's order to replace it now.
+    /// The order of a user to replace the credential now.
     pub order: Option<Order>,
-    /// The ledger, as it is recorded.
+    /// The recorded ledger.
     pub ledger: CredentialLedger,
     /// The namespace.
     pub namespace: NamespaceSeen,
-    /// The Secret in it.
+    /// The Secret in the namespace.
     pub secret: SecretSeen,
-    /// The staging Secret, as far as it is about this credential.
+    /// The content of the staging Secret for this credential.
     pub staging: StagingSeen,
-    /// The accounts of the namespace that are to have the Secret among their `imagePullSecrets`.
+    /// The ServiceAccounts of the namespace that should list the Secret in `imagePullSecrets`.
     pub accounts: AccountsSeen,
     /// The sources of the namespace that use the Secret.
     pub sources: Vec<SourceSeen>,
-    /// SHA-256 of the host's own certificate authority, as hex; none if the host has none, or was not asked yet.
+    /// SHA-256 of the host's own certificate authority, as hex. Unset if the host has none, or if the controller has not read it yet.
     pub authority: Option<String>,
-    /// The last list of the host that is known.
+    /// The last known list of the host.
     pub listing: Option<Listing>,
-    /// How often the host may be asked.
+    /// The limits for requests to the host.
     pub restraint: RestraintSeen,
-    /// By how much the host's clock (the header `Date`) is ahead of this one.
+    /// The time by which the host's clock (the header `Date`) is ahead of the local clock.
     pub host_ahead: SignedDuration,
-    /// Random letters and digits, others for each snapshot.
+    /// Random letters and digits, different in each snapshot.
     pub nonce: String,
-    /// The answer to the step that the plan before ordered. None when that is unknown: after a start, above all.
+    /// The answer to the step of the previous plan. Unset if the answer is unknown, for example after a start.
     pub answer: Option<Answer>,
 }
 
-/// What is wanted of a credential.
+/// The wanted state of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// That it is in the namespace.
+    /// The credential is in the namespace.
     Delivered,
-    /// That nothing new is made or spread for now, for this reason.
+    /// Nothing new is made or distributed for now, for this reason.
     HeldBack(String),
-    /// That it is nowhere any more, for this reason.
+    /// The credential exists nowhere, for this reason.
     Revoked(String),
-    /// The same, and nobody waits for the host: what lives on there is told, and forgotten.
+    /// As `Revoked`, but without waiting for the host: the plan reports the credentials that remain there, and forgets them.
     Abandoned(String),
 }
 
 /// An order to replace a credential before it is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// By which it is known to be carried out.
+    /// Identifies the order, so that the ledger can record its completion.
     pub id: String,
-    /// Why.
+    /// The reason.
     pub cause: String,
-    /// The old one is known to others: it is revoked as soon as the new one is proven.
+    /// The old credential has leaked: the plan revokes it as soon as the new one is proven.
     pub is_leak: bool,
 }
 
-/// Whether a namespace is there.
+/// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceSeen {
-    /// It is.
+    /// The namespace exists.
     Present,
-    /// It is being deleted.
+    /// The namespace is being deleted.
     Terminating,
-    /// It isn't.
+    /// The namespace is missing.
     Gone,
-    /// Nobody knows.
+    /// The state is unknown.
     Unknown,
 }
 
 /// The Secret in the namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSeen {
-    /// It couldn't be read, and why.
+    /// The Secret couldn't be read, for this reason.
     Unknown(String),
-    /// There is none.
+    /// The Secret is missing.
     Absent,
-    /// There is one.
+    /// The Secret exists.
     Present(SecretFacts),
 }
 
-/// What counts of a Secret.
+/// The facts of a Secret that a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SecretFacts {
     /// Uid.
     pub uid: String,
-    /// Version: writes are bound to it.
+    /// Resource version: writes require this version.
     pub resource_version: String,
-    /// Value of the label by which we mark what is ours.
+    /// Value of the label that marks Tenure's Secrets.
     pub marked_for: Option<String>,
-    /// SHA-256 of the value in it, as hex; none if it has none of the form.
+    /// SHA-256 of the value in the Secret, as hex. Unset if the Secret has no value of the expected form.
     pub fingerprint: Option<String>,
-    /// SHA-256 of its `ca.crt`, as hex.
+    /// SHA-256 of the Secret's `ca.crt`, as hex.
     pub authority: Option<String>,
 }
 
-/// What the staging Secret has of this credential.
+/// The content of the staging Secret for this credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StagingSeen {
-    /// It couldn't be read, and why.
+    /// The staging Secret couldn't be read, for this reason.
     Unknown(String),
-    /// Nothing.
+    /// The staging Secret has no value of this credential.
     Absent,
-    /// A value.
+    /// The staging Secret has a value of this credential.
     Present(StagedFacts),
 }
 
-/// What stands beside a value that is staged.
+/// The metadata of a staged value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StagedFacts {
-    /// The nonce of its name.
+    /// The nonce of the credential's name.
     pub nonce: String,
-    /// Whether the host has made it: of a key the private half is staged before.
+    /// True if the host has made the credential. The private half of a key is staged before the host knows the key.
     pub is_minted: bool,
-    /// The host's number of it.
+    /// The host's number of the credential.
     pub id: Option<u64>,
-    /// SHA-256 of it.
+    /// SHA-256 of the value.
     pub fingerprint: String,
-    /// When it ends.
+    /// The end of the credential.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -190,63 +190,64 @@ pub struct StagedFacts {
 pub struct SourceSeen {
     /// Kind and name, such as `GitRepository/apps`.
     pub name: String,
-    /// Nothing is fetched for now.
+    /// True if the source is suspended, so it fetches nothing.
     pub is_suspended: bool,
-    /// How often it is fetched.
+    /// The interval between fetches.
     pub interval: Duration,
-    /// Its annotation `reconcile.fluxcd.io/requestedAt`.
+    /// The annotation `reconcile.fluxcd.io/requestedAt`.
     pub asked: Option<String>,
     /// `status.lastHandledReconcileAt`.
     pub last_handled: Option<String>,
-    /// Since when the host refuses what it shows, if it does: the reason of its condition is `AuthenticationFailed`.
+    /// Start of the host's refusal, if the host refuses the credential: the reason of the source's condition is `AuthenticationFailed`.
     pub refused_at: Option<Timestamp>,
 }
 
 impl SourceSeen {
-    /// Whether it has fetched since it was asked with this token, and was not refused. Other failures, such as a branch that isn't there, don't count
-    /// against the credential: the source has read the Secret.
+    /// Checks whether the source has fetched since the annotation with this token, and was not refused. Other failures, such as a missing branch, don't count against
+    /// the credential: the source has read the Secret.
     pub(in crate::access) fn has_used(&self, token: &str) -> bool {
         self.last_handled.as_deref() == Some(token) && self.refused_at.is_none()
     }
 }
 
-/// A list of the host.
+/// A list of credentials from the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// When it was asked for.
+    /// The time of the request for the list.
     pub asked_at: Timestamp,
     /// All credentials of the kind and target.
     pub credentials: Vec<Listed>,
 }
 
-/// What is to be done next. A shell carries it out and brings the answer.
+/// The next step. A shell executes the step and returns the answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Write the plan's ledger into the status, bound to the version that was read: [`Answer::Recorded`].
     Record,
-    /// The same, and then order at once what was recorded: [`Answer::Begun`]. Nobody else does, and nobody does later.
+    /// Write the ledger as `Record` does, then order the recorded credential at once: [`Answer::Begun`]. No other caller sends this order, and no later plan
+    /// does.
     Begin,
-    /// Dry runs of all writes that are to come, the staging Secret and the one of the namespace: [`Answer::Preflight`].
+    /// Try all coming writes as dry runs, in the staging Secret and in the Secret of the namespace: [`Answer::Preflight`].
     Preflight,
-    /// Order the credential, and write value, nonce and number into the staging Secret: [`Answer::Minted`]. Of a key the private half is made and staged
-    /// first, and its public half ordered.
+    /// Order the credential, and write value, nonce and number into the staging Secret: [`Answer::Minted`]. For a key, the shell first makes and stages the private
+    /// half, then orders the public half.
     MintAndStage(MintRequest),
-    /// Ask for all pages of the list, and keep it as the last one: [`Answer::Listed`].
+    /// Request all pages of the list, and store the result as the last list: [`Answer::Listed`].
     List(Target),
-    /// Ask what has the target's number: [`Answer::Found`].
+    /// Look up the project or group with the target's number: [`Answer::Found`].
     Find(Target),
     /// End a credential at the host: [`Answer::Revoked`].
     Revoke {
-        /// Of what.
+        /// The project or group.
         target: Target,
-        /// Which.
+        /// The host's number of the credential.
         id: u64,
     },
     /// Try the staged value as its client would: [`Answer::Probed`].
     ProbeStaged,
-    /// Write the staged value into the Secret of the namespace, with our mark, bound to what was seen: [`Answer::Spread`].
+    /// Write the staged value into the Secret of the namespace, with Tenure's mark, bound to the observed version: [`Answer::Spread`].
     Spread(Option<SecretFacts>),
-    /// Put our mark on the Secret again, and the host's authority into it: [`Answer::Spread`].
+    /// Restore Tenure's mark on the Secret, and write the host's authority into the Secret: [`Answer::Spread`].
     Mark(SecretFacts),
     /// Annotate these sources with this value of `reconcile.fluxcd.io/requestedAt`: [`Answer::Asked`].
     AskSources {
@@ -255,110 +256,110 @@ pub enum Step {
         /// The value.
         token: String,
     },
-    /// Try what is in the Secret as its client would: [`Answer::Probed`].
+    /// Try the value in the Secret as its client would: [`Answer::Probed`].
     ProbeDelivered,
     /// Delete the Secret, bound to its uid and version: [`Answer::SecretDeleted`].
     DeleteSecret(SecretFacts),
-    /// Put the Secret among the `imagePullSecrets` of accounts, or take it out, bound to what was seen of each: [`Answer::Named`].
+    /// Add the Secret to the `imagePullSecrets` of accounts, or remove it, bound to the observed version of each account: [`Answer::Named`].
     ChangeAccounts(Vec<AccountChange>),
-    /// Take this credential's value out of the staging Secret: [`Answer::StagingCleared`].
+    /// Remove this credential's value from the staging Secret: [`Answer::StagingCleared`].
     ClearStaging,
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The ledger was written.
     Recorded,
-    /// The ledger was written, and nothing has been ordered since.
+    /// The ledger was written, and the order was not sent yet.
     Begun,
-    /// What the dry runs said; what was refused, and which grant is missing.
+    /// The result of the dry runs. An error names the refused write and the missing grant.
     Preflight(Result<(), String>),
-    /// It was made and staged.
+    /// The credential was made and staged.
     Minted(Minted),
-    /// It was made and could not be staged.
+    /// The credential was made, but could not be staged.
     MintedOnly(Minted, String),
-    /// It was not made, or nobody knows.
+    /// The credential was not made, or the result is unknown.
     MintFailed(Trouble),
     /// The list.
     Listed(Result<Vec<Listed>, Trouble>),
-    /// What has the number.
+    /// The project or group with the number.
     Found(Result<Option<Found>, Trouble>),
-    /// What came of the revocation of this number.
+    /// The result of the revocation of this number.
     Revoked(u64, Result<(), Trouble>),
-    /// What came of the probe.
+    /// The result of the probe.
     Probed(Probe),
-    /// What came of writing the Secret: its uid.
+    /// The result of the write of the Secret: its uid.
     Spread(Result<String, WriteFailure>),
-    /// The sources were asked, those that could be.
+    /// All sources were annotated, except where the write failed.
     Asked,
-    /// What came of deleting the Secret.
+    /// The result of the deletion of the Secret.
     SecretDeleted(Result<(), WriteFailure>),
-    /// What came of changing accounts.
+    /// The result of the change of accounts.
     Named(Result<(), WriteFailure>),
-    /// What came of clearing the staging Secret.
+    /// The result of clearing the staging Secret.
     StagingCleared(Result<(), WriteFailure>),
 }
 
-/// Why something could not be written to the cluster.
+/// The reason why a write to the cluster failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WriteFailure {
-    /// It isn't any more what it was when it was seen.
+    /// The object has changed since the snapshot.
     Changed,
-    /// It is refused; which grant is missing.
+    /// The API server refuses the write. The text names the missing grant.
     Refused(String),
-    /// Nobody knows.
+    /// The result is unknown.
     Unknown(String),
 }
 
-/// What a client would meet.
+/// The result that a client of the credential would see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Probe {
-    /// It is let in.
+    /// The server accepts the credential.
     Works,
-    /// It is refused.
+    /// The server refuses the credential.
     Refused(String),
-    /// The host keeps this address out until then: that says nothing of the credential.
+    /// The host blocks this address until the given time. The block is no statement about the credential.
     Banned(Timestamp),
-    /// Nobody knows.
+    /// The result is unknown.
     Unreachable(String),
 }
 
-/// Something that happened, for the history, events and figures.
+/// An occurrence for the history, events and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     /// `Begun`, `Minted`, `Lost`, `Distributed`, `Verified`, `Revoked` or `Expired`.
     pub action: &'static str,
     /// The number of the credential.
     pub generation: u64,
-    /// The host's number of it.
+    /// The host's number of the credential.
     pub id: Option<u64>,
-    /// Why.
+    /// The reason.
     pub cause: String,
 }
 
-/// What to do.
+/// The decisions for one credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// The ledger as it is to be recorded; what is recorded already unless the step says so.
+    /// The ledger to record. Equal to the recorded ledger, unless the step records it.
     pub ledger: CredentialLedger,
     /// The next step.
     pub step: Option<Step>,
-    /// What has happened since the ledger was recorded; told when this one is.
+    /// Occurrences since the last record of the ledger. They are reported when this ledger is recorded.
     pub happened: Vec<Happening>,
-    /// What there is to say.
+    /// The findings for the conditions.
     pub findings: Vec<conditions::Finding>,
-    /// Whether the host refused a new credential for good: [`restraint::HostRestraint::note_refusal`].
+    /// True if the host finally refused a new credential: [`restraint::HostRestraint::note_refusal`].
     pub is_refused: bool,
-    /// When to look again, if nothing is seen to change before.
+    /// The time of the next plan, if no change is observed before.
     pub again: Timestamp,
-    /// Everything that was wanted gone is gone, or forgotten: the ledger can go, too.
+    /// Everything that should end has ended or is forgotten, so the ledger can be removed.
     pub is_over: bool,
-    /// Somebody else writes the Secret: nothing is made, and nobody sees it in use.
+    /// Another writer owns the Secret: Tenure makes no credential, and doesn't observe its use.
     pub is_by_hand: bool,
 }
 
-/// What to do next.
+/// Returns the next step and the state to record.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     machine::Machine::new(snapshot, now).run()

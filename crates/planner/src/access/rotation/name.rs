@@ -1,15 +1,15 @@
-//! What our credentials are called at a host: `fa/<cluster>/<request>/<generation>/<unix time>/<nonce>`.
+//! The names of Tenure's credentials at a host: `fa/<cluster>/<request>/<generation>/<unix time>/<nonce>`.
 //!
-//! Owns that form. A name says whose a credential is, so that after any interruption it is found again, and when it was begun, so that one that nobody
-//! recorded is known to be left over. Refuses to read anything else as ours: what doesn't follow the form to the letter is somebody else's.
+//! A name identifies the owner, so that a credential can be found again after any interruption. It also has the start time, so that an unrecorded credential is
+//! recognised as leftover. A name that doesn't match the format exactly belongs to another owner.
 
 use jiff::Timestamp;
 
-/// The longest name that GitLab takes.
+/// The maximum length of a name at GitLab.
 pub const LONGEST: usize = 255;
-/// How much of a uid stands in a name.
+/// The length of the part of a uid in a name.
 const UID: usize = 8;
-/// The longest nonce.
+/// The maximum length of a nonce.
 const NONCE: usize = 32;
 
 /// The parts of a name.
@@ -21,13 +21,13 @@ pub struct CredentialName {
     pub request: String,
     /// The number of the credential.
     pub generation: u64,
-    /// When it was begun, in seconds.
+    /// The start time, in seconds.
     pub begun: i64,
-    /// What makes it unique.
+    /// The random part that makes the name unique.
     pub nonce: String,
 }
 
-/// The beginning of a uid, as names have it.
+/// Returns the beginning of a uid, in the form for names.
 #[must_use]
 pub fn shorten_uid(uid: &str) -> String {
     let is_plain = |letter: &char| letter.is_ascii_alphanumeric();
@@ -39,7 +39,7 @@ pub fn shorten_uid(uid: &str) -> String {
 }
 
 impl CredentialName {
-    /// The name of a new credential. Of a nonce what no name may have is left away.
+    /// Returns the name of a new credential. Characters that names can't have are removed from the nonce.
     #[must_use]
     pub fn new(cluster_uid: &str, request_uid: &str, generation: u64, begun: Timestamp, nonce: &str) -> Self {
         Self {
@@ -51,7 +51,7 @@ impl CredentialName {
         }
     }
 
-    /// Reads a name that is ours.
+    /// Reads a name of Tenure.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if text.len() > LONGEST {

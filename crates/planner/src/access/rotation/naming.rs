@@ -1,7 +1,7 @@
-//! The Secret among the `imagePullSecrets` of accounts: put there once it holds a value, and taken out when that is wanted no more.
+//! The Secret among the `imagePullSecrets` of accounts. It is added after it has a value, and removed when the credential is no longer wanted.
 //!
-//! Owns when that is done. It comes after everything that a credential needs, and before anything is added the ledger says that something is: whoever
-//! ends it looks for what there is.
+//! Changes of accounts come after all steps that a credential needs. The ledger records the change before the first entry is added, so that the end of the
+//! credential finds all entries.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use super::schedule::{LOOK, later};
 use super::{Answer, Step, Wanted};
 use crate::access::pull_secrets::{AccountFacts, AccountsSeen, Naming, name_in, take_out};
 
-/// How soon it is looked again for an account that isn't there.
+/// The interval of checks for a missing account.
 const ACCOUNT_LOOK: Duration = Duration::from_secs(600);
 
 impl Machine<'_> {
-    /// The accounts that were seen.
+    /// Returns the observed accounts.
     fn accounts(&self) -> &[AccountFacts] {
         match &self.seen.accounts {
             AccountsSeen::Seen(accounts) => accounts,
@@ -27,7 +27,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Puts the Secret where it is missing; nothing else is due before `until`.
+    /// Adds the Secret to accounts that lack it. No other step is due before `until`.
     pub(super) fn name_in_accounts(&mut self, until: Timestamp) -> Next {
         let is_spread = |phase: CredentialPhase| phase == CredentialPhase::Distributed;
         let is_delivered =
@@ -58,7 +58,7 @@ impl Machine<'_> {
             }
         }
         if changes.is_empty() {
-            // What was in the way of a write is over, if there was anything: nothing is to be written.
+            // Any earlier failure of a write is over, because there is nothing to write.
             let is_of_cluster = |reason: &str| [MISSING_RIGHTS, CLUSTER_UNREACHABLE].contains(&reason);
             if self
                 .ledger
@@ -74,14 +74,14 @@ impl Machine<'_> {
             self.ledger.image_pull_secrets = true;
             return Next::Record;
         }
-        // Somebody takes it out as soon as it is in, or a webhook does: they aren't raced.
+        // If another writer or a webhook removes the entry at once, the next attempt waits.
         match &self.seen.answer {
             Some(Answer::Named(_)) => Next::Wait(later(self.now, LOOK)),
             _ => Next::Do(Step::ChangeAccounts(changes)),
         }
     }
 
-    /// Takes it out of all that have it from us.
+    /// Removes the Secret from all accounts to which Tenure added it.
     pub(super) fn take_out_of_accounts(&mut self) -> Option<Next> {
         let is_read = matches!(self.seen.accounts, AccountsSeen::Seen(_));
         if !self.ledger.image_pull_secrets || !is_read {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::access::pull_secrets::read_account;
 
-    /// One that is delivered, and asked for the images of these accounts.
+    /// Returns the state of a delivered credential that these accounts also use for images.
     fn asked(is_noted: bool, accounts: &[(&str, Option<Value>)]) -> Snapshot {
         let mut seen = snapshot();
         seen.ledger.retiring.clear();
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(changed(&planned), ["a"]);
         let told: Vec<&str> = planned.findings.iter().map(|finding| finding.reason.as_str()).collect();
         assert_eq!(told, ["AccountMissing"]);
-        // Who has nothing to add records nothing, and looks again soon for one that is missing.
+        // Without an entry to add, nothing is recorded. A missing account is checked again soon.
         let planned = plan(&asked(false, &accounts[1..]), now());
         assert!(planned.step.is_none() && planned.again == later(now(), ACCOUNT_LOOK));
     }
@@ -167,7 +167,7 @@ mod tests {
             assert!(changed(&plan(&seen, now())).is_empty());
         }
         assert_eq!(changed(&plan(&asked(true, &accounts), now())), ["a"]);
-        // A right that is missing is told, and holds up no credential: what is due is begun.
+        // A missing right is reported and delays no credential: a due credential is begun.
         let mut seen = asked(true, &accounts);
         seen.answer = Some(Answer::Named(Err(WriteFailure::Refused("may not patch".to_owned()))));
         let planned = plan(&seen, now());
@@ -179,7 +179,7 @@ mod tests {
         seen.answer = None;
         seen.ledger = planned.ledger.clone();
         assert_eq!(plan(&seen, due).step, Some(Step::Preflight));
-        // Once somebody else has named it, nothing is in the way any more.
+        // After another writer has added the Secret, nothing blocks the plan any more.
         seen.accounts = AccountsSeen::Seen(vec![read_account("a", with().as_ref())]);
         let planned = plan(&seen, later(now(), Duration::from_secs(3_600)));
         assert!(planned.ledger.trouble.is_none() && planned.step == Some(Step::Record));

@@ -1,4 +1,4 @@
-//! What others do to a credential: at its host, to its Secret, and to its sources.
+//! Actions of others on a credential: at its host, on its Secret, and on its sources.
 
 use tenure_api::access::request::CredentialPhase;
 
@@ -6,7 +6,7 @@ use super::conditions::About;
 use super::tests::{answered, at, moving, now, reasons, secret, snapshot};
 use super::*;
 
-/// A source that the host refuses says that something happened there: the list is asked for at once, and once.
+/// If the host refuses a source, the plan requests the list at once, and only once.
 #[test]
 fn a_refused_source_has_the_host_looked_at() {
     let mut seen = snapshot();
@@ -19,7 +19,7 @@ fn a_refused_source_has_the_host_looked_at() {
             credentials: vec![],
         })
     };
-    // What was listed after the refusal is known; what was listed a moment before is asked for a minute later.
+    // A list after the refusal is conclusive. A list from a moment before is repeated a minute later.
     let mut alive = listing("2026-06-01T11:59:59Z").unwrap();
     alive.credentials.push(Listed {
         id: 12,
@@ -37,39 +37,39 @@ fn a_refused_source_has_the_host_looked_at() {
     seen.listing = Some(alive);
     let planned = plan(&seen, now());
     assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:00:57Z")));
-    // The host has had enough looks.
+    // The limit of lists is reached.
     seen.listing = None;
     seen.restraint.look_from = Some(at("2026-06-01T12:00:30Z"));
     let planned = plan(&seen, now());
     assert_eq!((planned.step, planned.again), (None, at("2026-06-01T12:00:30Z")));
     seen.restraint.look_from = None;
-    // What can't be listed, or is suspended, is no reason.
+    // A credential that can't be listed, or a suspended source, causes no list.
     seen.sources[0].is_suspended = true;
     assert_eq!(plan(&seen, now()).step, None);
     seen.sources[0].is_suspended = false;
     seen.capabilities.listed = false;
     assert_eq!(plan(&seen, now()).step, None);
     seen.capabilities.listed = true;
-    // A list that fails is asked for again, and changes nothing.
+    // A failed list is retried, and changes nothing.
     let failed = Answer::Listed(Err(Trouble::Unreachable("timeout".to_owned())));
     let planned = answered(seen.clone(), failed);
     assert_eq!((planned.step, &planned.ledger), (None, &seen.ledger));
     assert_eq!(planned.again, at("2026-06-01T12:01:00Z"));
-    // It is gone at the host: another one is made.
+    // The credential is gone at the host: another one is made.
     seen.listing = listing("2026-06-01T12:00:00Z");
     assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
 }
 
-/// Our mark is only a label: whoever takes it off doesn't make the Secret somebody else's.
+/// Tenure's mark is only a label: its removal doesn't make the Secret another writer's.
 #[test]
 fn a_secret_without_our_mark_is_still_ours() {
     let mut seen = snapshot();
     seen.secret = secret("two", false);
     assert!(matches!(plan(&seen, now()).step, Some(Step::Mark(_))));
-    // Edited besides: another one is delivered.
+    // After an additional edit of the value, another credential is delivered.
     seen.secret = secret("somebody's", false);
     assert_eq!(plan(&seen, now()).step, Some(Step::Preflight));
-    // The control: one that somebody made after deleting ours.
+    // The control: another user created this Secret after deleting Tenure's.
     let SecretSeen::Present(other) = &mut seen.secret else {
         panic!()
     };
@@ -91,7 +91,7 @@ fn a_leaked_credential_ends_though_a_source_never_fetches() {
     assert_eq!(plan(&seen, late).step, Some(Step::ProbeDelivered));
     seen.ledger.next.as_mut().unwrap().cause = "Due".to_owned();
     assert_eq!(plan(&seen, late).step, None);
-    // A branch that isn't there says nothing of the credential, only a refusal does.
+    // A missing branch is no statement about the credential. Only a refusal is.
     seen.ledger.next.as_mut().unwrap().cause = "Leak".to_owned();
     seen.sources[0].last_handled = seen.sources[0].asked.clone();
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeDelivered));

@@ -1,7 +1,7 @@
-//! Limits how often a host is shown what it may refuse, and how often it is looked at because a source was refused. Hosts ban an address for that, and
-//! the whole cluster has one.
+//! Limits for requests that a host may refuse, and for lists that refused sources cause. Hosts ban an address for too many refused requests, and the whole cluster
+//! has one address.
 //!
-//! Owns the counts of one host, in memory. Refuses to stop anything for longer than an hour.
+//! The counts of one host are in memory. No limit stops anything for longer than an hour.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use jiff::Timestamp;
 use super::schedule::{later, retry};
 use crate::access::host::{Scope, Target};
 
-/// The time in which refusals and looks are counted.
+/// The window in which refusals and lists are counted.
 const WINDOW: Duration = Duration::from_secs(60);
-/// The most refused attempts in that time. GitLab's ban, where it is turned on, begins at 30 in three minutes.
+/// The maximum of refused attempts in the window. GitLab's ban, where it is enabled, begins at 30 in three minutes.
 const MOST_REFUSED: usize = 5;
-/// The most looks in that time.
+/// The maximum of lists in the window.
 const MOST_LOOKS: usize = 30;
-/// The most targets that are counted one by one; those that were refused longest ago are forgotten.
+/// The maximum of targets with counts of their own. Beyond that, the target whose wait ends first is forgotten.
 const MOST_TARGETS: usize = 10_000;
 
 /// The counts of one host.
@@ -28,21 +28,21 @@ pub struct HostRestraint {
     targets: BTreeMap<(Scope, u64), Refusals>,
 }
 
-/// New credentials of a target that its host refused, in a row.
+/// New credentials of a target that its host refused in a row.
 #[derive(Clone, Copy, Debug)]
 struct Refusals {
     count: u32,
     until: Timestamp,
 }
 
-/// What a host's counts let one target do.
+/// The limits of a host for one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestraintSeen {
-    /// No credential is tried before then.
+    /// No credential is probed before this time.
     pub probe_from: Option<Timestamp>,
-    /// No credential is made before then.
+    /// No credential is made before this time.
     pub mint_from: Option<Timestamp>,
-    /// The host isn't looked at before then.
+    /// The host isn't listed before this time.
     pub look_from: Option<Timestamp>,
 }
 
@@ -52,12 +52,12 @@ impl HostRestraint {
         push(&mut self.refused, MOST_REFUSED, now);
     }
 
-    /// Counts a look.
+    /// Counts a list that a refused source caused.
     pub fn note_look(&mut self, now: Timestamp) {
         push(&mut self.looks, MOST_LOOKS, now);
     }
 
-    /// Counts a new credential that its host refused for good.
+    /// Counts a new credential that its host finally refused.
     pub fn note_refusal(&mut self, target: &Target, now: Timestamp) {
         if self.targets.len() >= MOST_TARGETS {
             let oldest = self.targets.iter().min_by_key(|(_, refusals)| refusals.until);
@@ -72,12 +72,12 @@ impl HostRestraint {
             .insert((target.scope, target.id), Refusals { count, until });
     }
 
-    /// Forgets what was refused of a target: a new credential works.
+    /// Forgets the refusals of a target, because a new credential works.
     pub fn note_acceptance(&mut self, target: &Target) {
         self.targets.remove(&(target.scope, target.id));
     }
 
-    /// What holds for a target now.
+    /// Returns the current limits for a target.
     #[must_use]
     pub fn see(&self, target: &Target, now: Timestamp) -> RestraintSeen {
         let still = |at: Option<Timestamp>| at.filter(|at| *at > now);
@@ -98,7 +98,7 @@ fn push(times: &mut VecDeque<Timestamp>, most: usize, now: Timestamp) {
     }
 }
 
-/// When there is room for another one, if there is none without waiting.
+/// Returns the time at which the limit allows another attempt, if it forbids one now.
 fn find_free(times: &VecDeque<Timestamp>, most: usize) -> Option<Timestamp> {
     let oldest = times.front().filter(|_| times.len() >= most)?;
     Some(later(*oldest, WINDOW))

@@ -1,4 +1,4 @@
-//! When a credential is replaced, how long two are there at once, and when the host ends one that everybody forgot. Owns all time spans of that.
+//! All time spans of the rotation: when a credential is replaced, how long two overlap, and when the host ends a forgotten one.
 
 use std::time::Duration;
 
@@ -14,37 +14,37 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// The shortest time for which an old credential lives on beside a new one.
+/// The minimum time for which an old credential continues beside a new one.
 const SHORTEST_OVERLAP: Duration = Duration::from_secs(HOUR);
-/// The longest: a tenant chooses how long the interval of a source is, and a source is asked besides.
+/// The maximum overlap. A tenant chooses the interval of its sources, and sources are also asked to fetch.
 const LONGEST_OVERLAP: Duration = Duration::from_secs(7 * DAY);
-/// What comes on top of two intervals.
+/// The margin beyond two intervals.
 const OVERLAP_MARGIN: Duration = Duration::from_secs(10 * MINUTE);
-/// How long the host, or this controller, may be away before a credential ends.
+/// The longest outage of the host, or of this controller, that a credential survives.
 pub const OUTAGE: Duration = Duration::from_secs(14 * DAY);
-/// How near to its end a credential is told of.
+/// The time before its end at which a credential is reported.
 pub(super) const NEAR_END: Duration = Duration::from_secs(7 * DAY);
-/// How long an order to the host may be on its way, from the moment that it was recorded: no list that is taken before says that nothing was made. Whoever
-/// gives the order has given it up by then.
+/// How long an order to the host may be in transit, from the time of its record. A list that is taken earlier can't prove that nothing was made. The sender of the
+/// order gives up before then.
 pub const SETTLE: Duration = Duration::from_secs(MINUTE);
-/// How long a new credential may be refused before it is given up.
+/// How long a host may refuse a new credential before it is given up.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10 * MINUTE);
-/// The least between two credentials that aren't due by time: who deletes the Secret in a loop orders no more than that.
+/// The minimum between two unplanned credentials. A user that deletes the Secret in a loop gets no more than that.
 pub(super) const LEAST_BETWEEN: Duration = Duration::from_secs(10 * MINUTE);
-/// The longest that a leaked credential lives on after another one was delivered.
+/// The maximum life of a leaked credential after the delivery of its successor.
 pub(super) const LEAK_DEADLINE: Duration = Duration::from_secs(15 * MINUTE);
-/// How often it is looked whether sources use a new credential.
+/// The interval of checks whether sources use a new credential.
 pub(in crate::access) const LOOK: Duration = Duration::from_secs(30);
-/// The least between two lists of a target that are asked for because a source was refused.
+/// The minimum between two lists of a target that a refused source causes.
 pub(super) const LEAST_BETWEEN_LOOKS: Duration = Duration::from_secs(MINUTE);
-/// How often a delivered Secret is looked at, if there are few.
+/// The minimum interval between two reads of a delivered Secret.
 const SECRET_LOOK: Duration = Duration::from_secs(15);
-/// How often it is looked at all.
+/// The maximum interval between two plans.
 pub(in crate::access) const IDLE_LOOK: Duration = Duration::from_secs(HOUR);
-/// The first wait after something went wrong, and the longest.
+/// The first and the longest wait after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(MINUTE);
 const LONGEST_RETRY: Duration = Duration::from_secs(HOUR);
-/// The longest that a host's word is waited for.
+/// The longest wait that a host can demand.
 const LONGEST_WAIT: Duration = Duration::from_secs(DAY);
 
 pub(in crate::access) fn later(moment: Timestamp, span: Duration) -> Timestamp {
@@ -54,12 +54,12 @@ pub(in crate::access) fn later(moment: Timestamp, span: Duration) -> Timestamp {
         .unwrap_or(Timestamp::MAX)
 }
 
-/// A time as the ledger has it: whole seconds, so that it reads back as it was.
+/// Returns a time for the ledger: in whole seconds, so that it is equal after a read.
 pub(in crate::access) fn record_time(moment: Timestamp) -> Time {
     Time(Timestamp::from_second(moment.as_second()).unwrap_or(moment))
 }
 
-/// How long the old credential lives on: twice the longest interval of a source that isn't suspended, and some.
+/// Returns the life of the old credential beside the new one: twice the longest interval of a running source, with a margin.
 #[must_use]
 pub fn overlap(sources: &[SourceSeen]) -> Duration {
     let running = sources.iter().filter(|source| !source.is_suspended);
@@ -68,7 +68,7 @@ pub fn overlap(sources: &[SourceSeen]) -> Duration {
     twice.clamp(SHORTEST_OVERLAP, LONGEST_OVERLAP)
 }
 
-/// When the host is to end a new credential.
+/// Returns the time at which the host should end a new credential.
 #[must_use]
 pub fn expiry(host_now: Timestamp, rotate: Period, sources: &[SourceSeen]) -> Timestamp {
     let lives = rotate
@@ -76,12 +76,12 @@ pub fn expiry(host_now: Timestamp, rotate: Period, sources: &[SourceSeen]) -> Ti
         .saturating_add(overlap(sources))
         .saturating_add(OUTAGE);
     let ends = later(host_now, lives);
-    // Whole seconds, and one more rather than one less.
+    // Whole seconds, rounded up.
     Timestamp::from_second(ends.as_second().saturating_add(1)).unwrap_or(ends)
 }
 
-/// When a credential is due: after its period, up to a twentieth earlier so that not all are at once, and never later. One that the host lets live for less
-/// than that is due at half of its life. When it ends is by the host's clock, which is ahead of this one by so much.
+/// Returns the due time of a credential: after its period, or up to a twentieth earlier to spread the load, and never later. A credential that the host ends before
+/// its period and the shortest overlap are over is due at half of its life. The host's clock, which is ahead of the local one by `host_ahead`, decides this end.
 #[must_use]
 pub fn due(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedDuration) -> Timestamp {
     let begun = held.begun_at.0;
@@ -99,7 +99,7 @@ pub fn due(held: &HeldCredential, rotate: Period, uid: &str, host_ahead: SignedD
     by_period
 }
 
-/// When something that went wrong so often in a row is tried again.
+/// Returns the time of the next attempt after this number of failures in a row.
 #[must_use]
 pub(in crate::access) fn retry(now: Timestamp, failures: u32) -> Timestamp {
     let factor = 1_u32
@@ -108,8 +108,8 @@ pub(in crate::access) fn retry(now: Timestamp, failures: u32) -> Timestamp {
     later(now, FIRST_RETRY.saturating_mul(factor).min(LONGEST_RETRY))
 }
 
-/// Computes the wait until a delivered Secret is read again. In all, 20 Secrets are read in a second at most, and each is read once an hour at least. A watch
-/// would need the right to list all Secrets of a namespace.
+/// Computes the wait until a delivered Secret is read again. In all, 20 Secrets are read in a second at most, and each is read once an hour at least. A watch would
+/// need the right to list all Secrets of a namespace.
 #[must_use]
 pub fn choose_look(delivered: usize) -> Duration {
     let each = Duration::from_millis(50).saturating_mul(u32::try_from(delivered).unwrap_or(u32::MAX));
@@ -123,7 +123,7 @@ pub(super) fn probe_again(begun_at: Timestamp, now: Timestamp) -> Timestamp {
     later(now, LOOK.max(waited / 2).min(PATIENCE))
 }
 
-/// When a host is asked again that said itself when: not at once, and not in years.
+/// Limits a host's demand for a later attempt: at least one second, and at most a day.
 #[must_use]
 pub(in crate::access) fn wait_for(now: Timestamp, until: Timestamp) -> Timestamp {
     until.clamp(later(now, Duration::from_secs(1)), later(now, LONGEST_WAIT))
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(minutes(&[]), 60);
         assert_eq!(minutes(&[source(0, false)]), 60);
         assert_eq!(minutes(&[source(1, false), source(3, false)]), 370);
-        // Who is suspended is not waited for, and nobody is for ever.
+        // A suspended source doesn't extend the overlap, and no interval extends it beyond the maximum.
         assert_eq!(minutes(&[source(1, false), source(300, true)]), 130);
         assert_eq!(minutes(&[source(1 << 40, false)]), 7 * 24 * 60);
     }
@@ -182,13 +182,13 @@ mod tests {
             .collect();
         assert!(days.iter().all(|days| (85.49..=90.0).contains(days)), "{days:?}");
         assert!(days.iter().any(|days| *days < 86.0) && days.iter().any(|days| *days > 89.5));
-        // A token that lives for an hour is due after half of it.
+        // A token with a life of one hour is due after half of it.
         let short = later(now, Duration::from_secs(HOUR));
         assert_eq!(
             due(&held(1, Some(short)), rotate, "uid", SignedDuration::ZERO),
             later(now, Duration::from_secs(HOUR / 2))
         );
-        // Where the host ends none, time alone counts; and no number is too large.
+        // If the host ends no credentials, only the period counts. No number causes an overflow.
         assert!(due(&held(1, None), rotate, "uid", SignedDuration::ZERO) <= later(now, rotate.duration()));
         assert_eq!(
             due(&held(1, Some(Timestamp::MIN)), rotate, "uid", SignedDuration::ZERO),

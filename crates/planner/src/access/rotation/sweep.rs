@@ -1,7 +1,7 @@
-//! What is left over at a host: credentials with a name of ours that no ledger has.
+//! Leftover credentials at a host: they have a name of Tenure, but are in no ledger.
 //!
-//! Owns when one is taken for that: the name is of this cluster, nobody recorded it, and it is older than anything that may still be under way. Refuses to touch
-//! what has another name, whoever's it is, and to conclude anything from a record that is not known to be complete.
+//! A credential is leftover only if its name has this cluster, no ledger has the name, and it is older than any order in progress. Credentials with other names are
+//! never touched. An incomplete set of ledgers proves nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,34 +12,34 @@ use tenure_api::access::request::CredentialLedger;
 use super::name::{CredentialName, shorten_uid};
 use crate::access::host::Listed;
 
-/// How old a credential has to be, by its name, to be taken for left over.
+/// The minimum age of a leftover credential, by its name.
 pub const LEFT_AFTER: Duration = Duration::from_secs(3_600);
-/// The most that are revoked at once.
+/// The maximum of revocations at once.
 pub const MOST: usize = 100;
 
-/// What was seen of one target.
+/// The observed state of one target.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Uid of this cluster's namespace `kube-system`.
     pub cluster_uid: String,
-    /// All credentials of one kind that the host has of the target.
+    /// All credentials of one kind at the target.
     pub listed: Vec<Listed>,
-    /// Names in the ledgers of all requests, read after the host was asked; none if any of them couldn't be read.
+    /// Names in the ledgers of all requests, read after the host's list. Unset if any ledger couldn't be read.
     pub recorded: Option<BTreeSet<String>>,
 }
 
-/// What is done about it.
+/// The decisions for one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The host's numbers of what is revoked.
+    /// The host's numbers of the credentials to revoke.
     pub revoke: Vec<u64>,
-    /// How many are younger, and looked at later.
+    /// The number of unrecorded credentials that are too young, and are checked later.
     pub young: usize,
-    /// Why nothing can be told.
+    /// The reason why no decision is possible.
     pub problem: Option<&'static str>,
 }
 
-/// The names that a ledger has.
+/// Lists the names in a ledger.
 pub fn list_recorded(ledger: &CredentialLedger) -> impl Iterator<Item = &str> {
     let next = ledger.next.iter().map(|next| next.name.as_str());
     let held = ledger
@@ -50,7 +50,7 @@ pub fn list_recorded(ledger: &CredentialLedger) -> impl Iterator<Item = &str> {
     next.chain(held)
 }
 
-/// What is left over.
+/// Finds the leftover credentials.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let Some(recorded) = &snapshot.recorded else {
@@ -69,7 +69,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         if name.cluster != cluster || recorded.contains(&listed.name) || is_over {
             continue;
         }
-        // A clock that was wrong by a day may have written a time that is still to come.
+        // A clock that was wrong by a day may have written a time in the future.
         let age = now.as_second().abs_diff(name.begun);
         if age <= LEFT_AFTER.as_secs() {
             plan.young += 1;
@@ -103,7 +103,7 @@ mod tests {
             listed(4, "fa/deadbeef/0badcafe/1/1789000000/other"),
             listed(5, "somebody's own"),
             listed(6, "fa/c0ffee00/0badcafe/1/1789000000/"),
-            // A clock that went wrong.
+            // A clock was wrong.
             listed(7, "fa/c0ffee00/0badcafe/1/1790086400/c"),
             listed(8, "fa/c0ffee00/0badcafe/1/1789000000/revoked"),
         ];
@@ -115,7 +115,7 @@ mod tests {
         };
         let planned = plan(&snapshot, now);
         assert_eq!((planned.revoke, planned.young), (vec![1, 7], 1));
-        // Who can't read all ledgers knows nothing.
+        // Without all ledgers, no credential is leftover.
         let unread = Snapshot {
             recorded: None,
             ..snapshot

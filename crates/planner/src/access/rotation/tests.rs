@@ -1,4 +1,4 @@
-//! Single decisions, each by what is seen.
+//! Single decisions, each for one observed state.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) fn secret(fingerprint: &str, marked: bool) -> SecretSeen {
     })
 }
 
-/// One that is in use and verified, with a predecessor that retires in an hour.
+/// Returns a credential that is in use and verified, with a predecessor that retires in an hour.
 pub(super) fn snapshot() -> Snapshot {
     let ledger: CredentialLedger = serde_json::from_value(json!({
         "namespace": "team-a", "generation": 2, "secretUid": "s-1",
@@ -87,7 +87,7 @@ pub(super) fn snapshot() -> Snapshot {
     }
 }
 
-/// The same before anything was made.
+/// Returns the state before any credential was made.
 fn fresh() -> Snapshot {
     Snapshot {
         ledger: CredentialLedger {
@@ -99,7 +99,7 @@ fn fresh() -> Snapshot {
     }
 }
 
-/// The same while the third is in a phase.
+/// Returns the state with a third credential in this phase.
 pub(super) fn moving(phase: CredentialPhase) -> Snapshot {
     let mut seen = snapshot();
     seen.ledger.next = serde_json::from_value(json!({
@@ -167,14 +167,14 @@ fn nothing_is_ordered_before_all_writes_were_tried_and_the_order_is_recorded() {
     assert!(
         matches!(&ordered.step, Some(Step::MintAndStage(request)) if request.name == next.name && request.target.id == 42)
     );
-    // Whoever doesn't know that it has just recorded it doesn't order it.
+    // A plan sends the order only right after its record.
     for answer in [None, Some(Answer::Recorded), Some(Answer::Preflight(Ok(())))] {
         let seen = Snapshot { answer, ..seen.clone() };
         assert_eq!(plan(&seen, now()).step, None);
         let later = plan(&seen, at("2026-06-01T12:01:00Z")).step;
         assert!(matches!(later, Some(Step::List(_))), "{later:?}");
     }
-    // What was taken back meanwhile isn't ordered either.
+    // A withdrawn credential isn't ordered either.
     seen.wanted = Wanted::HeldBack("strict".to_owned());
     let held = answered(seen, Answer::Begun);
     assert_eq!((held.step, held.ledger.next), (Some(Step::Record), None));
@@ -214,7 +214,7 @@ fn a_lost_answer_is_looked_for_and_never_ordered_again() {
         let absent = answered(seen.clone(), Answer::Listed(Ok(list)));
         assert_eq!(absent.ledger.next, None);
     }
-    // Somebody staged it and died: its value is there.
+    // The controller staged the value and died: the value exists.
     let staged = Snapshot {
         staging: moving(CredentialPhase::Staged).staging,
         ..seen
@@ -263,7 +263,7 @@ fn what_the_host_says_of_itself_is_waited_for() {
         assert_eq!(reasons(&planned, About::Failure), [reason]);
         let retry = planned.ledger.retry_at.clone().unwrap().0;
         assert!(again.is_none_or(|again| again == retry), "{reason}: {retry}");
-        // Until then nothing is asked, and what is in use stays.
+        // Until then the plan sends no request, and the credential in use stays.
         let mut waiting = snapshot();
         waiting.ledger = planned.ledger;
         waiting.secret = SecretSeen::Absent;
@@ -290,7 +290,7 @@ fn a_new_one_is_tried_before_it_is_spread() {
             Some(CredentialPhase::Staged)
         );
     }
-    // Refused for too long, it is given up; a ban is not taken for that.
+    // A credential that is refused for too long is given up. A ban doesn't count as a refusal.
     let late = at("2026-06-01T12:30:00Z");
     for (probe, phase) in [
         (Probe::Refused("401".to_owned()), CredentialPhase::Minted),
@@ -323,7 +323,7 @@ fn a_foreign_secret_is_never_touched() {
                 let is_harmless = matches!(planned.step, None | Some(Step::ProbeStaged | Step::Record));
                 assert!(is_harmless, "{phase:?}: {planned:?}");
             }
-            // Nor on the way out.
+            // The same holds while the credential ends.
             let ending = Snapshot {
                 wanted: Wanted::Revoked("it is over".to_owned()),
                 ..seen
@@ -341,7 +341,7 @@ fn a_foreign_secret_is_never_touched() {
 #[test]
 fn what_was_done_to_the_secret_is_told_apart() {
     let step = |secret: SecretSeen| plan(&Snapshot { secret, ..snapshot() }, now()).step;
-    // Stripped of our mark it holds our value still; edited it bears our mark still.
+    // Without Tenure's mark, the Secret still has the value. After an edit of the value, it still has the mark.
     assert!(matches!(step(secret("two", false)), Some(Step::Mark(_))));
     assert_eq!(step(secret("edited", true)), Some(Step::Preflight));
     assert_eq!(step(SecretSeen::Absent), Some(Step::Preflight));
@@ -383,7 +383,7 @@ fn sources_are_asked_and_proof_is_both() {
     assert_eq!(plan(&seen, now()).step, Some(Step::ProbeDelivered));
     let verified = answered(seen, Answer::Probed(Probe::Works)).ledger;
     assert_eq!(verified.current.unwrap().verified_at.unwrap().0, now());
-    // The one before lives on for the overlap; the one that was before it not longer than it was to.
+    // The previous credential continues for the overlap. The one before it keeps its earlier end.
     let retire: Vec<Timestamp> = verified
         .retiring
         .iter()
@@ -455,7 +455,7 @@ fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
         message.contains("group-1/a still live at the host: 12, 11"),
         "{message}"
     );
-    // Whoever takes all of it away doesn't wait for the host.
+    // The deletion of the whole provider doesn't wait for the host.
     seen.wanted = Wanted::Abandoned("the provider was deleted".to_owned());
     let forgotten = plan(&seen, now());
     assert_eq!(forgotten.step, Some(Step::Record));
@@ -498,7 +498,7 @@ fn what_may_not_be_delivered_is_neither_made_nor_spread() {
         assert_eq!(planned.step, None);
         assert_eq!(reasons(&planned, About::Failure), ["HeldBack"]);
     }
-    // What was delivered before stays, and what retires retires.
+    // A delivered credential stays, and a retiring one is revoked at its time.
     let planned = plan(&held(snapshot()), at("2026-06-01T13:00:00Z"));
     assert!(matches!(planned.step, Some(Step::Revoke { id: 11, .. })));
 }
@@ -556,7 +556,7 @@ fn a_target_that_moved_is_followed_by_its_number() {
         Answer::Found(Ok(Some(found(42, "group-1/b")))),
     );
     assert_eq!(there.ledger.path.as_deref(), Some("group-1/b"));
-    // What somebody else made under the path is another one.
+    // Another project that now has the path is another target.
     for found in [None, Some(found(43, "group-1/a"))] {
         let gone = answered(moving(CredentialPhase::Intent), Answer::Found(Ok(found)));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Where objects came from, told from what was looked at.
+//! The origin of objects, from findings.
 
 use serde_json::json;
 
@@ -145,11 +145,11 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     world.check(DEPLOYMENT, Verdict::Unconfirmed, "whose inventory doesn't list it");
     // Labels of one that is gone.
     World::new(vec![deployment()]).check(DEPLOYMENT, Verdict::Unconfirmed, "which is not there");
-    // Labels that name what can't be an object.
+    // Labels with a name that no object can have.
     let mut forged = deployment();
     forged["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] = json!("../../secrets/x");
     World::new(vec![forged]).check(DEPLOYMENT, Verdict::Unconfirmed, "can't be one");
-    // One that may not be looked at.
+    // An object that may not be read.
     let mut world = World::new(vec![deployment()]);
     let failure = Failure {
         code: 403,
@@ -159,7 +159,7 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     };
     world.objects.push((id(KUSTOMIZATION), Live::Failed(failure)));
     world.check(DEPLOYMENT, Verdict::Unknown, "you may not");
-    // One whose objects are in another cluster.
+    // A Kustomization whose objects are in another cluster.
     let mut elsewhere = kustomization(&[DEPLOYMENT]);
     elsewhere["spec"]["kubeConfig"] = json!({"secretRef": {"name": "x"}});
     World::new(vec![deployment(), elsewhere]).check(DEPLOYMENT, Verdict::Unconfirmed, "another cluster");
@@ -168,14 +168,14 @@ fn what_an_object_claims_and_nobody_confirms_is_said() {
     world.check(DEPLOYMENT, Verdict::Managed, "Surface web owns it, which is not there");
 }
 
-/// A status can be forged by whoever may write it: an inventory proves nothing of what its namespace may not apply.
+/// Any account with rights on a status can forge it: an inventory proves nothing about objects that its namespace may not apply.
 #[test]
 fn a_forged_inventory_confirms_nothing() {
     let mut victim = deployment();
     victim["metadata"]["namespace"] = json!("victim");
     let victims = "victim_web_apps_Deployment";
     let mut world = World::new(vec![victim, kustomization(&[victims]), repository()]);
-    // The control: where no tenants are, Kubernetes' rights alone bound what may be applied.
+    // The control: without tenants, Kubernetes' rights alone bound the applied objects.
     world.check(victims, Verdict::Managed, "Surface");
     let tenant = json!({"tenant": {"tenant": "shop", "home": "shop", "namespaces": ["shop"],
         "gitops": {"Ok": "shop-gitops"}, "defaultServiceAccount": "default"}});

@@ -1,9 +1,8 @@
-//! The keys that are made for a Surface's sources: what is to be done so that each has one, that the source's account may read it, and that nobody
-//! else's Secret is taken for it.
+//! Deploy keys for a Surface's sources: the steps so that each source has a key, the source's account may read it, and no foreign Secret is taken for it.
 //!
-//! Owns the order of what the account that writes credentials does, one step at a time and a source after the other: look, make, let read. Refuses to
-//! write over what isn't this Surface's, to go on with a key that another one was put in the place of, and to make a second key before it is said that
-//! the first is gone. Of a Secret it knows what may be said: whose it is, the public half, the host keys. The private half never gets here.
+//! The account that writes credentials does one step at a time, and one source after the other: look, make, grant read access. It never overwrites a Secret that isn't
+//! this Surface's. It stops using a key after another one was put in its place. It makes a second key only after the status reports that the first is gone. Plans know
+//! only public facts of a Secret: its owner, the public half, the host keys. The private half never gets here.
 
 mod objects;
 mod telling;
@@ -30,88 +29,88 @@ use crate::refusal::Reason;
 pub use objects::{KNOWN_HOSTS, PRIVATE_HALF, PUBLIC_HALF, is_labelled, is_ours, name_key};
 pub(super) use telling::{Standing, judge, list_news, list_statuses};
 
-/// How soon a key that is as it should be is looked at again; a source that can't fetch any more is a reason to look at once.
+/// The time until a correct key is looked at again. A source that can't fetch any more is looked at immediately.
 const LOOK_AGAIN: Duration = Duration::from_secs(300);
-/// How soon what was refused is tried again.
+/// The time until a refused step is tried again.
 const RETRY: Duration = Duration::from_secs(10);
-/// How soon it goes on once it is said that a key is gone.
+/// The time until the next step after the status reports that a key is gone.
 const SAID: Duration = Duration::from_secs(1);
-/// The most steps for one source between two looks at the clock: more are needed only where somebody changes what is written.
+/// The most steps for one source between two looks at the clock. Only a source whose objects another writer changes needs more.
 const STEPS: u32 = 8;
-/// So many of them may be spent on waiting for an API server that doesn't know yet what it has just stored.
+/// The steps of these that may wait for an API server that doesn't know yet the objects it has just stored.
 const CATCHING_UP: u32 = 6;
 
-/// What is known of the key of one source.
+/// The known facts about the key of one source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyFacts {
-    /// When it was looked at.
+    /// The time of the look.
     pub at: Timestamp,
-    /// For what: once one of it changes, it is looked at again.
+    /// The input of the look: once a part of it changes, the key is looked at again.
     pub asked: String,
     /// The Secret.
     pub secret: SecretFacts,
-    /// The Role by which the source's account may read it.
+    /// The Role that lets the source's account read the Secret.
     pub role: Live,
-    /// The RoleBinding of that.
+    /// The RoleBinding of that Role.
     pub binding: Live,
-    /// What of that could not be written, and why.
+    /// The part that could not be written, and the failure.
     #[serde(default)]
     pub refused: Option<(String, Failure)>,
-    /// How many steps there were since it was looked at.
+    /// The number of steps since the look.
     #[serde(default)]
     pub steps: u32,
 }
 
-/// What is known of the Secret.
+/// The known facts about the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum SecretFacts {
-    /// There is none.
+    /// The Secret doesn't exist.
     Absent,
-    /// It isn't this Surface's: nothing of it was looked at.
+    /// The Secret isn't this Surface's: its content was not looked at.
     Foreign,
-    /// It is this Surface's.
+    /// The Secret is this Surface's.
     Ours {
-        /// Its uid.
+        /// The uid of the Secret.
         uid: String,
-        /// Its resourceVersion.
+        /// The resourceVersion of the Secret.
         resource_version: String,
         /// Whether it is being deleted.
         is_going: bool,
-        /// The pair that it holds; or what is wrong with it.
+        /// The key pair in the Secret, or the problem with it.
         pair: Result<Pair, String>,
-        /// The host keys that it holds, if they are text.
+        /// The host keys in the Secret, if they are text.
         known_hosts: Option<String>,
-        /// Whether it has every label of a key.
+        /// Whether the Secret has every label of a key.
         is_labelled: bool,
     },
-    /// It could not be looked at.
+    /// The Secret could not be read.
     Failed(Failure),
 }
 
-/// What may be said of a pair.
+/// The public facts about a key pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Pair {
     /// The public half, as one line.
     pub public_key: String,
-    /// Its fingerprint.
+    /// The fingerprint of the public half.
     pub fingerprint: String,
 }
 
-/// A step: something that the account that writes credentials does, in the Surface's own namespace.
+/// A step of the account that writes credentials, in the Surface's own namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// For which source.
+    /// The source that the step is for.
     pub source: String,
-    /// Who does it.
+    /// The account that does the step.
     pub writer: SecretWriter,
-    /// What.
+    /// The work.
     pub work: Work,
 }
 
-/// What is done.
+/// The work of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     /// Read the Secret, the Role and the RoleBinding. Answer: [`Answer::Looked`].
@@ -122,31 +121,31 @@ pub enum Work {
         role: Watched,
         /// The RoleBinding.
         binding: Watched,
-        /// What an answer is noted with.
+        /// The input of this look, which is stored with the answer.
         asked: String,
     },
-    /// Make a pair, put it into this Secret, and create that: never over one that is there. Answer: [`Answer::Secret`].
+    /// Make a pair, put it into this Secret, and create the Secret. An existing Secret is never overwritten. Answer: [`Answer::Secret`].
     Make {
         /// The Secret, without the pair.
         secret: Value,
-        /// What stands behind the public half.
+        /// The comment behind the public half.
         comment: String,
     },
     /// Merge this patch into the Secret. Answer: [`Answer::Secret`].
     Patch {
         /// The Secret.
         secret: Watched,
-        /// The patch, which names uid and version of what was looked at, and holds nothing that is private.
+        /// The patch, which names the uid and version of the observed Secret, and holds nothing private.
         patch: Value,
     },
-    /// A request about a Role, a RoleBinding, or the end of something. Answer: [`Answer::Written`] or [`Answer::Deleted`].
+    /// A request about a Role, a RoleBinding, or the end of an object. Answer: [`Answer::Written`] or [`Answer::Deleted`].
     Request(Request),
 }
 
-/// What came of a step.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// What was looked at.
+    /// The observed Secret, Role and RoleBinding.
     Looked(SecretFacts, Live, Live),
     /// The Secret after a write of it.
     Secret(Result<SecretFacts, Failure>),
@@ -156,7 +155,7 @@ pub enum Answer {
     Deleted(DeleteAnswer),
 }
 
-/// What a source's key is kept for.
+/// A source that has or wants a key.
 struct Case<'a> {
     snapshot: &'a Snapshot,
     source: &'a str,
@@ -164,7 +163,7 @@ struct Case<'a> {
     wanting: Option<&'a SurfaceSource>,
 }
 
-/// The sources that want a key, and those that had one and want none any more.
+/// Lists the sources that want a key, and those that had one and want none any more.
 fn list_cases(snapshot: &Snapshot) -> Vec<Case<'_>> {
     let spec = &snapshot.surface.spec;
     let wanting = spec.sources.iter().filter(|source| source.deploy_key.is_some());
@@ -188,7 +187,7 @@ fn list_cases(snapshot: &Snapshot) -> Vec<Case<'_>> {
     cases
 }
 
-/// The next step for each source that has one. Nothing is done for a Surface that is suspended, or on its way out: what it had goes with it.
+/// Lists the next step for each source that has one. A Surface that is suspended or being deleted has no steps: its objects are deleted with it.
 #[must_use]
 pub fn list_due(snapshot: &Snapshot, now: Timestamp) -> Vec<Step> {
     let metadata = &snapshot.surface.metadata;
@@ -210,7 +209,7 @@ pub fn list_due(snapshot: &Snapshot, now: Timestamp) -> Vec<Step> {
     list_cases(snapshot).iter().filter_map(step).collect()
 }
 
-/// When the next step is due that isn't yet.
+/// Finds the earliest time of a step that isn't due yet.
 pub(super) fn find_next_time(snapshot: &Snapshot, now: Timestamp) -> Option<Timestamp> {
     if snapshot.surface.spec.suspend {
         return None;
@@ -246,11 +245,11 @@ pub fn take(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer,
     let what = step.work.describe();
     match (answer, &step.work) {
         (Answer::Secret(Ok(secret)), _) => known.secret = secret,
-        // Somebody was first: whose it is shows another look.
+        // Another client was first: the next look shows the owner.
         (Answer::Secret(Err(failure)), _) if matches!(failure.reason, Reason::AlreadyExists | Reason::Conflict) => {
             known.asked.clear();
         }
-        // API servers follow Roles by a watch: one that was just written may not be known to what checks its RoleBinding.
+        // API servers follow Roles by a watch: the check of a RoleBinding may not know a Role that was just written.
         (Answer::Written(WriteAnswer::Failed(failure)), Work::Request(Request::Apply(_)))
             if failure.reason == Reason::NotFound && known.steps < CATCHING_UP =>
         {
@@ -279,12 +278,12 @@ pub fn take(facts: &mut BTreeMap<String, KeyFacts>, step: &Step, answer: Answer,
             known.at = now;
             known.refused = Some((what, failure));
         }
-        // No answer to what was asked.
+        // The answer doesn't match the request.
         _ => known.asked.clear(),
     }
 }
 
-/// Forgets what is known of sources that there are no more, and how often something was done for the others: it is another time.
+/// Forgets the facts about sources that don't exist any more, and the step counts of the others: a new attempt begins.
 pub fn begin(snapshot: &mut Snapshot) {
     let there: BTreeSet<String> = list_cases(snapshot).iter().map(|case| case.source.to_owned()).collect();
     snapshot.keys.retain(|source, _| there.contains(source));
@@ -310,7 +309,7 @@ impl KeyFacts {
         }
     }
 
-    /// What is good, as long as it is this Surface's and no other one was put in its place.
+    /// Returns the usable pair, as long as the Secret is this Surface's and no other pair was put in its place.
     fn pair(&self) -> Option<&Pair> {
         match &self.secret {
             SecretFacts::Ours {
@@ -328,19 +327,19 @@ impl Case<'_> {
         self.snapshot.keys.get(self.source)
     }
 
-    /// What the status says of its key.
+    /// Returns the record of this key in the status.
     fn recorded(&self) -> Option<&SurfaceDeployKeyStatus> {
         let status = self.snapshot.surface.status.as_ref()?;
         status.deploy_keys.iter().find(|key| key.source == self.source)
     }
 
-    /// Whether the key is gone and the status doesn't say so yet.
+    /// Checks whether the key is gone and the status doesn't report it yet.
     fn is_gone_unsaid(&self) -> bool {
         let is_gone = matches!(self.facts().map(|facts| &facts.secret), Some(SecretFacts::Absent));
         is_gone && self.recorded().is_some()
     }
 
-    /// What it is looked for. How the source fares is a part of it: one that can't fetch any more may have lost its key.
+    /// Writes the input of the look. The state of the source is a part of it: a source that can't fetch any more may have lost its key.
     fn write_asked(&self) -> String {
         let metadata = &self.snapshot.surface.metadata;
         let surface = metadata.name.as_deref().unwrap_or_default();
@@ -361,7 +360,7 @@ impl Case<'_> {
         )
     }
 
-    /// Who fetches the source, and so reads the Secret.
+    /// Finds the account that fetches the source, and so reads the Secret.
     fn find_reader(&self) -> Result<ServiceAccount, Denial> {
         let namespace = self.snapshot.surface.metadata.namespace.as_deref().unwrap_or_default();
         identity::decide_for_source(&self.snapshot.placement, namespace)
@@ -395,7 +394,7 @@ impl Case<'_> {
         }
     }
 
-    /// What is missing of a key that is wanted.
+    /// Finds the next missing part of a wanted key.
     fn find_missing(&self, source: &SurfaceSource, facts: &KeyFacts) -> Option<Work> {
         let surface = &self.snapshot.surface;
         let hosts = source.deploy_key.as_ref()?.known_hosts.as_str();
@@ -443,7 +442,7 @@ impl Case<'_> {
         Some(Work::Request(wanted.apply("Surface")))
     }
 
-    /// What is left of a key that nobody wants any more.
+    /// Finds the next remaining object of a key that is not wanted any more.
     fn find_left(&self, facts: &KeyFacts) -> Option<Work> {
         let surface = &self.snapshot.surface;
         if let SecretFacts::Ours {
@@ -459,14 +458,14 @@ impl Case<'_> {
         access.into_iter().find_map(|(live, sort)| {
             let live = live.object()?;
             let view = ObjectView::of(live);
-            // Of one that is being deleted nothing is left to do: a second deletion does nothing, and the policy above the writer lets it write no
-            // binding without a subject. It gives its one reader what that could read before.
+            // An object that is being deleted needs no more work: a second deletion does nothing, and the policy above the writer allows it no binding without a
+            // subject. The binding gives its one reader what that account could read before.
             let is_left = is_ours(live, surface) && !view.is_being_deleted();
             is_left.then(|| objects::write_end(surface, self.source, sort, view.read_text("/metadata/uid")))
         })
     }
 
-    /// Whether nothing is left of it.
+    /// Checks whether no object of the key remains.
     fn is_over(&self) -> bool {
         let Some(facts) = self.facts() else { return false };
         let is_known = matches!(facts.secret, SecretFacts::Absent | SecretFacts::Foreign);
@@ -475,7 +474,7 @@ impl Case<'_> {
 }
 
 impl Work {
-    /// What it is, for people.
+    /// Describes the work, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {

@@ -1,5 +1,5 @@
-//! What is written for a key: the Secret in the form that Flux's sources read, and the Role and RoleBinding that let one account read that one. All
-//! three have one name, and are owned by the Surface, so that they go with it.
+//! The objects of a deploy key: the Secret in the form that Flux's sources read, and the Role and RoleBinding with which one account may read this Secret. All three
+//! have one name. The Surface owns them, so that they are deleted with it.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
@@ -23,7 +23,7 @@ pub const KNOWN_HOSTS: &str = "known_hosts";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// One of the three.
+/// One of the three kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Secret,
@@ -48,14 +48,14 @@ impl Sort {
     }
 }
 
-/// What the Secret of a source's key is called, by the name of its Surface.
+/// Returns the name of the Secret for a source's key, from the name of its Surface.
 #[must_use]
 pub fn name_key(surface: &str, source: &str) -> String {
     format!("{}-deploy-key", name_repository(surface, source))
 }
 
-/// Whether an object was written for a key of this Surface: by its ownerReference with the Surface's uid, and by its labels. If somebody has removed
-/// those, `managedFields` tell.
+/// Checks whether an object was written for a key of this Surface: by its ownerReference with the Surface's uid, and by its labels. If the labels were removed,
+/// `managedFields` tell.
 #[must_use]
 pub fn is_ours(object: &Value, surface: &Surface) -> bool {
     let view = ObjectView::of(object);
@@ -64,7 +64,7 @@ pub fn is_ours(object: &Value, surface: &Surface) -> bool {
     is_owned_by(object, "Surface", &surface.metadata) && (is_labelled || is_written_by_tenure(object))
 }
 
-/// Whether an object has every label that is written onto what belongs to the key of a source.
+/// Checks whether an object has every label of the objects for a source's key.
 #[must_use]
 pub fn is_labelled(object: &Value, surface: &Surface, source: &str) -> bool {
     let view = ObjectView::of(object);
@@ -114,7 +114,7 @@ fn write_metadata(surface: &Surface, source: &str) -> Value {
     })
 }
 
-/// The Secret, without the pair.
+/// Writes the Secret, without the pair.
 pub(super) fn write_secret(surface: &Surface, source: &str, hosts: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -123,14 +123,14 @@ pub(super) fn write_secret(surface: &Surface, source: &str, hosts: &str) -> Valu
     })
 }
 
-/// What stands behind the public half: whoever sees it among a repository's keys has to know whose it is.
+/// Writes the comment behind the public half: a reader of a repository's list of keys has to know the owner of each.
 pub(super) fn write_comment(surface: &Surface, source: &str) -> String {
     let namespace = surface.metadata.namespace.as_deref().unwrap_or_default();
     let name = surface.metadata.name.as_deref().unwrap_or_default();
     format!("tenure:{namespace}/{}", name_repository(name, source))
 }
 
-/// The patch of the host keys and the labels.
+/// Writes the patch of the host keys and the labels.
 pub(super) fn write_patch(
     surface: &Surface,
     source: &str,
@@ -143,7 +143,7 @@ pub(super) fn write_patch(
     })
 }
 
-/// The Role and the RoleBinding: nothing but `get` of this one Secret, and for this one account.
+/// Writes the Role and the RoleBinding: nothing but `get` of this one Secret, and for this one account.
 pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAccount) -> [Wanted; 2] {
     let metadata = write_metadata(surface, source);
     let name = id(surface, source, Sort::Secret).name;
@@ -164,8 +164,7 @@ pub(super) fn write_access(surface: &Surface, source: &str, reader: &ServiceAcco
     [wanted(Sort::Role, role), wanted(Sort::RoleBinding, binding)]
 }
 
-/// What is to be done with a Role or a RoleBinding that is there. One that is being deleted still gives rights, so it is corrected, too; it is created
-/// again when it is gone.
+/// Judges an existing Role or RoleBinding. An object that is being deleted still gives rights, so it is corrected, too, and re-created after it is gone.
 pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, source: &str) -> Verdict {
     let same = |field: &str| live.get(field) == wanted.object.get(field);
     if !is_ours(live, surface) {
@@ -179,7 +178,7 @@ pub(super) fn judge_access(live: &Value, wanted: &Wanted, surface: &Surface, sou
     }
 }
 
-/// The end of one of the three.
+/// Writes the end of one of the three.
 pub(super) fn write_end(surface: &Surface, source: &str, sort: Sort, uid: &str) -> Work {
     Work::Request(Request::Delete(Delete {
         target: target(surface, source, sort),

@@ -1,5 +1,4 @@
-//! How the key of a source stands, as a Surface's status and events say it. Says of a key what anybody may know: its public half, its fingerprint, and
-//! the name of its Secret.
+//! The state of a source's key in a Surface's status and events. They contain only public facts of a key: its public half, its fingerprint, and the name of its Secret.
 
 use tenure_api::SurfaceStatus;
 use tenure_api::metadata::{PLATFORM_NAMESPACE, SECRET_WRITER};
@@ -16,25 +15,25 @@ use crate::refusal::Reason;
 const MADE: &str = "DeployKeyMade";
 const GONE: &str = "DeployKeyGone";
 
-/// How the key of a source stands.
+/// The state of a source's key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::surface) struct Standing {
     /// The Secret that the source is to fetch with.
     pub(in crate::surface) secret: String,
     /// The public half that a server has to know.
     pub(in crate::surface) pair: Option<Pair>,
-    /// What is wrong.
+    /// The problem.
     pub(in crate::surface) problem: Option<String>,
-    /// Whether nothing may be fetched with what the Secret holds.
+    /// Whether no fetch may use the content of the Secret.
     pub(in crate::surface) is_held: bool,
 }
 
-/// Whether a pair is the one that the status tells of, if it tells of one.
+/// Checks whether a pair is the one in the status, if the status has one.
 pub(super) fn is_as_recorded(recorded: Option<&SurfaceDeployKeyStatus>, pair: &Pair) -> bool {
     recorded.is_none_or(|recorded| recorded.fingerprint == pair.fingerprint)
 }
 
-/// How the key of a source stands, if it wants one.
+/// Judges the key of a source, if the source wants one.
 pub(in crate::surface) fn judge(snapshot: &Snapshot, source: &str) -> Option<Standing> {
     let cases = list_cases(snapshot);
     let case = cases
@@ -43,7 +42,7 @@ pub(in crate::surface) fn judge(snapshot: &Snapshot, source: &str) -> Option<Sta
     Some(case.judge())
 }
 
-/// The keys that the status tells of.
+/// Lists the keys of the status.
 pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeployKeyStatus> {
     let told = |case: &Case<'_>| -> Option<SurfaceDeployKeyStatus> {
         let recorded = case.recorded().cloned();
@@ -59,7 +58,7 @@ pub(in crate::surface) fn list_statuses(snapshot: &Snapshot) -> Vec<SurfaceDeplo
     list_cases(snapshot).iter().filter_map(told).collect()
 }
 
-/// What is new between what the status said of keys and what it says now.
+/// Lists the changes from the old report about keys to the new one, as events.
 pub(in crate::surface) fn list_news(snapshot: &Snapshot, new: &SurfaceStatus) -> Vec<Event> {
     let old = snapshot.surface.status.as_ref();
     let old = old.map(|status| status.deploy_keys.as_slice()).unwrap_or_default();
@@ -138,7 +137,7 @@ impl Case<'_> {
         );
         let held = |problem: String| standing(None, Some(problem), true);
         let Some(facts) = self.facts() else {
-            // Not looked at yet.
+            // The key was not looked at yet.
             let is_held = recorded.is_none();
             return standing(recorded, None, is_held);
         };
@@ -167,7 +166,7 @@ impl Case<'_> {
                 (None, None) if facts.steps >= STEPS => held(never_stays()),
                 (None, None) => held(format!("Secret {secret} is being made")),
             },
-            // What can't be looked at now and was good before goes on, unless it is known that nobody may look.
+            // If a key can't be read now and was good before, its status stays, unless the account is known to lack the right to read it.
             SecretFacts::Failed(failure) if recorded.is_some() && !is_grant(failure) => standing(recorded, None, false),
             SecretFacts::Failed(failure) => {
                 let what = format!("look at Secret/{}/{secret}", self.namespace());
@@ -177,7 +176,7 @@ impl Case<'_> {
         }
     }
 
-    /// What is wrong besides, with a key that is good.
+    /// Finds a further problem of a good key.
     fn find_trouble(&self, facts: &super::KeyFacts) -> Option<String> {
         if let Some((what, failure)) = &facts.refused {
             return Some(self.explain(what, failure));
@@ -205,7 +204,7 @@ impl Case<'_> {
         trouble(&facts.role, &role).or_else(|| trouble(&facts.binding, &binding))
     }
 
-    /// Why something could not be done, and who can change that.
+    /// Explains why something could not be done, and which role can change that.
     fn explain(&self, what: &str, failure: &Failure) -> String {
         let namespace = self.namespace();
         if failure.reason == Reason::IdentityMissing {

@@ -1,20 +1,20 @@
-//! The arithmetic of shares: of one resource, how much each namespace is to be allowed, in thousandths.
+//! The arithmetic of shares: the allowed amount of one resource for each namespace, in thousandths.
 //!
-//! Owns that the namespaces together are never allowed more than the limit, whatever they use meanwhile and in whichever order writes arrive: what
-//! one of them may still use is given to no other. Refuses to know names, objects or clocks.
+//! Invariant: the namespaces together are never allowed more than the limit, for any use meanwhile and any order of the writes. Capacity that one namespace may
+//! still use is given to no other. The module knows no names, objects or clocks.
 
-/// What is known of one namespace, in thousandths.
+/// The known amounts of one namespace, in thousandths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Whether it gets a share. One that is being deleted gets none and keeps what it holds until it is gone.
+    /// True if the namespace gets a share. A namespace that is being deleted gets none, and keeps its amount until it is gone.
     pub(super) is_open: bool,
-    /// What it is allowed, where something is written.
+    /// The allowed amount, if one is written.
     pub(super) allowed: Option<i128>,
-    /// What it may use at the most, as far as anybody can tell: by what is written, by what is enforced, by what it uses.
+    /// The upper bound for the namespace's use, as far as is known: from the written amount, the enforced amount and the use.
     pub(super) held: i128,
-    /// What it was counted to use.
+    /// The counted use.
     pub(super) used: i128,
-    /// Whether nothing is to be written now, since the last write hasn't been seen yet.
+    /// True if nothing may be written now, since the last write has not been observed yet.
     pub(super) is_settled: bool,
 }
 
@@ -23,17 +23,17 @@ impl Place {
         self.allowed.unwrap_or(0)
     }
 
-    /// How much it can use besides.
+    /// Returns the unused part of the allowed amount.
     fn room(&self) -> i128 {
         self.allowed().saturating_sub(self.used)
     }
 }
 
-/// What each place is to be allowed. What is free is meant for all in equal parts of whole `grain`s; but who still has half of his part is left
-/// alone, and who has more than his part gives something only when somebody needs it. So a few writes follow when somebody has used up half of his,
-/// and none otherwise.
+/// Returns the amount for each place. The free amount is meant for all in equal parts of whole `grain`s. A place with unused capacity of at least half of its part
+/// gets no more. A place with more than its part gives some of it only if another place needs it. So there are a few writes after a place has used half of its
+/// part, and none otherwise.
 ///
-/// `is_sure` says that everything that is used is known: otherwise nobody is allowed more than before.
+/// `is_sure` says that all use is known. Otherwise no place is allowed more than before.
 pub(super) fn divide(limit: i128, grain: i128, places: &[Place], is_sure: bool) -> Vec<i128> {
     let grain = grain.max(1);
     let parts = find_parts(limit, grain, places);
@@ -80,8 +80,8 @@ pub(super) fn divide(limit: i128, grain: i128, places: &[Place], is_sure: bool) 
     allowed
 }
 
-/// The part of what is free that is meant for each: the same for all, and of what remains a grain for those that have most room already, so that
-/// it doesn't wander.
+/// Returns each place's part of the free amount: equal parts, and the remaining grains for the places with the most unused capacity, so that the grains don't move
+/// around.
 fn find_parts(limit: i128, grain: i128, places: &[Place]) -> Vec<i128> {
     let used = places.iter().fold(0_i128, |sum, place| sum.saturating_add(place.used));
     let grains = limit.saturating_sub(used).max(0) / grain;
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn who_has_half_of_his_part_is_left_alone() {
         assert_eq!(divide(10, 1, &[place(5, 3), place(5, 0)], true), [5, 5]);
-        // Six are free, three for each; the first has one.
+        // Six are free, three for each place. The first place has one.
         assert_eq!(
             divide(10, 1, &[place(5, 4), place(5, 0)], true),
             [5, 3],
@@ -152,19 +152,19 @@ mod tests {
 
     #[test]
     fn nobody_gets_what_another_may_still_use() {
-        // Written, but not enforced yet.
+        // The lower amount is written, but not enforced yet.
         let lowered = Place { held: 5, ..place(3, 0) };
         assert_eq!(divide(10, 1, &[place(5, 4), lowered], true), [5, 3]);
-        // Used beyond what is written since.
+        // The use exceeds the amount that was written since.
         let beyond = place(3, 5);
         assert_eq!(divide(10, 1, &[place(5, 4), beyond], true), [5, 3]);
-        // Being deleted, and full still.
+        // The namespace is being deleted, and still full.
         let ending = Place {
             is_open: false,
             ..place(6, 6)
         };
         assert_eq!(divide(10, 1, &[place(2, 2), ending, NEW], true), [3, 6, 1]);
-        // Nobody knows what one uses.
+        // The use of one namespace is unknown.
         assert_eq!(divide(10, 1, &[place(2, 2), NEW], false), [2, 0]);
     }
 
@@ -172,7 +172,7 @@ mod tests {
     fn a_smaller_limit_takes_from_those_that_have_room() {
         assert_eq!(divide(4, 1, &[place(5, 1), place(5, 0)], true), [2, 2]);
         assert_eq!(divide(0, 1, &[place(5, 1), place(5, 0)], true), [1, 0]);
-        // What was allowed in full to each, by whoever judged the sum before.
+        // Each place was allowed the full limit, when admission checked the sum.
         assert_eq!(
             divide(10, 1, &[place(10, 2), place(10, 2), place(10, 0)], true),
             [4, 4, 2]

@@ -1,8 +1,8 @@
-//! `resourceQuotas` with scope `Tenant` where nobody judges the sum of what a Tenant's namespaces use: each namespace gets a share of it.
+//! `resourceQuotas` with scope `Tenant` if no admission checks the sum of the use in a Tenant's namespaces: each namespace gets a share of the limit.
 //!
-//! Owns what each of their ResourceQuotas says, so that Kubernetes, which counts in each, lets no more be used in all together than the Tenant has,
-//! and that a namespace has room again when the others don't need theirs. Refuses to lend: a share is the namespace's until a lower one is
-//! enforced, so what fits the sum may not fit the share, and is refused.
+//! The module decides the limits in each ResourceQuota. Kubernetes counts in each namespace, so the namespaces together can't use more than the Tenant has. A
+//! namespace gets more capacity if the others don't need theirs. Shares are not lent: a share stays with its namespace until a lower one is enforced. So an object
+//! that fits the sum may not fit the share, and is refused.
 
 mod divide;
 
@@ -27,21 +27,21 @@ use crate::digest::digest_value;
 use crate::ending::add_duration;
 use crate::plan::Request;
 
-/// Whether shares are written: where a Tenant has quotas for all its namespaces, and nobody judges what is written by their sum. What is
-/// used is looked at then.
+/// Checks whether shares are written: the Tenant has quotas for all its namespaces, and no admission checks the sum of writes. In this case, the controller reads
+/// the use.
 #[must_use]
 pub fn are_written(spec: &TenantSpec, settings: &Settings) -> bool {
     let quotas = spec.resource_quotas.as_ref();
     !settings.is_guarded && quotas.is_some_and(|quotas| !quotas.is_for_each_namespace() && !quotas.items.is_empty())
 }
 
-/// How long nothing has to have changed in what is used before shares move. When a quota changes, Kubernetes counts anew what is there, as far as its
-/// controller has heard of it; what is being made at that moment it may miss, and then lets through as much again.
+/// How long the use must be unchanged before shares change. After a change of a quota, Kubernetes counts the existing objects again, as far as its controller has
+/// seen them. It may miss objects that are being created, and then admits that much again.
 const QUIET: Duration = Duration::from_secs(2);
-/// How long that is waited for, at most.
+/// The maximum wait for unchanged use.
 const LONGEST_UNREST: Duration = Duration::from_secs(30);
 
-/// Notes what is used now. While it is changing, until when the shares of those that have one stay as they are.
+/// Notes the current use. While the use changes, returns the time until which existing shares stay unchanged.
 pub(super) fn note_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory) -> Option<Timestamp> {
     let quotas = snapshot.live.iter().filter(|(id, _)| id.kind == RESOURCE_QUOTA_KIND);
     let used = quotas.map(|(id, live)| {
@@ -74,7 +74,7 @@ pub(super) fn note_use(snapshot: &Snapshot, now: Timestamp, memory: &mut Memory)
     Some(rest.min(last))
 }
 
-/// The ResourceQuota of a namespace for an item.
+/// Returns the id of a namespace's ResourceQuota for an item.
 fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
     ObjectId {
         namespace: namespace.to_owned(),
@@ -84,8 +84,8 @@ fn identify(tenant: &str, index: usize, namespace: &str) -> ObjectId {
     }
 }
 
-/// What each of the Tenant's namespaces is to be allowed of an item, by its name: `spec.hard` of its ResourceQuota.
-/// `are_held` says that those that have a share keep it for now.
+/// Returns the allowed amounts of an item for each of the Tenant's namespaces, by name: `spec.hard` of the ResourceQuotas. `are_held` says that existing shares
+/// stay unchanged for now.
 pub(super) fn write_hard(
     snapshot: &Snapshot,
     (memory, are_held): (&Memory, bool),
@@ -120,7 +120,7 @@ pub(super) fn write_hard(
             let Some(Value::Object(own)) = written.get_mut(*name) else {
                 continue;
             };
-            // What is no quantity stays as it is, and the server says so.
+            // An invalid quantity stays as written, and the server rejects it.
             let share = shares.as_ref().and_then(|(limit, shares)| {
                 let share = limit.with_thousandths(*shares.get(position)?);
                 Some(Value::String(share.canonical()))
@@ -131,7 +131,7 @@ pub(super) fn write_hard(
     written
 }
 
-/// Processor time is shared out in thousandths, all else in whole numbers.
+/// Returns the unit of division: thousandths for CPU, whole numbers for all other resources.
 fn find_grain(resource: &str) -> i128 {
     match resource == "cpu" || resource.ends_with(".cpu") {
         true => 1,
@@ -139,19 +139,19 @@ fn find_grain(resource: &str) -> i128 {
     }
 }
 
-/// What is seen of a namespace's ResourceQuota.
+/// The observed state of a namespace's ResourceQuota.
 struct Seen<'a> {
     quota: Option<ObjectView<'a>>,
     given: Option<&'a Given>,
     is_open: bool,
-    /// Whether it is known what there is, and so what may be used.
+    /// True if the existing use, and so the possible use, is known.
     is_known: bool,
-    /// The object as this attempt has written it: nothing else is wanted until the next one.
+    /// The object as this attempt has written it. The plan changes it again only in the next attempt.
     written: Option<ObjectView<'a>>,
-    /// Whether nothing is written now, since the last write was answered and isn't seen yet. One that was undone before it was seen is never seen:
-    /// that shows in the next attempt.
+    /// True if nothing is written now, since the last write was answered and has not been observed yet. A write that was undone before its observation is never
+    /// observed: the next attempt detects this.
     is_settled: bool,
-    /// Whether it keeps what it has for now.
+    /// True if the namespace keeps its share for now.
     is_held: bool,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Seen<'a> {
             quota: quota.map(ObjectView::of),
             given,
             is_open,
-            // A read that failed says nothing; and of a namespace that is being deleted, whose quota is gone already, nobody knows what is left.
+            // A failed read gives no information. The use in a namespace that is being deleted, and whose quota is already gone, is unknown.
             is_known: quota.is_some() || (is_open && !matches!(live, Some(Live::Failed(_)))),
             written,
             is_settled: written.is_some() || (is_answered && quota.is_some()),
@@ -202,22 +202,22 @@ impl<'a> Seen<'a> {
             },
             held: held.unwrap_or(0).max(0),
             used: used.max(0),
-            // Of a resource that it has no share of yet there is nothing to keep.
+            // A resource without a share has nothing to keep.
             is_settled: self.is_settled || (self.is_held && seen.is_some()),
         }
     }
 }
 
-/// Namespaces of which it isn't known what is used there.
+/// Namespaces whose use is unknown.
 #[derive(Default)]
 pub(super) struct Uncounted {
-    /// Those in which not everything is counted yet that the Tenant bounds: nobody gets rights there before.
+    /// Namespaces in which Kubernetes has not counted all limited resources yet. No subject gets rights there before the count.
     pub(super) new: BTreeSet<String>,
-    /// Those that are being deleted, and whose quota is gone already: no share grows before they are.
+    /// Namespaces that are being deleted, and whose quota is already gone. No share grows before these namespaces are gone.
     pub(super) leaving: BTreeSet<String>,
 }
 
-/// Where it isn't known what is used.
+/// Lists the namespaces whose use is unknown.
 pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
     let tenant = snapshot.tenant.metadata.name.as_deref().unwrap_or_default();
     let quotas = snapshot.tenant.spec.resource_quotas.as_ref();
@@ -251,7 +251,7 @@ pub(super) fn list_uncounted(snapshot: &Snapshot, taken: &Taken) -> Uncounted {
     uncounted
 }
 
-/// Remembers what this attempt wrote, and forgets what is seen to be there, or isn't the Tenant's any more.
+/// Remembers the writes of this attempt. Forgets writes that have been observed, and namespaces that are no longer the Tenant's.
 pub(super) fn note_answers(snapshot: &Snapshot, taken: &Taken, memory: &mut Memory) {
     let namespaces = taken.list_recorded();
     let is_the_tenants = |name: &str| namespaces.keys().any(|namespace| namespace.as_str() == name);
@@ -270,7 +270,7 @@ pub(super) fn note_answers(snapshot: &Snapshot, taken: &Taken, memory: &mut Memo
     });
 }
 
-/// Remembers what is about to be written: should no answer come, it may have been.
+/// Remembers the coming writes: if no answer comes, a write may have happened.
 pub(super) fn note_writes(memory: &mut Memory, steps: &[Request]) {
     for step in steps {
         if let Request::Apply(apply) = step

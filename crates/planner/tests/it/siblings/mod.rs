@@ -1,6 +1,5 @@
-//! Several Kustomizations of one source on one small cluster, each planned in turn as a schedule says: what one commit moves from one to
-//! another is never deleted, what two want stays with the first, and nobody waits for ever. The clock never comes to a timeout, so that
-//! nothing here is decided by one.
+//! Several Kustomizations of one source on one small cluster, each planned in turn by a schedule. Objects that one commit moves between them are never deleted, an
+//! object that two want stays with the first, and no Kustomization waits for ever. The clock never reaches a timeout, so that no timeout decides a case.
 
 mod play;
 
@@ -79,7 +78,7 @@ fn what_nobody_wants_any_more_is_deleted_once_all_have_looked() {
     }
 }
 
-/// A watch says that there is no such object, and somebody has made it since.
+/// A watch reports no such object, and another client has created it since.
 #[test]
 fn what_no_watch_has_told_of_yet_is_not_taken_from_who_made_it() {
     let all = builds(&[("1", &[("one", &["x"]), ("two", &["x"]), ("three", &["y"])])]);
@@ -98,7 +97,7 @@ fn what_no_watch_has_told_of_yet_is_not_taken_from_who_made_it() {
     assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
     assert_eq!(play.uid_and_owner("x").unwrap().1, "one", "{}", play.account);
     assert!(play.parties["two"].read.contains(&id("x")));
-    // What was not there is made without a look.
+    // An object that didn't exist is created without a read.
     assert!(play.ready("three").starts_with("True"), "{}", play.account);
     assert!(play.parties["three"].read.is_empty());
 }
@@ -123,7 +122,7 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
             "{start}: {ready}\n{}",
             play.account
         );
-        // Whoever had it: it is never deleted, and ends with who wants it.
+        // With any previous owner, the object is never deleted, and ends with the Kustomization that wants it.
         play.source("2");
         play.settle(&mut seed);
         play.settle(&mut seed);
@@ -141,7 +140,7 @@ fn what_two_want_stays_with_the_first_and_both_lose_nothing() {
 
 #[test]
 fn a_rename_deletes_nothing() {
-    // What `old` had goes to `new` and in part to `other`; one object nobody wants any more.
+    // The objects of `old` move to `new` and partly to `other`; no Kustomization wants the last object any more.
     let renamed = builds(&[
         ("1", &[("old", &["x", "y", "z"]), ("new", &[]), ("other", &[])]),
         ("2", &[("old", &["x", "y", "z"]), ("new", &["x"]), ("other", &["y"])]),
@@ -155,13 +154,13 @@ fn a_rename_deletes_nothing() {
             let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
             let (y, _) = play.uid_and_owner("y").unwrap();
             play.source("2");
-            // It goes before the others have seen the commit, or after they were told that it keeps what they want.
+            // The Kustomization is deleted before the others have seen the commit, or after they have learned that it keeps the objects that they want.
             if start % 2 == 0 {
                 play.settle(&mut seed);
                 let ready = play.ready("other");
                 assert!(ready.starts_with("False OwnedByAnother"), "{ready}\n{}", play.account);
             }
-            // What was told is lost with the process, and the one that goes is planned first.
+            // The reported turnover is lost with the process, and the Kustomization that is deleted is planned first.
             if start % 4 == 0 {
                 play.restart();
             }
@@ -194,7 +193,7 @@ fn a_deletion_waits_for_nobody_for_ever() {
     play.source("1");
     play.settle(&mut seed);
     play.source("2");
-    // One is suspended, and one doesn't come to look.
+    // One Kustomization is suspended, and one never looks.
     let idle = play.parties.get_mut("idle").unwrap();
     idle.snapshot.kustomization.spec.suspend = true;
     play.delete("old");
@@ -214,7 +213,7 @@ fn a_deletion_waits_for_nobody_for_ever() {
     );
 }
 
-/// It can't begin before the one that it depends on is Ready, and that one isn't while it waits for others.
+/// The dependent Kustomization can't begin before its dependency is Ready, and the dependency isn't Ready while it waits for others.
 #[test]
 fn who_comes_after_gets_its_own_time() {
     let moved = builds(&[
@@ -230,7 +229,7 @@ fn who_comes_after_gets_its_own_time() {
         let (x, _) = play.uid_and_owner("x").unwrap_or_else(|| panic!("{}", play.account));
         play.source("2");
         let turns = |play: &mut Play, name| (0..12).for_each(|_| play.turn(name));
-        // `stuck` never comes to look, and `after` waits for `one`.
+        // `stuck` never looks, and `after` waits for `one`.
         turns(&mut play, "one");
         turns(&mut play, "after");
         assert!(

@@ -1,4 +1,4 @@
-//! A small cluster on which several Kustomizations of one source are planned in turn, and what is written down of it.
+//! A small cluster on which several Kustomizations of one source are planned in turn, and the record of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ pub(super) struct Party {
     pub(super) turnover: Option<Arc<Turnover>>,
     /// Whether its last plan was the end of an attempt.
     pub(super) done: bool,
-    /// What it has read for itself, and what it has applied.
+    /// The objects that the party has read itself, and those that it has applied.
     pub(super) read: BTreeSet<ObjectId>,
     applied: BTreeSet<ObjectId>,
 }
 
-/// What each of them has in its folder, by revision and name.
+/// The objects in the folder of each party, by revision and name.
 pub(super) type Builds = BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>>;
 
 pub(super) struct Play {
@@ -38,7 +38,7 @@ pub(super) struct Play {
     pub(super) builds: Builds,
     pub(super) depends_on: BTreeMap<&'static str, &'static str>,
     pub(super) now: Timestamp,
-    /// What is there, and no watch has told of.
+    /// Existing objects that no watch has reported.
     pub(super) untold: BTreeSet<ObjectId>,
     pub(super) account: String,
 }
@@ -147,7 +147,7 @@ impl Play {
         inventory.is_some_and(|inventory| inventory.entries.iter().any(|entry| entry.id == id.to_string()))
     }
 
-    /// As the shell: what is known now.
+    /// Updates the known facts, as the shell does.
     pub(super) fn observe(&mut self, name: &'static str) {
         let mut live = self.parties[name].snapshot.live.clone();
         for (id, found) in &mut live {
@@ -232,9 +232,9 @@ impl Play {
         party.done = false;
     }
 
-    /// One plan of one of them, carried out.
+    /// Makes one plan for one party, and executes it.
     pub(super) fn turn(&mut self, name: &'static str) {
-        // Far less than a timeout, over all turns: only what failed waits that long.
+        // The time is far less than a timeout, over all turns: only failures wait that long.
         self.now += SignedDuration::from_secs(1);
         if self.parties[name].done {
             self.begin(name);
@@ -330,7 +330,7 @@ impl Play {
         }
     }
 
-    /// The process dies, and with it what they remember and told each other.
+    /// Kills the process, with its memory and the facts that the parties have shared.
     pub(super) fn restart(&mut self) {
         for party in self.parties.values_mut() {
             party.snapshot.memory = Memory::default();
@@ -339,7 +339,7 @@ impl Play {
         }
     }
 
-    /// Somebody deletes one of them.
+    /// Deletes one of the parties.
     pub(super) fn delete(&mut self, name: &str) {
         let party = self.parties.get_mut(name).unwrap();
         party.snapshot.kustomization.metadata.deletion_timestamp = Some(tenure_api::Time(self.now));
@@ -379,7 +379,7 @@ impl Play {
     }
 }
 
-/// How long a deletion waits for others to look, in turns.
+/// The number of turns that a deletion waits for others to look.
 pub(super) const LONGEST_LOOK: usize = 60;
 
 /// Folders, and the names of the objects in them.

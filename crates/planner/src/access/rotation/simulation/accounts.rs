@@ -1,4 +1,4 @@
-//! A ServiceAccount of the model, which has an entry of somebody's among its `imagePullSecrets`.
+//! A ServiceAccount of the model, with an entry of another writer among its `imagePullSecrets`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::access::pull_secrets::{AccountChange, AccountsSeen, read_account, tes
 
 const NAME: &str = "runner";
 
-/// One that is made anew has nothing of before.
+/// Returns a new account. A re-created account has nothing of the earlier one.
 pub(super) fn make(version: u64) -> Value {
     json!({ "metadata": { "uid": format!("a-{version}"), "resourceVersion": version.to_string() },
         "imagePullSecrets": [{ "name": "of-somebody" }] })
@@ -18,7 +18,7 @@ impl World {
         AccountsSeen::Seen(vec![read_account(NAME, self.account.as_ref())])
     }
 
-    /// Changes it, if it is still what it was; whether it was.
+    /// Changes the account if it is unchanged since the observation. Returns whether it was.
     pub(super) fn change_account(&mut self, changes: &[AccountChange]) -> bool {
         let [change] = changes else { panic!("{changes:?}") };
         let Some(account) = self.account.as_mut() else {
@@ -34,7 +34,7 @@ impl World {
         true
     }
 
-    /// Which Secrets it names.
+    /// Lists the Secrets that the account names.
     pub(super) fn list_images(&self) -> Vec<String> {
         let images = self
             .account

@@ -1,4 +1,4 @@
-//! Two requests of one entry, of which the one takes over from the other.
+//! Two requests of one entry, one of which takes over from the other.
 
 use tenure_api::access::request::CredentialLedger;
 
@@ -6,7 +6,7 @@ use super::super::handover::{Heir, Predecessor};
 use super::super::{Answer, StagedFacts, Wanted};
 use super::model::World;
 
-/// What belongs to one of two requests of the same entry.
+/// The state of one of two requests of the same entry.
 pub(super) struct Side {
     pub(super) name: &'static str,
     pub(super) uid: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Nothing was made for it yet.
+    /// Returns a request for which nothing was made yet.
     pub(super) fn new(name: &'static str, uid: &'static str) -> Self {
         Self {
             name,
@@ -36,7 +36,7 @@ impl Side {
 }
 
 impl World {
-    /// The other request of the entry acts from here on.
+    /// Lets the other request of the entry act from now on.
     pub(super) fn swap(&mut self) {
         use std::mem::swap;
         let Some(other) = &mut self.other else { return };
@@ -50,7 +50,7 @@ impl World {
         self.is_heir = !self.is_heir;
     }
 
-    /// The entry asks for what it asked for before: the one that was taken over takes over.
+    /// Returns the entry to its earlier content: the request that handed over takes over again.
     pub(super) fn turn_back(&mut self) {
         self.is_heir = !self.is_heir;
         self.wake();
@@ -77,7 +77,7 @@ impl World {
         })
     }
 
-    /// The ledgers of all requests of the entry.
+    /// Lists the ledgers of all requests of the entry.
     pub(super) fn ledgers(&self) -> impl Iterator<Item = &CredentialLedger> {
         [&self.ledger]
             .into_iter()

@@ -1,4 +1,4 @@
-//! The host of the model: it makes, lists and revokes, and every kind of trouble that a host has.
+//! The host of the model: it makes, lists and revokes credentials, with every kind of trouble of a real host.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use super::super::{Answer, Probe, StagedFacts};
 use super::model::World;
 use crate::access::host::{Listed, MintRequest, Minted, Target, Trouble};
 
-/// Chance by a seed.
+/// A random generator with a seed.
 #[derive(Clone, Copy)]
 pub(super) struct Chance(pub(super) u64);
 
@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// Which kind of credentials the host has.
+/// The kind of credentials at the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
     Token,
@@ -33,18 +33,18 @@ pub(super) enum Flavour {
     Hourly,
 }
 
-/// What goes wrong.
+/// The kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     KillBefore,
     KillAfter,
-    /// Between what a step does first and what it does then.
+    /// Between the two parts of a step.
     KillBetween,
-    /// It takes effect, and the answer is lost.
+    /// The order takes effect, and its answer is lost.
     LostAfter,
-    /// It takes no effect, and nobody knows.
+    /// The order has no effect, and its answer is lost.
     LostBefore,
-    /// It takes effect a while after everybody has given it up.
+    /// The order takes effect a while after the sender has given it up.
     Late,
     Limited,
     Banned,
@@ -73,12 +73,12 @@ pub(super) struct Credential {
     pub(super) fingerprint: String,
     pub(super) expires: Option<i64>,
     pub(super) is_revoked: bool,
-    /// New ones are refused for a moment, where the host is slow.
+    /// A slow host refuses new credentials until this time.
     pub(super) works_from: i64,
 }
 
 impl World {
-    /// The time until which something is not to be had.
+    /// Returns a time until which the host is unavailable.
     pub(super) fn until(&mut self) -> Timestamp {
         let wait = 1 + self.chance.draw(self.longest_trouble.min(1_800));
         Timestamp::from_second(self.now + i64::try_from(wait).unwrap() + self.host_ahead).unwrap()
@@ -90,7 +90,7 @@ impl World {
             Harm::Limited => Trouble::Limited { until: self.until() },
             Harm::Banned => Trouble::Banned { until: self.until() },
             Harm::Unauthenticated => {
-                // It lasts for a while.
+                // The trouble lasts for a while.
                 let wait = i64::try_from(self.chance.draw(self.longest_trouble)).unwrap();
                 self.unavailable = Some((self.now + wait, Trouble::Unauthenticated));
                 Trouble::Unauthenticated
@@ -104,7 +104,7 @@ impl World {
         })
     }
 
-    /// Whether the host answers at all, and whether what is ordered takes effect.
+    /// Checks whether the host answers. An error says whether the order takes effect.
     pub(super) fn meet(&mut self, harm: Option<Harm>, target: &Target) -> Result<(), (bool, Trouble)> {
         if let Some((until, trouble)) = self.unavailable.clone()
             && self.now < until

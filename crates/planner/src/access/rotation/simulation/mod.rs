@@ -1,7 +1,7 @@
-//! The machine on a model of a host and of a cluster, in all kinds of trouble: what holds at every moment, and what holds in the end.
+//! The machine on a model of a host and of a cluster, in all kinds of trouble, with checks at every moment and at the end.
 //!
-//! At every moment: whatever lives at the host under a name of ours is recorded by its name, by its number at most one isn't; and what a source has fetched with
-//! lives. In the end, once nothing goes wrong any more: one credential lives, it is proven, and nothing is staged.
+//! At every moment: each existing credential with a name of Tenure is recorded by its name, and all but one by their number. A credential that a source has fetched
+//! with still works. At the end, without further trouble: one credential exists, it is proven, and nothing is staged.
 
 mod accounts;
 mod entry;
@@ -19,20 +19,20 @@ use super::{Order, Wanted, plan};
 use crate::access::desk::handover::is_living;
 
 const DAY: i64 = 86_400;
-/// Interleavings by chance, the same ones in every run.
+/// The number of random interleavings, which are equal in every run.
 const SEEDS: u64 = 300;
-/// As many in a long run.
+/// The number in a long run.
 const LONG_SEEDS: u64 = 1_500;
 
-/// How many seeds are tried: `cargo xtask long` sets the variable.
+/// Returns the number of seeds: `cargo xtask long` sets the variable.
 fn count_seeds() -> u64 {
     std::env::var_os("TENURE_TEST_LONG").map_or(SEEDS, |_| LONG_SEEDS)
 }
 
-/// What somebody does to it, and how.
+/// A harmful action of another user, with its name.
 type Deed = (&'static str, fn(&mut World));
 
-/// Runs for so many seconds.
+/// Runs for this number of seconds.
 fn run_for(world: &mut World, span: i64) {
     let end = world.now + span;
     world.wake();
@@ -41,12 +41,12 @@ fn run_for(world: &mut World, span: i64) {
     }
 }
 
-/// Without any more trouble, it comes to rest, and everything is as it is to be.
+/// Without further trouble, the machine comes to rest in the wanted state.
 fn settle(world: &mut World) {
     world.trouble = 0;
     world.kills = 0;
     world.heal();
-    // Time for an hour of waiting, for overlaps, and for whatever was due meanwhile.
+    // Time for an hour of waiting, for overlaps, and for all other due steps.
     run_for(world, DAY);
     let ledger = &world.ledger;
     let what = format!("seed {}: {ledger:?}", world.seed);
@@ -63,7 +63,7 @@ fn settle(world: &mut World) {
     assert_eq!(world.list_images(), ["of-somebody", "gitlab-flux-token"], "{what}");
 }
 
-/// Wanted no more, nothing of it is left.
+/// After a revocation, nothing is left.
 fn revoke(world: &mut World) {
     world.wanted = Wanted::Revoked("the grant was deleted".to_owned());
     let mut last = None;
@@ -103,11 +103,11 @@ fn whatever_happens_no_source_is_without_a_credential_and_none_is_forgotten() {
         world.kills = 8;
         revoke(&mut world);
     }
-    // It did something at all.
+    // The machine did real work.
     assert!(minted > count_seeds() * 2, "{minted}");
 }
 
-/// The turns of two requests, as chance has it. What one of them has just been told it goes on with before the other does anything.
+/// Alternates randomly between two requests. A request that just got an answer continues before the other one acts.
 fn take_turns(world: &mut World) {
     world.turn();
     if world.answer.is_none() && world.chance.is_one_of(50) {
@@ -116,17 +116,17 @@ fn take_turns(world: &mut World) {
     }
 }
 
-/// More is asked for and approved: another request takes over, until nothing of the earlier one is left.
+/// The entry asks for more, and it is approved: another request takes over, until nothing of the earlier one is left.
 fn hand_over(world: &mut World) {
     world.other = Some(Side::new("request-2", "decade00-0000"));
     let had_any = world.ledger.current.is_some();
     let end = world.now + 20 * DAY;
-    // Some change their mind, and some of them again.
+    // Some users change their entry back, and some of them again.
     let mut turns = world.chance.draw(4).saturating_sub(1);
     loop {
         take_turns(world);
         let both = [Some(&world.wanted), world.other.as_ref().map(|side| &side.wanted)];
-        // One that has ended is gone: asked for again, it would be another one.
+        // An ended request is gone. A later request for the same would be a new one.
         let are_asked_for = both == [Some(&Wanted::Delivered); 2];
         if turns > 0 && are_asked_for && world.chance.is_one_of(2) {
             world.turn_back();
@@ -148,7 +148,7 @@ fn hand_over(world: &mut World) {
             world.seed
         );
         if !is_living(&world.ledger) && is_proven {
-            // Nobody asks for it any more.
+            // No entry asks for the request any more.
             world.wanted = Wanted::Revoked("nobody asks for it any more".to_owned());
         }
         let (snapshot, now) = (world.snapshot(), world.moment());
@@ -180,7 +180,7 @@ fn more_is_had_without_a_moment_of_having_nothing() {
         names.insert(world.name);
         revoke(&mut world);
     }
-    // Both came to have it in the end.
+    // Each request had the Secret at some time.
     assert_eq!(names.len(), 2);
 }
 
@@ -196,7 +196,7 @@ fn a_thousand_rotations_in_a_clone_loop_without_a_failure() {
         assert!(world.fetches > 10_000, "{}", world.fetches);
         settle(&mut world);
         if trouble == 0 {
-            // One order for each, and no source was asked to try twice.
+            // Each credential has one order, and no source was asked to try twice.
             assert_eq!(world.orders, world.minted);
         }
     }
@@ -207,7 +207,7 @@ fn tokens_of_an_hour_are_replaced_at_half_of_it() {
     for (seed, trouble) in [(1, 0), (2, 10), (3, 10), (4, 10)] {
         let mut world = World::new(seed, Flavour::Hourly);
         world.trouble = trouble;
-        // What goes wrong for half an hour is an outage of these, as is said of them.
+        // Trouble of half an hour is an outage for hourly tokens, and their documentation says so.
         world.longest_trouble = 60;
         run_for(&mut world, 2 * DAY);
         let days = world.minted / 2;
@@ -228,7 +228,7 @@ fn a_kill_at_any_step_loses_nothing() {
                 world.planned_harm = Some((at, harm));
                 run_for(&mut world, 3 * DAY);
                 settle(&mut world);
-                // The rest of it goes on while it ends.
+                // The remaining steps run while the credential ends.
                 revoke(&mut world);
                 killed += u64::from(world.planned_harm.is_none());
             }
@@ -289,7 +289,7 @@ fn what_others_do_to_it_is_repaired() {
             world.trouble = if seed % 2 == 0 { 10 } else { 0 };
             let mut chance = Chance(seed);
             run_for(&mut world, DAY + i64::try_from(chance.draw(100_000)).unwrap());
-            // What somebody else breaks, is broken until it is repaired.
+            // Damage by another user stays until it is repaired.
             world.is_strict = false;
             if world.secret.is_some() {
                 deed(&mut world);
@@ -315,14 +315,14 @@ fn a_project_that_refuses_its_tokens_gets_few_of_them() {
         assert!((15..=35).contains(&world.minted), "{}", world.minted);
         assert!(world.refused < 10 * world.minted, "{} {}", world.refused, world.minted);
         assert!(world.ledger.trouble.is_some() && world.live().len() <= 1);
-        // As soon as the project lets them in, the next one is delivered.
+        // As soon as the project accepts new credentials, the next one is delivered.
         world.refuses_new = false;
         settle(&mut world);
         assert_eq!(world.ledger.refusals, 0);
     }
 }
 
-/// The host is looked at within a minute of a source's failure, and not again and again.
+/// The host is listed within a minute of a source's failure, and only once.
 #[test]
 fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
     for seed in 1..=20 {
@@ -338,7 +338,7 @@ fn a_token_that_is_revoked_at_the_host_is_replaced_once_a_source_is_refused() {
             .is_none_or(|held| held.name == revoked.name)
         {
             world.turn();
-            // The longest interval of a source is 130 minutes, and the host is listed each hour besides.
+            // The longest interval of a source is 130 minutes, and the host is also listed each hour.
             assert!(world.now < begun + 2 * 3_600, "seed {seed}");
         }
         world.heal_sources();
@@ -363,7 +363,7 @@ fn a_leak_ends_the_old_one_as_soon_as_the_new_one_is_proven() {
     }
     assert!(world.now - begun < 15 * 60, "{}", world.now - begun);
     assert_eq!(world.ledger.handled_order.as_deref(), Some("2026-01-01"));
-    // Once for each order.
+    // Each order makes one credential.
     let minted = world.minted;
     run_for(&mut world, 3_600);
     assert_eq!(world.minted, minted);

@@ -1,4 +1,4 @@
-//! A host, a cluster and a shell that do what they are told, unless chance has it otherwise.
+//! A host, a cluster and a shell that follow their orders, except for random trouble.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,12 +24,12 @@ struct Source {
 
 pub(super) struct World {
     pub(super) seed: u64,
-    /// The request that acts.
+    /// The acting request.
     pub(super) name: &'static str,
     pub(super) uid: &'static str,
-    /// Whether it takes over from the other one, or that one from it.
+    /// True if the acting request takes over from the other one. False for the reverse.
     pub(super) is_heir: bool,
-    /// The other request of the entry, if there is one.
+    /// The other request of the entry, if any.
     pub(super) other: Option<Side>,
     pub(super) chance: Chance,
     pub(super) flavour: Flavour,
@@ -39,7 +39,7 @@ pub(super) struct World {
     pub(super) kills: u64,
     pub(super) longest_trouble: u64,
     pub(super) planned_harm: Option<(u64, Harm)>,
-    /// Whether sources have to work.
+    /// True if sources have to work.
     pub(super) is_strict: bool,
     pub(super) host_ahead: i64,
     pub(super) path: String,
@@ -58,9 +58,9 @@ pub(super) struct World {
     pub(super) authority: Option<String>,
     pub(super) listing: Option<Listing>,
     restraint: HostRestraint,
-    /// Whether the host refuses everything new.
+    /// True if the host refuses all new credentials.
     pub(super) refuses_new: bool,
-    /// When it is planned again, if nothing is seen to change before.
+    /// The time of the next plan, if no change is observed before.
     pub(super) again: i64,
     pub(super) steps: u64,
     pub(super) versions: u64,
@@ -209,12 +209,12 @@ impl World {
         }
     }
 
-    /// Something has changed, so it is planned now.
+    /// Plans at once after a change.
     pub(super) fn wake(&mut self) {
         self.again = 0;
     }
 
-    /// One round of the shell, or the time until there is something to do.
+    /// Runs one round of the shell, or waits until a step is due.
     pub(super) fn turn(&mut self) {
         self.pass();
         if self.now < self.again {
@@ -259,7 +259,7 @@ impl World {
         self.now += i64::try_from(self.chance.draw(3)).unwrap();
     }
 
-    /// Until it is planned again, or something happens by itself.
+    /// Waits until the next plan, or until an event of the model.
     fn sleep(&mut self) {
         let fetches = self
             .sources
@@ -282,7 +282,7 @@ impl World {
 
     fn choose_harm(&mut self, step: &Step) -> Option<Harm> {
         if let Some((at, harm)) = self.planned_harm {
-            // The first step from there on that such a thing can happen to.
+            // The first step from this number on to which the trouble applies.
             let is_met = self.steps >= at && (harm != Harm::Late || matches!(step, Step::MintAndStage(_)));
             return is_met.then(|| {
                 self.planned_harm = None;
@@ -299,7 +299,7 @@ impl World {
         })
     }
 
-    /// Whether a write to the cluster is made, and what is said of it.
+    /// Returns whether a write to the cluster is made, and its answer.
     fn write(&mut self, harm: Option<Harm>) -> (bool, Result<(), WriteFailure>) {
         match harm {
             Some(Harm::LostAfter) => (true, Err(WriteFailure::Unknown("timeout".to_owned()))),
@@ -335,7 +335,7 @@ impl World {
                 match self.write(harm) {
                     (false, _) => return None,
                     (true, result) => {
-                        // As it is read again from where it was written.
+                        // The ledger is written and read again, as through the API server.
                         self.ledger = serde_json::from_value(serde_json::to_value(&ledger).unwrap()).unwrap();
                         if result.is_err() {
                             return None;
@@ -361,7 +361,7 @@ impl World {
                 Answer::Listed(listed.map_err(|(_, trouble)| trouble))
             }
             Step::Find(mut target) => {
-                // A number has no path that could be wrong.
+                // A lookup by number needs no path, so it can't be moved.
                 target.path.clone_from(&self.path);
                 let met = self.meet(harm, &target);
                 Answer::Found(match met {
@@ -446,7 +446,7 @@ impl World {
         })
     }
 
-    /// What happens by itself: late orders arrive, sources fetch, the host is listed every hour.
+    /// Runs the events of the model: late orders arrive, sources fetch, the host is listed every hour.
     fn pass(&mut self) {
         let now = self.now;
         let (arrived, late): (Vec<_>, Vec<_>) = self.late.drain(..).partition(|(at, _, _)| *at <= now);
@@ -509,11 +509,11 @@ impl World {
         self.ledgers().flat_map(list_recorded).map(str::to_owned).collect()
     }
 
-    /// What holds at every moment.
+    /// Checks the invariants of every moment.
     pub(super) fn check(&self) {
         let recorded = self.recorded();
         let live = self.live();
-        // What nobody can look for ends by itself within the hour.
+        // A credential that can't be listed ends by itself within the hour.
         if self.flavour != Flavour::Hourly {
             for credential in &live {
                 assert!(
@@ -546,7 +546,7 @@ impl World {
         );
     }
 
-    /// How many are left over.
+    /// Returns the number of leftover credentials.
     pub(super) fn sweep(&mut self) -> usize {
         let snapshot = sweep::Snapshot {
             cluster_uid: "c0ffee00-0000".to_owned(),
@@ -560,7 +560,7 @@ impl World {
         self.unavailable = None;
     }
 
-    /// What was broken by others is forgotten.
+    /// Repairs the damage of other users.
     pub(super) fn heal_sources(&mut self) {
         for source in &mut self.sources {
             source.cached = None;
