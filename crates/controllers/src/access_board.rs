@@ -1,16 +1,16 @@
-//! Who knows where approved access to hosts of repositories is delivered, for those whose sources name no Secret, and as whom hosts are asked, for
-//! those who keep whose tokens may be asked for.
+//! Delivery of approved access to Git hosts, for sources that name no Secret. Also the accounts with which hosts are asked, for the fact that lists
+//! the accounts whose tokens may be requested.
 
 use std::fmt::Debug;
 
-/// What others ask of access.
+/// Questions of other modules about access.
 pub(crate) trait AccessBoard: Debug + Send + Sync {
-    /// The Secret of a namespace with which the project at a URL is fetched.
+    /// Returns the Secret of a namespace with which the project at a URL is fetched.
     fn find_secret(&self, namespace: &str, url: &str) -> Option<String>;
 
-    /// The accounts that an AccessProvider names; nothing where there is none of this name.
+    /// Returns the accounts that an AccessProvider names; `None` if the provider does not exist.
     fn find_accounts(&self, provider: &str) -> Option<Vec<String>>;
 
-    /// Those that all of them name.
+    /// Returns the accounts that all AccessProviders name.
     fn list_accounts(&self) -> Vec<String>;
 }

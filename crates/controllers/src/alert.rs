@@ -1,4 +1,4 @@
-//! Alerts: whether one can be acted on is said in its status. Acting on one is `herald`'s.
+//! Alerts: the status says whether an Alert is usable. `herald` sends the events.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl Reconciled for Alert {
         self.spec.suspend
     }
 
-    /// A Provider comes, goes, or is another.
+    /// Returns the Alerts that a created, deleted or changed Provider concerns.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         if changed.kind != Provider::KIND {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! What the cluster answered, as the planner's facts. Translates; judges nothing.
+//! Translates the cluster's answers into the planner's facts. It decides nothing.
 
 use serde_json::Value;
 use tenure_api::ObjectId;
@@ -10,16 +10,16 @@ use tenure_planner::plan::{Apply, Delete};
 use tenure_planner::refusal::{Cause, CauseKind};
 use tenure_planner::{Failure, Live, Object, WriteAnswer};
 
-/// A refused or failed request that is about no object of a user's.
+/// Translates a refused or failed request that is about no object of a user's.
 pub(crate) fn read_failure(error: &ClusterError) -> Failure {
     Failure::from(error)
 }
 
-/// How much of a refusal is told: of what the API server says about a confidential object, only what can't quote it.
+/// How much of a refusal is reported: for a confidential object, only text that can't quote the object.
 pub(crate) struct Told<'a>(Option<Request<'a>>);
 
 impl<'a> Told<'a> {
-    /// Of the refusal of an object that was sent.
+    /// For the refusal of an object that was sent.
     pub(crate) fn of(client: &'a Client, apply: &'a Apply) -> Self {
         Self(apply.confidential.then(|| Request {
             id: &apply.id,
@@ -28,7 +28,7 @@ impl<'a> Told<'a> {
         }))
     }
 
-    /// Of the refusal of a request about an object.
+    /// For the refusal of a request about an object.
     pub(crate) fn about(client: &'a Client, id: &'a ObjectId) -> Self {
         Self(confidential::is_secret(id).then(|| Request {
             id,
@@ -45,7 +45,7 @@ impl<'a> Told<'a> {
     }
 }
 
-/// Why there is no token for a ServiceAccount. Only what the API server said about the account, or its namespace, is knowledge.
+/// Returns why a ServiceAccount has no token. Only the API server's statements about the account or its namespace count as facts.
 pub(crate) fn read_service_account(error: &ClusterError) -> ServiceAccountFacts {
     let namespace_ends = |causes: &[Cause]| causes.iter().any(|cause| cause.kind == CauseKind::NamespaceTerminating);
     match error {
@@ -58,7 +58,7 @@ pub(crate) fn read_service_account(error: &ClusterError) -> ServiceAccountFacts 
     }
 }
 
-/// Whether there is a token to send to another cluster.
+/// Returns whether a token for another cluster is available.
 pub(crate) fn read_token(prepared: Result<(), TokenTrouble>) -> TokenAnswer {
     match prepared {
         Ok(()) => TokenAnswer::Usable,
@@ -73,7 +73,7 @@ pub(crate) fn read_token(prepared: Result<(), TokenTrouble>) -> TokenAnswer {
     }
 }
 
-/// The answer to a read: that there is none, and that its kind is not served at all, are known only from an answer that says so.
+/// Translates the answer to a read. An object counts as absent, or its kind as unserved, only if the answer says so.
 pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &Told<'_>) -> Live {
     match answer {
         Ok(Some(object)) => Live::Present(Object(object)),
@@ -83,7 +83,7 @@ pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &Told
     }
 }
 
-/// The answer to a write, or to a dry-run of one.
+/// Translates the answer to a write or a dry-run.
 pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &Told<'_>) -> WriteAnswer {
     match answer {
         Ok(applied) => WriteAnswer::Done(Object(applied.object)),
@@ -91,7 +91,7 @@ pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &Told<'_>)
     }
 }
 
-/// The answer to a delete: gone already counts as absent.
+/// Translates the answer to a delete: an already deleted object counts as absent.
 pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, told: &Told<'_>) -> DeleteAnswer {
     match answer {
         Ok(()) => DeleteAnswer::Accepted,

@@ -1,9 +1,9 @@
-//! Artifacts, on their way from where lanes keep them to whoever serves them to others: which there are, how often somebody asks, and how many
-//! are taken at the same time.
+//! Artifacts on their way from lanes to the server for other controllers. This module finds artifacts, and bounds the rate of requests and the number
+//! of concurrent transfers.
 //!
-//! What is served is out of what is stored for an object, under its uid (`tenure_planner::artifact_address` says what of it). A reader, whoever that is,
-//! has a rate and a few transfers, and the artifacts of a tenant have some together: whoever reads slowly keeps nobody else's readers waiting.
-//! It refuses to say who may read what: that is known to whoever listens, and to the API server.
+//! Only artifacts stored for an object, under its uid, are served (`tenure_planner::artifact_address` says which). A reader has a rate and a few
+//! transfers. The artifacts of a tenant share a number of transfers. So a slow reader blocks no reader of another tenant. This module does not decide
+//! who may read an artifact: its caller asks the API server.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,36 +17,36 @@ use jiff::Timestamp;
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_planner::receiver::{Bucket, Rate};
 
-/// How often one reader may ask.
+/// The request rate of one reader.
 const READER_RATE: Rate = Rate {
     most: 500,
     each: Duration::from_millis(10),
 };
-/// How many artifacts one reader takes at the same time, how many of one tenant are taken, and how many of all.
+/// The limit of concurrent transfers for one reader, for the artifacts of one tenant, and for all.
 const OF_READER: usize = 16;
 const OF_SHARE: usize = 32;
 const OF_ALL: usize = 128;
-/// How many of a tenant are taken whatever is taken of others: several together take nothing of that.
+/// Transfers that each tenant always has: several other tenants together can't use them up.
 const OF_SHARE_ALWAYS: usize = 4;
-/// Below so many buckets, none is looked for that could go.
+/// Below this number of buckets, unused ones are not removed.
 const FEW: usize = 256;
 
 /// An open archive, and when it was stored.
 pub(crate) type OpenArchive = (File, Option<Timestamp>);
 
-/// Who keeps artifacts.
+/// A keeper of artifacts.
 pub(crate) trait ArtifactKeeper: Send + Sync + fmt::Debug {
-    /// Whether everything that is there has been seen.
+    /// Checks whether all existing objects have been seen.
     fn is_ready(&self) -> bool;
 
-    /// What the artifacts of a namespace are counted together with.
+    /// Returns the name of the share to which the artifacts of a namespace count.
     fn name_share(&self, namespace: &str) -> String;
 
-    /// Opens one that is served, and when it was stored, if that is known; nothing when there is none.
+    /// Opens a served artifact, with the time when it was stored, if known; `None` if it does not exist.
     fn open<'a>(&'a self, address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>>;
 }
 
-/// All artifacts that are served. Cheap to clone; all clones are the same.
+/// All served artifacts. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug)]
 pub struct ArtifactEndpoint {
     shared: Arc<Shared>,
@@ -67,31 +67,31 @@ struct TransferCounts {
     all: usize,
 }
 
-/// Why nothing is served.
+/// Why an artifact is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArtifactRefusal {
-    /// What there is, isn't known yet.
+    /// The existing artifacts are not known yet.
     Unavailable,
-    /// The reader asks too often, or too much is taken already.
+    /// The reader asks too often, or too many transfers are running.
     TooMany,
-    /// There is no such artifact.
+    /// The artifact does not exist.
     Unknown,
 }
 
-/// An artifact that is served.
+/// A served artifact.
 #[derive(Debug)]
 pub struct ServedArtifact {
-    /// The archive, from its beginning. What is in it is for the reader to check, by the digest that the object tells.
+    /// The archive, from its beginning. The reader checks its content with the digest in the object.
     pub file: File,
-    /// Its bytes.
+    /// The size in bytes.
     pub size: u64,
     /// When it was stored, if that is known.
     pub stored_at: Option<Timestamp>,
-    /// Held until it has been taken.
+    /// Held until the transfer ends.
     pub transfer: Option<Transfer>,
 }
 
-/// A place among those who take artifacts at the same time, until it is dropped.
+/// One of the concurrent transfers, until it is dropped.
 #[derive(Debug)]
 pub struct Transfer {
     shared: Arc<Shared>,
@@ -117,12 +117,12 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ArtifactEndpoint {
-    /// Sets who keeps artifacts from now on.
+    /// Sets the keeper of artifacts from now on.
     pub(crate) fn set_keeper(&self, keeper: Weak<dyn ArtifactKeeper>) {
         *lock(&self.shared.keeper) = Some(keeper);
     }
 
-    /// Whether a reader asks not too often.
+    /// Checks the request rate of a reader.
     ///
     /// # Errors
     /// [`ArtifactRefusal::TooMany`].
@@ -133,7 +133,7 @@ impl ArtifactEndpoint {
         }
     }
 
-    /// Opens an artifact for a reader who may have it; with `takes`, to take it whole.
+    /// Opens an artifact for an authorized reader; with `takes`, for a whole transfer.
     ///
     /// # Errors
     /// [`ArtifactRefusal`].
@@ -261,7 +261,7 @@ mod tests {
         let mut held: Vec<Transfer> = (0..OF_READER).filter_map(|_| begin("slow", "a")).collect();
         assert_eq!(held.len(), OF_READER);
         assert!(begin("slow", "a").is_none() && begin("slow", "b").is_none());
-        // Others of the same tenant have what is left of its share, and other tenants all of theirs.
+        // Other readers of this tenant have the rest of its share, and other tenants have all of theirs.
         held.extend((0..OF_SHARE).filter_map(|_| begin("other", "a")));
         assert_eq!(held.len(), OF_SHARE);
         assert!(begin("third", "a").is_none());
@@ -270,7 +270,7 @@ mod tests {
         held.pop();
         assert!(begin("third", "a").is_some());
         drop((held, third));
-        // Several that have all there is leave some for everybody else.
+        // Several tenants that use everything leave some transfers for all others.
         let held: Vec<Transfer> = (0..10 * OF_ALL)
             .filter_map(|number| begin(&format!("reader-{number}"), &format!("share-{}", number % 8)))
             .collect();

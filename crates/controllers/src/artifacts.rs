@@ -1,8 +1,8 @@
-//! What the artifact store holds for each source.
+//! The artifact store's content for each source.
 //!
-//! A status can be forged by whoever may write it, so what a source has fetched is remembered here, in a record beside the archive.
-//! Refuses to serve another source's artifact: a record is found by the source's own name and uid, and names a digest in its own
-//! folder. Who bears the name of a source that is gone finds nothing.
+//! A status can be forged by any account that may write it, so a record beside the archive says what a source has fetched. A record is found by the
+//! source's own name and uid, and names a digest in the source's own folder, so a source never gets another source's artifact. A new source with the
+//! name of a deleted one finds nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,23 +17,23 @@ use tenure_sources::{
 use crate::budgets::{self, Budgets};
 use crate::trees::{TreeCache, TreeInUse};
 
-/// Below the folder for artifacts: the archives, and what is noted of them.
+/// Below the folder for artifacts: the archives, and their records.
 const STORE: &str = "store";
 const RECORDS: &str = "records";
 
-/// Where the record of a source is, below a folder for artifacts.
+/// Returns the path of a source's record, below a folder for artifacts.
 pub(crate) fn locate_record(source: &SourceKey) -> PathBuf {
     Path::new(RECORDS)
         .join(source.folder())
         .with_file_name(format!("{}.json", source.uid()))
 }
 
-/// Where an archive of a source is, below a folder for artifacts.
+/// Returns the path of a source's archive, below a folder for artifacts.
 pub(crate) fn locate_archive(source: &SourceKey, digest: &str) -> Result<PathBuf, StorageError> {
     Ok(Path::new(STORE).join(source.archive(digest)?))
 }
 
-/// The disk and the memory that all artifacts share: the store and its records, the trees, and what bounds them.
+/// The disk and the memory that all artifacts share: the store and its records, the trees, and their limits.
 #[derive(Debug)]
 pub(crate) struct Depot {
     pub(crate) store: ArtifactStore,
@@ -51,7 +51,7 @@ impl Depot {
         Ok(Self::of(folder, store, limits, budgets))
     }
 
-    /// Looks into the store below a folder that the controllers may be using: for reading only.
+    /// Opens the store below a folder read-only, while the controllers may be using the folder.
     pub(crate) fn look_into(folder: &Path, limits: Limits) -> Self {
         let store = ArtifactStore::look_into(folder.join(STORE));
         Self::of(folder, store, limits, Budgets::default())
@@ -68,12 +68,12 @@ impl Depot {
         }
     }
 
-    /// The folder below which everything is.
+    /// Returns the folder with all artifacts.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What the fetches of a lane are charged to.
+    /// Returns the account to which the fetches of a lane are charged.
     pub(crate) fn account(&self, lane: &str) -> Account {
         Account {
             lane: lane.to_owned(),
@@ -83,25 +83,25 @@ impl Depot {
         }
     }
 
-    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
+    /// Removes artifacts of all sources of a kind that `keep` does not know by namespace, name and uid.
     pub(crate) fn retain(&self, kind: &str, keep: impl Fn(&str, &str, &str) -> bool) -> Result<(), StorageError> {
         let records = self.folder.join(RECORDS).join(kind.to_ascii_lowercase());
-        // A record without an archive says nothing, so it does no harm if it stays.
+        // A record without an archive has no effect, so it may stay.
         let _ = remove_leftovers(&records, &keep);
         self.store.retain(kind, keep)
     }
 
-    /// Drops the trees that were not used lately.
+    /// Drops the trees that were not used recently.
     pub(crate) fn sweep(&self) {
         self.trees.sweep();
     }
 
-    /// Drops the trees that nothing renders from: others wait for their room.
+    /// Drops unused trees, because others wait for their memory.
     pub(crate) fn drop_idle(&self) {
         self.trees.drop_idle();
     }
 
-    /// Room in memory for files of several artifacts together, charged to a lane.
+    /// Takes memory for files of several artifacts together, charged to a lane.
     pub(crate) async fn take_tree_room(
         &self,
         lane: &str,
@@ -111,12 +111,12 @@ impl Depot {
         self.trees.take_room(lane, bytes, deadline).await
     }
 
-    /// The room of trees.
+    /// Returns the memory budget of trees.
     pub(crate) fn tree_room(&self) -> &ByteBudget {
         self.trees.budget()
     }
 
-    /// The room of fetches.
+    /// Returns the memory budget of fetches.
     pub(crate) fn fetch_room(&self) -> &ByteBudget {
         &self.fetches
     }
@@ -126,7 +126,7 @@ impl Depot {
     }
 }
 
-/// What is stored for the sources of one namespace.
+/// The stored artifacts of the sources of one namespace.
 #[derive(Debug)]
 pub(crate) struct ArtifactRecords {
     pub(crate) depot: Arc<Depot>,
@@ -141,7 +141,7 @@ impl ArtifactRecords {
         }
     }
 
-    /// What is stored for a source; nothing when its archive is gone.
+    /// Returns the stored artifact of a source; `None` if its archive is missing.
     pub(crate) fn record(&self, source: &SourceKey) -> Option<StoredArtifact> {
         let record = {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,13 +153,13 @@ impl ArtifactRecords {
         record.filter(|record| self.depot.store.contains(source, &record.facts.digest))
     }
 
-    /// Remembers what was stored for a source.
+    /// Records the stored artifact of a source.
     pub(crate) fn remember(&self, source: &SourceKey, record: &StoredArtifact) -> std::io::Result<()> {
         let file = self.depot.file(source);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        // A half-written record would be read as none, and the source fetched again; still, write it whole.
+        // A half-written record would count as missing, and the source would be fetched again. Writing it whole avoids that.
         let partial = file.with_extension("partial");
         std::fs::write(&partial, serde_json::to_vec(record)?)?;
         std::fs::rename(&partial, &file)?;
@@ -170,17 +170,17 @@ impl ArtifactRecords {
         Ok(())
     }
 
-    /// Removes everything of a source that was deleted.
+    /// Removes everything of a deleted source.
     pub(crate) fn remove(&self, source: &SourceKey) -> Result<(), StorageError> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(source);
-        // A record without an archive says nothing, so it does no harm if it stays.
+        // A record without an archive has no effect, so it may stay.
         let file = self.depot.file(source);
         let _ = std::fs::remove_file(&file);
         let _ = file.parent().map(std::fs::remove_dir);
         self.depot.store.remove(source)
     }
 
-    /// The files of an artifact, charged to a lane, as soon as there is room for them.
+    /// Returns the files of an artifact, charged to a lane, as soon as memory is available.
     pub(crate) async fn tree(
         &self,
         artifact: (&SourceKey, &str),
@@ -190,7 +190,7 @@ impl ArtifactRecords {
         self.depot.trees.load(artifact, lane, deadline).await
     }
 
-    /// Charges what is stored for a source from before to a lane; what there is no room for is fetched again when it is wanted.
+    /// Charges a source's artifact from an earlier run to a lane. An artifact without capacity is fetched again when it is needed.
     pub(crate) fn adopt(&self, source: &SourceKey, lane: &str) -> Result<(), StorageError> {
         match self.record(source) {
             Some(record) => self.depot.store.adopt(source, &record.facts.digest, lane),
@@ -203,7 +203,7 @@ fn read(file: &Path) -> Option<StoredArtifact> {
     read_record(&std::fs::read(file).ok()?)
 }
 
-/// Reads a record, also one of the form of before, with the fingerprint apart: what is stored by then need not be fetched again.
+/// Reads a record, also in the previous form with a separate fingerprint, so that stored artifacts need not be fetched again.
 pub(crate) fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
     #[derive(Deserialize)]
     struct Halves {
@@ -224,7 +224,7 @@ pub(crate) fn read_record(bytes: &[u8]) -> Option<StoredArtifact> {
     })
 }
 
-/// The key of a source in the artifact store: another object of the same name has another.
+/// Returns the key of a source in the artifact store. Another object of the same name has another key.
 pub(crate) fn make_source_key(kind: &str, metadata: &tenure_api::ObjectMeta) -> Result<SourceKey, StorageError> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name) = (text(&metadata.namespace), text(&metadata.name));

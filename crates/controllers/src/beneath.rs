@@ -1,5 +1,5 @@
-//! Opens files below a folder in which somebody else writes: part by part, following no link, and nothing but files. Believes nothing of what
-//! is in such a folder; what is read from it is verified by whoever takes it.
+//! Opens files below a folder in which another user writes: part by part, without following links, and only regular files. The content of such a
+//! folder is not trusted: the reader of a file verifies it.
 
 use std::fs::File;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
-/// Opens an archive below a folder for artifacts, if it is there.
+/// Opens an archive below a folder for artifacts, if it exists.
 pub(crate) async fn open_archive(folder: PathBuf, archive: PathBuf) -> Option<File> {
     let opening = tokio::task::spawn_blocking(move || open_beneath(&folder, &archive).ok());
     opening.await.ok().flatten()
 }
 
-/// Opens a file below a folder for reading: no link leads out of it, and nothing waits.
+/// Opens a file below a folder for reading. No link leads out of the folder, and nothing blocks.
 pub(crate) fn open_beneath(folder: &Path, relative: &Path) -> io::Result<File> {
     let odd = || io::Error::from(io::ErrorKind::InvalidInput);
     let parts: PathBuf = relative
@@ -62,7 +62,7 @@ mod tests {
             })
         };
         assert_eq!(open("store/a/archive").unwrap(), "content");
-        // What a lane could put there instead: a link to a file, one to a folder on the way, a pipe, a folder.
+        // Objects that a lane could put there instead: a link to a file, a link to a folder on the way, a pipe, a folder.
         symlink(outside.join("token"), lane.join("store/a/link")).unwrap();
         symlink(&outside, lane.join("store/away")).unwrap();
         let pipe = std::process::Command::new("mkfifo")
@@ -80,7 +80,7 @@ mod tests {
         ] {
             assert!(open(odd).is_err(), "{odd}");
         }
-        // The control: without the care it is read.
+        // The control: without this protection the file is read.
         assert_eq!(std::fs::read_to_string(lane.join("store/a/link")).unwrap(), "sesame");
     }
 }

@@ -1,35 +1,35 @@
-//! How much of the machine one lane can hold: turns, and how many things at the same time. Work of one lane never waits for another's.
+//! The limits of one lane: turns, and numbers of concurrent operations. Work of one lane never waits for another's.
 
 use std::sync::Arc;
 
 use tenure_cluster::{SharedTurns, WorkTurns};
 use tokio::sync::Semaphore;
 
-/// The bounds of one lane.
+/// The limits of one lane.
 #[derive(Debug)]
 pub(crate) struct LaneBounds {
-    /// What its bytes are charged to.
+    /// The name to which its bytes are charged.
     pub(crate) name: String,
-    /// Reconciliations at the same time that apply to other clusters: who waits for a slow one keeps nothing here waiting.
+    /// Concurrent reconciliations that apply to other clusters. A wait for a slow cluster blocks nothing in this one.
     pub(crate) elsewhere: Arc<Semaphore>,
-    /// Reconciliations at the same time.
+    /// Concurrent reconciliations.
     pub(crate) work: Arc<Semaphore>,
-    /// Of these, reconciliations of Kustomizations that a commit changed nothing for: they never keep those waiting that it did.
+    /// Of these, reconciliations of Kustomizations that a commit did not change. They never block Kustomizations that it changed.
     pub(crate) unhurried: Arc<Semaphore>,
-    /// Fetches at the same time.
+    /// Concurrent fetches.
     pub(crate) fetches: Arc<Semaphore>,
-    /// Requests to Receivers at the same time; each reads a Secret, and asks others to reconcile.
+    /// Concurrent requests to Receivers. Each reads a Secret, and asks others to reconcile.
     pub(crate) deliveries: Arc<Semaphore>,
-    /// Requests at the same time by which others are told of events.
+    /// Concurrent requests to receivers of events.
     pub(crate) letters: Arc<Semaphore>,
-    /// Renderings at the same time. One holds its permit until its thread really ends, which it does soon after nobody waits for it.
+    /// Concurrent renderings. A rendering holds its permit until its thread ends, soon after no caller waits for it.
     pub(crate) renderings: Arc<Semaphore>,
-    /// For what is large: one thing at a time.
+    /// For large data: one operation at a time.
     pub(crate) turns: WorkTurns,
 }
 
 impl LaneBounds {
-    /// So many reconciliations at the same time; what is large is worked on in turns that all lanes share.
+    /// Creates limits with `width` concurrent reconciliations. Large data is processed in turns that all lanes share.
     pub(crate) fn new(name: &str, width: usize, turns: &SharedTurns) -> Self {
         let width = width.max(1);
         Self {
@@ -45,7 +45,7 @@ impl LaneBounds {
         }
     }
 
-    /// Whether nothing that works within them is under way.
+    /// Checks whether no operation within these limits is running.
     pub(crate) fn are_idle(&self) -> bool {
         let parts = [
             &self.work,

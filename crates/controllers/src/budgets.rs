@@ -1,14 +1,14 @@
-//! How much the controllers may hold: for one tenant, and for all together. Owns the defaults, and what the settings are called.
+//! Limits of the controllers' memory and disk: for one tenant, and for all together. This module has the defaults and the names of the settings.
 
 use serde::{Deserialize, Serialize};
 use tenure_sources::{ByteBudget, Room};
 
-/// Bytes that may be held.
+/// Limits in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
-    /// By one tenant.
+    /// For one tenant.
     pub tenant: u64,
-    /// By all together.
+    /// For all together.
     pub all: u64,
 }
 
@@ -30,11 +30,11 @@ impl Share {
 pub struct Budgets {
     /// Files of repositories in memory, while something is rendered from them and for a moment after.
     pub trees: Share,
-    /// Fetches under way, in memory: what servers list, and the objects of packs.
+    /// Running fetches, in memory: lists from servers, and the objects of packs.
     pub fetches: Share,
     /// Archives and packs on disk.
     pub archives: Share,
-    /// The objects of the cluster that reconciliations look at, in memory.
+    /// Objects of the cluster that reconciliations read, in memory.
     pub looking: Share,
 }
 
@@ -51,7 +51,7 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// The bytes of memory that one tenant may take.
+    /// Returns the memory limit of one tenant.
     pub(crate) fn count_memory_of_one(&self) -> u64 {
         let shares = [self.trees, self.fetches, self.looking];
         shares
@@ -80,7 +80,7 @@ impl Budgets {
     }
 }
 
-/// Packs that are unpacked at the same time: that is work for a processor, and nobody gets more than half of them for it.
+/// Limits concurrent unpacking of packs: it uses processors, and no tenant gets more than half of them.
 pub(crate) fn make_unpacking() -> ByteBudget {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let share = Share {

@@ -1,5 +1,5 @@
-//! The objects of the reconciled kinds, and the namespaces, as the controller's own watches and writes last saw them.
-//! Refuses to go back: an older revision never replaces a newer one, and an object that is gone is not brought back by a late answer.
+//! The objects of the reconciled kinds, and the namespaces, as the controller's own watches and writes last saw them. The cache never goes back: an
+//! older revision does not replace a newer one, and a late answer does not bring back a deleted object.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tenure_cluster::Seen;
 
-/// What was seen to change of an object.
+/// An observed change of an object.
 pub(crate) struct Change<K> {
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -20,12 +20,12 @@ pub(crate) struct Change<K> {
     pub(crate) new: Option<Arc<K>>,
 }
 
-/// The caches of all kinds, each found by the type of its objects and made when it is first asked for.
+/// The caches of all kinds, each found by the type of its objects and created on first use.
 #[derive(Debug, Default)]
 pub(crate) struct CacheByKind(RwLock<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>);
 
 impl CacheByKind {
-    /// The cache of one kind.
+    /// Returns the cache of one kind.
     pub(crate) fn of<K: Send + Sync + 'static>(&self) -> Arc<Cache<K>> {
         let find = |known: &HashMap<TypeId, Arc<dyn Any + Send + Sync>>| {
             let found = known.get(&TypeId::of::<K>()).cloned()?;
@@ -42,7 +42,7 @@ impl CacheByKind {
         })
     }
 
-    /// Sets the cache of one kind, before anybody asks for it.
+    /// Sets the cache of one kind, before its first use.
     pub(crate) fn set<K: Send + Sync + 'static>(&self, cache: Cache<K>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(TypeId::of::<K>(), Arc::new(cache));
@@ -68,20 +68,21 @@ impl<K> Default for Cache<K> {
 /// Namespace and name.
 type Names = (String, String);
 
-/// What an object is looked up by, besides its name: the value of a label, what it names.
+/// Returns the terms by which an object is found, besides its name: the value of a label, or a name in the object.
 type ListTerms<K> = fn(&K) -> Vec<String>;
 
 #[derive(Debug)]
 struct Objects<K> {
     all: BTreeMap<Names, Arc<K>>,
     list_terms: Option<ListTerms<K>>,
-    /// Those that are looked up by a term.
+    /// Objects by term.
     by_term: HashMap<String, BTreeSet<Names>>,
-    /// Those with more terms than are kept: they are gone through.
+    /// Objects with more terms than the limit. A lookup goes through all of them.
     wide: BTreeSet<Names>,
 }
 
-/// How many terms of an object are kept, at most. Who writes an object chooses how many it has, and each takes more room here than there.
+/// The limit of indexed terms per object. The writer of an object chooses the number of its terms, and a term needs more memory here than in the
+/// object.
 const MOST_TERMS: usize = 64;
 
 impl<K> Default for Objects<K> {
@@ -140,7 +141,7 @@ impl<K: Resource> Objects<K> {
 }
 
 impl<K: Resource> Cache<K> {
-    /// One whose objects are looked up by these terms, too.
+    /// Creates a cache whose objects can also be found by these terms.
     pub(crate) fn by_terms(list_terms: ListTerms<K>) -> Self {
         Self {
             objects: RwLock::new(Objects {
@@ -159,12 +160,12 @@ impl<K: Resource> Cache<K> {
         self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One object.
+    /// Returns one object.
     pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.read().all.get(&(namespace.to_owned(), name.to_owned())).cloned()
     }
 
-    /// Those that are looked up by a term.
+    /// Returns the objects with a term.
     pub(crate) fn find(&self, term: &str) -> Vec<Arc<K>> {
         let objects = self.read();
         let names = objects.by_term.get(term).into_iter().flatten();
@@ -180,7 +181,7 @@ impl<K: Resource> Cache<K> {
             .collect()
     }
 
-    /// All objects of a namespace.
+    /// Returns all objects of a namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Arc<K>> {
         let from = Bound::Included((namespace.to_owned(), String::new()));
         self.read()
@@ -191,17 +192,17 @@ impl<K: Resource> Cache<K> {
             .collect()
     }
 
-    /// Whether there is none.
+    /// Checks whether the cache is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.read().all.is_empty()
     }
 
-    /// All objects.
+    /// Returns all objects.
     pub(crate) fn all(&self) -> Vec<Arc<K>> {
         self.read().all.values().cloned().collect()
     }
 
-    /// Takes an object from a watch. Returns what it replaced; nothing is changed when that was newer.
+    /// Stores an object from a watch, and returns the replaced object. A newer object in the cache stays.
     pub(crate) fn observe(&self, object: K) -> Option<Arc<K>> {
         let mut objects = self.write();
         let key = key(&object);
@@ -213,7 +214,7 @@ impl<K: Resource> Cache<K> {
         old
     }
 
-    /// Takes an object as a watch told of it; nothing when it can't be read.
+    /// Stores an object as a watch reported it. Returns `None` if the object can't be read.
     pub(crate) fn take_seen(&self, seen: &Seen) -> Option<Change<K>>
     where
         K: DeserializeOwned,
@@ -233,7 +234,7 @@ impl<K: Resource> Cache<K> {
         })
     }
 
-    /// Takes from a watch that an object is gone.
+    /// Records a deletion that a watch reported.
     pub(crate) fn take_gone(&self, namespace: &str, name: &str, revision: &str) -> Change<K> {
         Change {
             namespace: namespace.to_owned(),
@@ -243,7 +244,7 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// Takes an object from the answer to a write: only if the same object is still there.
+    /// Stores an object from the answer to a write, but only if the cache still has this object.
     pub(crate) fn written(&self, object: K) {
         let mut objects = self.write();
         let key = key(&object);
@@ -253,7 +254,7 @@ impl<K: Resource> Cache<K> {
         }
     }
 
-    /// Forgets an object that a watch found gone at a revision; one that was made since stays.
+    /// Removes an object that a watch reported as deleted at a revision. An object that was created later stays.
     pub(crate) fn remove(&self, namespace: &str, name: &str, gone: u64) -> Option<Arc<K>> {
         let mut objects = self.write();
         let key = (namespace.to_owned(), name.to_owned());
@@ -268,12 +269,12 @@ impl<K: Resource> Cache<K> {
         objects.remove(&key)
     }
 
-    /// How often something was removed: who reads an object beside the watch asks before it reads.
+    /// Returns the number of removals so far. A caller reads it before it reads an object without the watch.
     pub(crate) fn removals(&self) -> u64 {
         self.removals.load(Ordering::Acquire)
     }
 
-    /// Takes an object that was read beside the watch, unless something was removed since: it may have been just that.
+    /// Stores an object that was read without the watch, unless an object was removed since then: it may have been this one.
     pub(crate) fn found(&self, object: K, removals: u64) {
         let mut objects = self.write();
         if self.removals() != removals {
@@ -286,7 +287,7 @@ impl<K: Resource> Cache<K> {
     }
 }
 
-/// Whether an object is newer than another of its name. Revisions grow across all objects of a kind, so they tell of namesakes too.
+/// Checks whether an object is newer than another of its name. Revisions grow across all objects of a kind, so this also orders re-created objects.
 fn is_newer<K: Resource>(object: &K, old: &K) -> bool {
     revision(old) < revision(object) || (uid(old) != uid(object) && revision(old) == revision(object))
 }
@@ -299,20 +300,20 @@ fn uid<K: Resource>(object: &K) -> Option<&str> {
     object.meta().uid.as_deref()
 }
 
-/// Revisions are compared as numbers (KEP-5504 makes that part of the API); one that is not a number counts as the oldest.
+/// Returns the revision as a number for comparison (KEP-5504 makes that part of the API). A revision that is not a number counts as the oldest.
 fn revision<K: Resource>(object: &K) -> u64 {
     parse_revision(object.meta().resource_version.as_deref().unwrap_or_default())
 }
 
-/// A `resourceVersion` as a number; 0 when it is none.
+/// Returns a `resourceVersion` as a number, or 0 if it is not a number.
 pub(crate) fn parse_revision(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or(0)
 }
 
-/// Reads an object; without its status when that can't be read. Whoever may write a status must not be able to hide an object with
-/// it: its controller would go on by the spec that it saw last, and neither suspend nor delete it.
+/// Reads an object, without its status if the status can't be read. A writer of the status must not be able to hide an object with it. Otherwise the
+/// controller would keep the last spec that it saw, and neither suspend nor delete the object.
 pub(crate) fn read_object<K: DeserializeOwned>(mut object: Value) -> Option<K> {
-    // Nothing reads them, and they are most of an object.
+    // No code reads these fields, and they are most of an object.
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
     }
@@ -353,20 +354,20 @@ mod tests {
             assert_eq!(found.as_ref().and_then(|found| uid(found.as_ref())), expected);
         };
         cache.observe(namespace("one", 5));
-        // Made anew, and read beside the watch, which tells of the old one's end later.
+        // Re-created, and read without the watch, which reports the end of the old object later.
         cache.found(namespace("two", 9), cache.removals());
         check(Some("two"));
         cache.observe(namespace("one", 6));
         cache.remove("", "team", 8);
         check(Some("two"));
-        // What was read before the watch told that it is gone does not bring it back.
+        // An object that was read before the watch reported its deletion does not come back.
         let before = cache.removals();
         cache.remove("", "team", 10);
         cache.found(namespace("two", 9), before);
         check(None);
     }
 
-    /// As terms, the words of an annotation.
+    /// Returns the words of an annotation as terms.
     fn list_words(namespace: &Namespace) -> Vec<String> {
         let words = namespace
             .annotations()
@@ -393,10 +394,10 @@ mod tests {
             (find("x"), find("y"), find("z")),
             (vec!["a".into()], vec!["a".into(), "b".into()], vec![])
         );
-        // One with more than are kept is found all the same.
+        // An object with more terms than the limit is found too.
         assert_eq!((find("many-7"), find("many-64")), (vec!["c".into()], vec!["c".into()]));
 
-        // Older news changes nothing, newer moves it; so does the answer to a write.
+        // An older version changes nothing. A newer version moves the object, and so does the answer to a write.
         cache.observe(saying("a", "z", 0));
         assert_eq!((find("x"), find("z")), (vec!["a".into()], vec![]));
         cache.observe(saying("a", "z", 4));

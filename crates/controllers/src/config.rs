@@ -1,4 +1,4 @@
-//! What the controllers need to be told. Owns no defaults of the product's flags beyond those that every way of running shares.
+//! The configuration of the controllers. Defaults of the product's flags are elsewhere; here are only defaults that all ways of running share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,55 +20,55 @@ use crate::render::RenderLimits;
 use crate::sharding::ShardBoard;
 use crate::switches::Switches;
 
-/// What the controllers need to be told.
+/// The configuration of the controllers.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How the API server is reached, and what the controller itself authenticates with.
+    /// The connection to the API server, with the controller's own credential.
     pub connection: Connection,
-    /// Folder for the artifacts; made if it is missing. One process at a time.
+    /// Folder for the artifacts, created if it is missing. Only one process may use it at a time.
     pub artifacts: PathBuf,
     /// The platform namespace, and the default ServiceAccounts that an administrator set.
     pub settings: Settings,
-    /// Which kinds are reconciled.
+    /// The kinds that are reconciled.
     pub switches: Switches,
-    /// What sources of the platform namespace may connect to.
+    /// The addresses that sources of the platform namespace may reach.
     pub platform_sources: Policy,
-    /// What all other sources may connect to.
+    /// The addresses that all other sources may reach.
     pub tenant_sources: Policy,
     /// The bounds of a fetch and of an artifact.
     pub limits: Limits,
-    /// What fetches, files and artifacts may take of memory and disk.
+    /// Memory and disk limits for fetches, files and artifacts.
     pub budgets: Budgets,
-    /// How many objects of one tenant are worked on at the same time.
+    /// How many objects of one tenant are reconciled at the same time.
     pub lane_width: usize,
-    /// How long a rendering may take, and how much it may make.
+    /// Limits for the time and the output of a rendering.
     pub rendering: RenderLimits,
-    /// What is not deleted before somebody has said so.
+    /// Objects that are deleted only after an annotation allows it.
     pub guards: Guards,
-    /// What an administrator decides about every apply.
+    /// An administrator's settings for every apply.
     pub applying: ApplySettings,
-    /// Where lanes run.
+    /// How lanes run.
     pub lanes: LaneMode,
-    /// Whether an encrypted file that was changed afterwards is refused, and not only told of.
+    /// Whether an encrypted file that was changed after encryption is refused. Otherwise the change is only reported.
     pub strict_sops: bool,
-    /// Where it is counted what is done; whoever serves it keeps a clone.
+    /// The metrics. The server of the metrics has a clone.
     pub figures: Figures,
-    /// Who takes the spans of lanes that are apart, if somebody wants them.
+    /// The exporter for spans of lanes that run apart, if spans are exported.
     pub spans: Option<SpanSink>,
-    /// What is asked by whoever listens for requests to Receivers.
+    /// Answers the listener for requests to Receivers.
     pub hooks: Hooks,
-    /// What is asked by whoever serves artifacts to others.
+    /// Answers the server of artifacts for other controllers.
     pub artifact_endpoint: ArtifactEndpoint,
-    /// Where that is, as statuses tell it; nothing when artifacts are served to nobody.
+    /// The base address of that server, as in statuses. Absent if artifacts are not served.
     pub advertised: Option<ArtifactBase>,
-    /// How soon policies are looked at, and what is said of them is written again, though nobody has told of a change. What somebody weakens is put back
-    /// when a watch tells of it, however long this is.
+    /// The interval at which policies are checked and their report is written again without a reported change. A weakened policy is restored as soon
+    /// as a watch reports it, independent of this interval.
     pub policy_interval: Duration,
     /// Whether the controllers report in the cluster's Enforcement on lanes. The embedded control plane has no Enforcement.
     pub reports_lanes: bool,
-    /// Which of several instances this is.
+    /// The instance that this is, out of one or several.
     pub instance: Instance,
-    /// What it knows of the others.
+    /// The known state of the other instances.
     pub(crate) shards: Option<Arc<ShardBoard>>,
 }
 

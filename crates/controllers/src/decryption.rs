@@ -1,6 +1,6 @@
-//! Files that SOPS encrypted, as a rendering reads them: each is decrypted when it is read, once, with the keys of this rendering, and its
-//! clear text is gone with it. Owns which files and values those are. Nothing of a clear text is in what it says: a build that fails over one
-//! is told as it fails over the encrypted files, or not at all.
+//! Files that SOPS encrypted, as a rendering reads them. Each is decrypted once, when it is read, with the keys of this rendering, and its clear text
+//! ends with the rendering. This module decides which files and values are decrypted. No message contains clear text: a failed build is reported with
+//! the errors of the encrypted files, or without details.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -17,17 +17,17 @@ use tenure_api::{ObjectId, ObjectView};
 use tenure_planner::inputs::DecryptionKeys;
 use zeroize::Zeroizing;
 
-/// Lists of clear files, so that none is long.
+/// The number of lists of clear files, so that each list is short.
 const LISTS: usize = 1024;
-/// Files that a message names.
+/// The limit of files that a message names.
 const NAMED: usize = 5;
-/// What leaves an object as it is, as in Flux.
+/// The value that leaves an object unchanged, as in Flux.
 const DISABLED: &str = "disabled";
 
-/// Reads the keys of a Secret's entries.
+/// Reads the keys from a Secret's entries.
 ///
 /// # Errors
-/// Which entry can't be read, and why; nothing of what it holds.
+/// The unreadable entry, and why; nothing of its content.
 pub(crate) fn read_keys(entries: &DecryptionKeys) -> Result<Keys, String> {
     let mut keys = Keys::new();
     for (name, key) in entries.entries() {
@@ -46,7 +46,7 @@ pub(crate) fn read_keys(entries: &DecryptionKeys) -> Result<Keys, String> {
     Ok(keys)
 }
 
-/// Files, of which those that are encrypted are read clear.
+/// A file tree in which encrypted files are read as clear text.
 pub(crate) struct ClearFiles<'a> {
     files: &'a dyn FileTree,
     keys: &'a Keys,
@@ -54,18 +54,18 @@ pub(crate) struct ClearFiles<'a> {
     found: RefCell<Found>,
 }
 
-/// An encrypted file that was read. Slots are never taken away or moved, so that what they hold can be lent.
+/// An encrypted file that was read. Slots are never removed or moved, so that their content can be borrowed.
 struct Slot {
     path: String,
-    /// Nothing if it is read as it is.
+    /// `None` if the file is read unchanged.
     clear: Option<Zeroizing<Vec<u8>>>,
     next: OnceCell<Box<Slot>>,
 }
 
-/// What came of reading.
+/// The results of reading.
 #[derive(Default)]
 struct Found {
-    /// The first file that couldn't be decrypted, and why.
+    /// The first file that could not be decrypted, and why.
     failure: Option<String>,
     decrypted: BTreeSet<String>,
     changed: BTreeSet<String>,
@@ -81,12 +81,12 @@ impl<'a> ClearFiles<'a> {
         }
     }
 
-    /// Why a file couldn't be decrypted, if one couldn't.
+    /// Returns why a file could not be decrypted, if one could not.
     pub(crate) fn failure(&self) -> Option<String> {
         self.found.borrow().failure.clone()
     }
 
-    /// What is said of a build that failed and doesn't fail over the encrypted files: an error could quote what was decrypted.
+    /// Returns the message for a failed build that does not fail with the encrypted files: its error could quote decrypted text.
     pub(crate) fn unsaid(&self) -> Option<String> {
         let found = self.found.borrow();
         let named: Vec<String> = found
@@ -110,13 +110,13 @@ impl<'a> ClearFiles<'a> {
         ))
     }
 
-    /// The files whose MAC isn't right, and the values that [`Self::open_values`] met.
+    /// Returns the files with a wrong MAC, and such values that [`Self::open_values`] decrypted.
     pub(crate) fn into_changed(self) -> Vec<String> {
         let changed = self.found.into_inner().changed.into_iter();
         changed.map(|path| visible_line(&path).into_owned()).collect()
     }
 
-    /// The slot of a file, or where it would be.
+    /// Returns the slot of a file, or its free place.
     fn slot(&self, path: &str) -> (Option<&Slot>, Option<&OnceCell<Box<Slot>>>) {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
@@ -148,9 +148,9 @@ impl<'a> ClearFiles<'a> {
         };
         let clear = match decrypt(content, (format, format), self.keys, Some(kept), &Limits::default()) {
             Ok(decrypted) => Some(self.note(path.to_owned(), decrypted)),
-            // It has a text in it that is encrypted, and isn't encrypted itself.
+            // The file contains encrypted text, but is not encrypted itself.
             Err(Error::NotEncrypted) => None,
-            // Its name doesn't say what it is; the key of the Secret that it goes into does.
+            // The file's name does not show its format. The key of the Secret that it goes into does.
             Err(Error::Unwritable(_)) if format == Format::Binary => None,
             Err(error) => {
                 let place = visible_line(path);
@@ -169,7 +169,7 @@ impl<'a> ClearFiles<'a> {
             .map_or(content, Vec::as_slice)
     }
 
-    /// Notes what a decrypted file, or value, is called, and whether it was changed.
+    /// Records the name of a decrypted file or value, and whether it was changed after encryption.
     fn note(&self, name: String, decrypted: Decrypted) -> Zeroizing<Vec<u8>> {
         let mut found = self.found.borrow_mut();
         if decrypted.mac != MacVerdict::Right {
@@ -179,10 +179,10 @@ impl<'a> ClearFiles<'a> {
         decrypted.bytes
     }
 
-    /// Decrypts the values of Secrets that are encrypted files themselves: what a generator took from a file whose name said nothing of it.
+    /// Decrypts the values of Secrets that are encrypted files themselves: a generator took them from a file whose name does not show its format.
     ///
     /// # Errors
-    /// Which value can't be decrypted, and why.
+    /// The value that can't be decrypted, and why.
     pub(crate) fn open_values(&self, resources: &mut [BuiltResource]) -> Result<(), String> {
         for resource in resources {
             let view = ObjectView::of(&resource.object);

@@ -1,4 +1,4 @@
-//! What a Surface's and a Tenant's reconciler share: a plan is carried out step by step, as who it says. Chooses nothing.
+//! Code that the reconcilers of Surfaces and Tenants share: executes a plan step by step, as the plan's identity. It makes no choice.
 
 use tenure_cluster::{ClusterError, EventHistory};
 use tenure_planner::dependents::Memory;
@@ -10,7 +10,7 @@ use crate::hub::Hub;
 use crate::own::{Own, Written};
 use crate::reconciled::Reconciled;
 
-/// Carries a plan out for an object. `take` gets the answers to its steps before anything else can fail.
+/// Executes a plan for an object. `take` gets the answers to its steps before anything else can fail.
 pub(crate) async fn carry_out<R: Reconciled<Home = Hub>, I: Clone + Into<Identity>>(
     hub: &Hub,
     object: &R,

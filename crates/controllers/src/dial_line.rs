@@ -1,8 +1,8 @@
-//! The second line between the hub and a lane's process: the lane asks for connections, and for archives that another lane has fetched, and the
-//! hub, which alone opens sockets, hands them over.
+//! The second line between the hub and a lane's process. The lane requests connections, and archives that another lane has fetched. The hub alone
+//! opens sockets, and hands them over.
 //!
-//! A message is a datagram, so none is half of one, and an answer may carry one open socket or file. Refuses descriptors in the other direction: what a
-//! lane attaches is closed by the kernel, unseen.
+//! A message is a datagram, so it arrives whole, and an answer may carry one open socket or file. Descriptors in the other direction are refused: the
+//! kernel closes a descriptor that a lane attaches, unseen.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,31 +23,31 @@ use tokio::net::UnixDatagram;
 
 use crate::loans::Reference;
 
-/// The longest message.
+/// The length limit of a message.
 const LONGEST: usize = 8 << 10;
-/// What the kernel keeps of answers that a lane doesn't read, as little as it can: open sockets on their way count for the hub's user.
+/// The kernel's buffer for answers that a lane does not read, as small as possible: open sockets in it count for the hub's user.
 const UNREAD: usize = 1;
 
-/// Connections that one lane may ask for at the same time.
+/// The limit of concurrent connection requests of one lane.
 pub(crate) const AT_ONCE: usize = 32;
 
-/// What a lane wants to be connected to, or to have open.
+/// The target of a lane's request: an address to connect to, or an artifact to open.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum DialTarget {
     /// The API server.
     Server,
-    /// Something that a source or a kubeconfig names, or a proxy on the way to what is behind it. An address is given up after `patience`.
+    /// An address that a source or a kubeconfig names, or a proxy on the way to `behind`. An address is given up after `patience`.
     Endpoint {
         endpoint: Endpoint,
         behind: Option<Endpoint>,
         patience: Duration,
     },
-    /// What was fetched of a source of another lane that one of its namespaces refers to: a file, not a socket.
+    /// The artifact of another lane's source, to which one of the lane's namespaces refers: a file, not a socket.
     Artifact { reference: Reference, digest: String },
 }
 
-/// A lane asks for a connection.
+/// A lane's request for a connection.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DialRequest {
@@ -55,7 +55,7 @@ pub(crate) struct DialRequest {
     pub(crate) target: DialTarget,
 }
 
-/// The hub has one, which comes with this, or says why not.
+/// The hub's answer: the connection comes with it, or it says why not.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DialAnswer {
@@ -68,17 +68,17 @@ pub(crate) struct DialAnswer {
 pub(crate) struct DialLine(UnixDatagram);
 
 impl DialLine {
-    /// The hub's end, and the lane's, which a process can be given.
+    /// Creates the hub's end and the lane's end. The lane's end can be given to a process.
     ///
     /// # Errors
-    /// When the system makes none.
+    /// When the system creates none.
     pub(crate) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (own, theirs) = StandardDatagram::pair()?;
         rustix::net::sockopt::set_socket_send_buffer_size(own.as_fd(), UNREAD)?;
         Ok((Self::of(own)?, theirs.into()))
     }
 
-    /// The lane's end, as it was given. Must be called inside a tokio runtime.
+    /// Wraps the lane's end. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// When it is no socket.
@@ -87,12 +87,12 @@ impl DialLine {
         Ok(Self(UnixDatagram::from_std(socket)?))
     }
 
-    /// Sends a message that carries nothing.
+    /// Sends a message without a descriptor.
     pub(crate) async fn send<T: Serialize>(&self, message: &T) -> io::Result<()> {
         self.0.send(&write(message)?).await.map(drop)
     }
 
-    /// Sends a message, and an open socket with it.
+    /// Sends a message with an open socket.
     pub(crate) async fn send_with<T: Serialize>(&self, message: &T, socket: BorrowedFd<'_>) -> io::Result<()> {
         let bytes = write(message)?;
         let sent = self.0.async_io(Interest::WRITABLE, || {
@@ -112,14 +112,14 @@ impl DialLine {
         sent.await.map(drop)
     }
 
-    /// The next message; whatever it carries is closed. What can't be read is nothing.
+    /// Receives the next message. A descriptor in it is closed. Returns `None` for an unreadable message.
     pub(crate) async fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
         let mut bytes = vec![0; LONGEST];
         let length = self.0.recv(&mut bytes).await?;
         Ok(read(bytes.get(..length).unwrap_or_default()))
     }
 
-    /// The next message, and the open socket that it carries, if it does.
+    /// Receives the next message, with its open socket if it carries one.
     pub(crate) async fn receive_with<T: DeserializeOwned>(&self) -> io::Result<(Option<T>, Option<OwnedFd>)> {
         let mut bytes = vec![0; LONGEST];
         let received = self
@@ -140,7 +140,7 @@ impl DialLine {
     }
 }
 
-/// Waits for the folder that the hub hands over, in a process that has no runtime yet.
+/// Waits for the folder from the hub, in a process that has no runtime yet.
 pub(crate) fn take_folder(line: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut bytes = vec![0; LONGEST];
     let (length, folder) = receive_descriptor(line, &mut bytes)?;
@@ -149,7 +149,7 @@ pub(crate) fn take_folder(line: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     folder.ok_or_else(|| io::Error::other("the controllers handed over no folder"))
 }
 
-/// Receives one message, and the descriptor that it carries, if it does.
+/// Receives one message, with its descriptor if it carries one.
 fn receive_descriptor(line: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -226,7 +226,7 @@ mod tests {
         lane.send_with(&request, theirs.as_fd()).await.unwrap();
         drop(theirs);
         assert_eq!(hub.receive::<DialRequest>().await.unwrap().unwrap().number, 7);
-        // Nobody has its other end any more.
+        // The other end is closed everywhere.
         assert_eq!(own.read(&mut [0; 1]).await.unwrap(), 0);
     }
 

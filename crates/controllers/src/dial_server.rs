@@ -1,6 +1,6 @@
-//! Opens connections for lanes that are processes: to the API server, and to what the policy of the lane's sources allows, checked here after
-//! names are resolved. A lane says where to; as whose source it may reach something, it doesn't. The hub does it for the processes that it has
-//! started, and what is in a lane's Pod besides the lane for that one.
+//! Opens connections for lanes' processes: to the API server, and to addresses that the policy of the lane's sources allows, checked here after name
+//! resolution. A lane names the address, but not the source for which it connects. The hub opens connections for the processes that it has started.
+//! In a Pod, the relay opens them for the lane.
 
 use std::fs::File;
 use std::io;
@@ -16,33 +16,33 @@ use tokio::task::JoinSet;
 use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
 use crate::loans::Reference;
 
-/// How long an address may take, whatever a lane asks for.
+/// The time limit for one address, whatever limit a lane asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long all of it may take, names included.
+/// The time limit for the whole connection, with name resolution.
 const ALL: Duration = Duration::from_secs(60);
 
-/// Opens what another lane has fetched, by its digest.
+/// Opens an artifact that another lane has fetched, by its digest.
 pub(crate) type OpenLent = dyn Fn(Reference, String) -> BoxFuture<'static, Result<File, ConnectRefusal>> + Send + Sync;
 
-/// What one lane may be connected to.
+/// The addresses that one lane may connect to.
 pub(crate) struct Reachable {
-    /// What it is called, for the log.
+    /// The lane's name, for the log.
     pub(crate) lane: String,
-    /// What its sources may reach.
+    /// The addresses that its sources may reach.
     pub(crate) policy: Policy,
-    /// Where the API server is.
+    /// The address of the API server.
     pub(crate) server: String,
-    /// What it is lent.
+    /// Opens artifacts that other lanes lend to it.
     pub(crate) open_lent: Box<OpenLent>,
 }
 
-/// Opens what a lane asks for until its process ends; what it should not have said, if it did.
+/// Opens the connections that a lane requests until its process ends. Returns the violation if the lane sent a forbidden message.
 pub(crate) async fn serve(line: DialLine, reachable: Reachable) -> Option<String> {
     let (line, reachable) = (Arc::new(line), Arc::new(reachable));
     let mut work = JoinSet::new();
     loop {
         while work.len() >= AT_ONCE {
-            // Who asks for more waits.
+            // Further requests wait.
             work.join_next().await;
         }
         while work.try_join_next().is_some() {}
@@ -112,7 +112,7 @@ async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpS
     }
 }
 
-/// A connection as it is handed over.
+/// Returns a connection as a descriptor to hand over.
 fn hand_over(stream: TcpStream) -> Result<OwnedFd, ConnectRefusal> {
     let stream = stream.into_std();
     stream
@@ -169,7 +169,7 @@ mod tests {
         let metadata: Endpoint = "http://169.254.169.254".parse().unwrap();
         let denied = open(&target(&metadata), &allowed, &server).await.unwrap_err();
         assert_eq!(denied.failure, ConnectFailure::Denied, "{denied}");
-        // A proxy that is allowed leads to nothing that is not, as far as it is known here, and one that is not leads nowhere.
+        // An allowed proxy leads to no forbidden target, as far as the target is known here. A forbidden proxy leads nowhere.
         let behind = |endpoint: &Endpoint, behind: &str| DialTarget::Endpoint {
             endpoint: endpoint.clone(),
             behind: Some(behind.parse().unwrap()),
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(denied.unwrap_err().failure, ConnectFailure::Denied);
         let opened = open(&behind(&endpoint, "https://nobody.invalid"), &allowed, &server).await;
         assert_eq!(opened.unwrap().peer_addr().unwrap(), address);
-        // The controls: what an administrator allows, and the API server, which is no source's to name.
+        // The controls: an address that an administrator allows, and the API server, which no source can name.
         let opened = open(&target(&endpoint), &allowed, &server).await.unwrap();
         assert_eq!(opened.peer_addr().unwrap(), address);
         let opened = open(&DialTarget::Server, &nothing, &server).await.unwrap();

@@ -1,8 +1,8 @@
-//! The loop of one object: plan and execute until the plan says otherwise, then sleep until it is time or something changed.
-//! One task an object, so that an object is never worked on twice at the same time. Owns the waiting; when, and what then, is the plan's.
+//! The loop of one object: plan and execute until the plan says otherwise, then sleep until its time or a change. Each object has one task, so that
+//! no object is reconciled twice at the same time. This module does the waiting. The plan decides when to continue and what to do.
 //!
-//! Thousands of these tasks rest while a few work, and a task is as large as the largest thing that it ever waits for. So whatever a resting one
-//! doesn't need is in a box, which is there while it is waited for.
+//! Thousands of these tasks rest while a few work, and a task is as large as the largest future that it ever awaits. So a future that a resting task
+//! does not need is in a box, which exists only while it is awaited.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -23,77 +23,77 @@ use crate::mailbox::{Mailbox, MailboxTable};
 use crate::spans;
 use crate::under_way::{Turn, UnderWay};
 
-/// First and longest pause after the controller's own bookkeeping failed.
+/// First and longest pause after a failure of the controller's own bookkeeping.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
-/// How often changes are looked for while a watch that would tell of them is broken or not allowed.
+/// The interval between checks for changes while a watch for them is broken or forbidden.
 const UNWATCHED: Duration = Duration::from_secs(2);
-/// How many times in a row an attempt is started over before it has to wait a second.
+/// The limit of restarts of an attempt in a row before a pause of one second.
 const RESTARTS: u32 = 10;
-/// How many rounds an attempt may have before it has to wait a second; a large one has some twenty. Whatever a plan that comes to no
-/// end may cost, it doesn't keep a processor busy.
+/// The limit of rounds of an attempt before a pause of one second. A large attempt has about twenty. A plan that never ends must not keep a processor
+/// busy.
 const ROUNDS: u32 = 200;
 
-/// One object's reconciler: observe, plan, execute and write, as a single round.
+/// The reconciler of one object: observe, plan, execute and write in a single round.
 pub(crate) trait Reconciler: Send + Sync + 'static {
-    /// Which object.
+    /// Returns the key of the object.
     fn key(&self) -> &Key;
 
-    /// Whether its lane has its rights: nothing is attempted before, and it is woken when that changes.
+    /// Checks whether its lane has its rights. Before that, nothing is attempted. The object is woken when that changes.
     fn is_admitted(&self) -> bool {
         true
     }
 
-    /// The part of its lane that it works in.
+    /// Returns the semaphore of its lane's work.
     fn permits(&self) -> impl Future<Output = Arc<Semaphore>> + Send;
 
-    /// A narrower part of its lane that it waits for first, when it has less to do than others there.
+    /// Returns a narrower semaphore of its lane, for an object with less to do than others. The attempt waits for it first.
     fn unhurried(&self) -> impl Future<Output = Option<Arc<Semaphore>>> + Send {
         std::future::ready(None)
     }
 
-    /// Observes, plans, executes the plan's steps, writes status and events. Nothing when the object is gone.
+    /// Observes, plans, executes the plan's steps, and writes status and events. Returns `None` if the object is deleted.
     fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
 
-    /// Where its attempts are marked while they are under way: those that read what others wrote.
+    /// Returns the records of running attempts. Only kinds that read content of others have them.
     fn marks(&self) -> Option<Arc<UnderWay>> {
         None
     }
 
-    /// Says in its status that it waits, since so many processes in a row ended in the midst of it.
+    /// Writes into the status that the object waits, because several processes in a row ended during its attempt.
     fn tell_of_wait(&self, _crashes: u32, _until: Timestamp) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Forgets the attempt and begins a new one, whose time counts from now.
+    /// Ends the attempt and begins a new one, whose time counts from now.
     fn restart(&mut self);
 
-    /// Whether what changed is a reason to begin a new attempt, after the last one is done.
+    /// Checks whether a change is a reason for a new attempt, after the previous attempt has ended.
     fn triggered(&mut self, changed: &HashSet<ObjectId>) -> impl Future<Output = bool> + Send;
 
-    /// Whether something that it waits for may change without a watch telling of it.
+    /// Checks whether something that it waits for may change without a watch event.
     fn unwatched(&self) -> bool {
         false
     }
 
-    /// Looks for changes that no watch tells of, before the next round of a waiting attempt.
+    /// Prepares to read objects without watches again, before the next round of a waiting attempt.
     fn look_again(&mut self) {}
 
-    /// The object is gone: forget everything about it.
+    /// Forgets everything about a deleted object.
     fn forget(&mut self);
 
-    /// Whether the object is there (again).
+    /// Checks whether the object exists, also after a re-creation.
     fn exists(&self) -> bool;
 }
 
-/// Where it is counted what is done with an object.
+/// The metrics of an object's reconciliation.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter<'a> {
     pub(crate) figures: &'a Figures,
-    /// Whether the object is not as it should be, by its status; nothing when it is gone.
+    /// Returns whether the object's status reports a failure; `None` if the object is deleted.
     pub(crate) is_failing: &'a (dyn Fn() -> Option<bool> + Sync),
 }
 
-/// Drives one object until it is gone or the controllers end. What is done is counted where there is a meter.
+/// Drives one object until its deletion or the end of the controllers. A meter counts the work.
 pub(crate) async fn drive<R: Reconciler>(
     mut reconciler: R,
     mailboxes: &MailboxTable,
@@ -131,7 +131,7 @@ pub(crate) async fn drive<R: Reconciler>(
         };
         let working = waiting.map(Waiting::begin);
         let since = *began.get_or_insert_with(Instant::now);
-        // Not before there is room for it in its lane: time that passes in the queue is not the attempt's.
+        // Only after the lane has capacity: the time in the queue does not count for the attempt.
         if std::mem::take(&mut fresh) {
             reconciler.restart();
         }
@@ -150,7 +150,7 @@ pub(crate) async fn drive<R: Reconciler>(
                 if mailboxes.remove_unless(&key, || reconciler.exists()) {
                     return;
                 }
-                // Made anew, or kept by its finalizer: wait for whatever changes it.
+                // Re-created, or kept by its finalizer: wait for the next change.
                 fresh = true;
                 tokio::select! {
                     () = mailbox.notified() => {}
@@ -180,7 +180,7 @@ pub(crate) async fn drive<R: Reconciler>(
     }
 }
 
-/// Counts an attempt that is over; whether it is.
+/// Counts an attempt that has ended. Returns whether it has ended.
 fn count_attempt(
     meter: Option<Meter<'_>>,
     key: &Key,
@@ -196,14 +196,14 @@ fn count_attempt(
     true
 }
 
-/// What a reconciler woke up for.
+/// Why a reconciler woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wake {
     NewAttempt,
     SameAttempt,
 }
 
-/// Waits until there is room for an attempt in its lane, which there is until what is returned is dropped.
+/// Waits for capacity in the lane for an attempt. Dropping the returned permits frees it.
 async fn take_permits<R: Reconciler>(reconciler: &R, mailbox: &Mailbox) -> [Option<OwnedSemaphorePermit>; 2] {
     let narrow = match reconciler.unhurried().await {
         Some(narrow) => take_narrow(reconciler, mailbox, narrow).await,
@@ -212,8 +212,8 @@ async fn take_permits<R: Reconciler>(reconciler: &R, mailbox: &Mailbox) -> [Opti
     [narrow, reconciler.permits().await.acquire_owned().await.ok()]
 }
 
-/// Waits for its turn in the narrow part, unless meanwhile there comes to be more to do. What changed is looked at when the attempt begins, so that a notice
-/// which is taken here is not missed there.
+/// Waits for its turn in the narrow semaphore, unless more work arrives meanwhile. The attempt looks at all changes when it begins, so a notification
+/// consumed here is not lost.
 async fn take_narrow<R: Reconciler>(
     reconciler: &R,
     mailbox: &Mailbox,
@@ -230,7 +230,7 @@ async fn take_narrow<R: Reconciler>(
     }
 }
 
-/// Waits until the lane has its rights, or the object is gone; whether it came to that before the end.
+/// Waits until the lane has its rights, or until the object is deleted. Returns false if the controllers end first.
 async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, end: &CancellationToken) -> bool {
     while reconciler.exists() && !reconciler.is_admitted() {
         tokio::select! {
@@ -241,7 +241,7 @@ async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, en
     true
 }
 
-/// Waits before the first attempt of an object that was under way when an earlier process ended, and says so in its status.
+/// Delays the first attempt of an object that was being reconciled when an earlier process ended, and writes that into the status.
 async fn wait_for_turn<R: Reconciler>(reconciler: &R, under_way: &UnderWay, crashes: u32) -> Turn {
     let now = Timestamp::now();
     let wait = restart::find_pause(crashes);
@@ -252,7 +252,7 @@ async fn wait_for_turn<R: Reconciler>(reconciler: &R, under_way: &UnderWay, cras
     under_way.turn().await
 }
 
-/// Rounds until the plan wants to wait.
+/// Executes rounds until the plan wants to wait.
 async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> Result<Option<Next>, ClusterError> {
     let (mut restarts, mut rounds) = (0, 0_u32);
     loop {
@@ -278,7 +278,7 @@ async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> 
     }
 }
 
-/// Sleeps until the plan's time, or until something happened that it waits for.
+/// Sleeps until the plan's time, or until an awaited change.
 async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &CancellationToken, next: Next) -> Wake {
     let (until, waiting) = match next {
         Next::Wait(until) => (Some(delay(until)), true),
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
     use crate::reconciled::Reconciled as _;
 
-    /// A reconciler that writes down what is done with it.
+    /// A reconciler that records its calls.
     struct Noted {
         key: Key,
         permits: Arc<Semaphore>,
@@ -394,7 +394,7 @@ mod tests {
                 }
             };
             reached(&["queues", "works"]).await;
-            // Others of its lane take the room, and it is woken.
+            // Other objects of its lane take the capacity, and it is woken.
             let others = Arc::clone(&permits).acquire_owned().await.unwrap();
             mailbox.wake();
             reached(&["queues", "works", "queues"]).await;
@@ -452,7 +452,7 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
             };
-            // Whatever else it is told.
+            // Other notifications change nothing.
             mailbox.wake();
             rest().await;
             assert!(notes.lock().unwrap().is_empty());

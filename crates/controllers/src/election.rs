@@ -1,6 +1,6 @@
-//! Runs the controllers only while this process leads: reads and writes the Leases that `tenure_planner::election` decides about, as the
-//! controller. Refuses to begin while others reconcile the same kinds, to go on once another one of these has its Lease, and to go on once its own
-//! Lease may have ended.
+//! Runs the controllers only while this process leads: reads and writes the Leases that `tenure_planner::election` decides about, as the controller.
+//! It does not begin while other programs reconcile the same kinds. It stops when another program gets a Lease for them, and when its own Lease may
+//! have ended.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ use crate::lease_name::LeaseName;
 use crate::manager::{RunError, run};
 use crate::sharding::ShardBoard;
 
-/// The kind of what is held.
+/// The kind of the Lease.
 const API_VERSION: &str = "coordination.k8s.io/v1";
 const KIND: &str = "Lease";
-/// The field manager of what is written to it.
+/// The field manager of writes to the Lease.
 const MANAGER: &str = "tenure-leader-election";
 
-/// Who leads, and who has to have ended before.
+/// The Lease of the leader, and the Leases that must have ended before.
 #[derive(Clone, Debug)]
 pub struct Election {
-    /// What the leader holds.
+    /// The leader's Lease.
     pub lease: LeaseName,
-    /// What this process calls itself there; no other may have the same name.
+    /// The name of this process in the Lease. It must be unique.
     pub candidate: String,
     /// The Leases of other programs for the same kinds. While another program holds one, no candidate begins, and a leader stops.
     pub others: Vec<LeaseName>,
@@ -40,8 +40,8 @@ pub struct Election {
 /// Runs all controllers while this process leads, until `shutdown`.
 ///
 /// # Errors
-/// [`RunError`] when they can't start, [`RunError::Deposed`] when another may lead from now on, and [`RunError::OtherController`] when another program
-/// began to reconcile the same kinds. Everything has stopped by then, and the process should end and begin anew.
+/// [`RunError`] when they can't start, [`RunError::Deposed`] when another process may lead from now on, and [`RunError::OtherController`]
+/// when another program began to reconcile the same kinds. Everything has stopped by then, and the process should end and be started again.
 pub fn run_as_leader(
     config: Config,
     election: Election,
@@ -76,7 +76,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
         loss = campaign.hold(true) => Some(loss),
         () = shutdown.cancelled() => None,
     };
-    // Dropped, not ended in good order: what is under way must not go on beside another one's.
+    // Dropped without a farewell: running work must not go on beside another leader's.
     match loss {
         Some(Loss::Lease) => return Err(RunError::Deposed),
         Some(Loss::Other(HeldLease { lease, holder })) => {
@@ -93,7 +93,7 @@ async fn lead(mut config: Config, election: Election, shutdown: CancellationToke
         None => {}
     }
     end.cancel();
-    // It is held until the last reconciliation has ended, or another one would begin beside it.
+    // The Lease is held until the last reconciliation has ended. Otherwise another process would begin beside it.
     let ended = tokio::select! {
         ended = &mut running => ended,
         _ = campaign.hold(false) => return Err(RunError::Deposed),
@@ -110,7 +110,7 @@ enum Loss {
     Other(HeldLease),
 }
 
-/// A Lease of another program that is held.
+/// A held Lease of another program.
 struct HeldLease {
     lease: LeaseName,
     holder: String,
@@ -120,13 +120,13 @@ struct Campaign {
     client: Client,
     health: ControllerHealth,
     election: Election,
-    /// The Leases of other programs as they were seen last.
+    /// The Leases of other programs, as last seen.
     others: Vec<WatchedLease>,
     began: Instant,
     own: WatchedLease,
-    /// Up to where it has let go of what other instances see to.
+    /// Up to where this instance has released what other instances reconcile.
     let_go: watch::Receiver<Option<LetGo>>,
-    /// What was said last about waiting, so that it is said once.
+    /// The last message about waiting, so that each message is logged once.
     said: String,
 }
 
@@ -135,7 +135,7 @@ impl Campaign {
         self.began.elapsed()
     }
 
-    /// Waits until nobody else reconciles the same kinds, and until the Lease is this process's.
+    /// Waits until no other program reconciles the same kinds, and until the Lease belongs to this process.
     async fn win(&mut self) {
         loop {
             let tried = self.try_to_win().await;
@@ -143,7 +143,7 @@ impl Campaign {
             match tried {
                 Ok(None) => return,
                 Ok(Some(wait)) => self.say(wait),
-                // Another candidate was faster; the next look says who.
+                // Another candidate was faster. The next check finds its name.
                 Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => {}
                 Err(error @ ClusterError::Forbidden { .. }) => self.say(format!(
                     "the Leases can't be read and written: {error}; `tenure install` gives the right to that"
@@ -154,7 +154,7 @@ impl Campaign {
         }
     }
 
-    /// One look; says who is waited for.
+    /// Tries once. Returns the reason for waiting.
     async fn try_to_win(&mut self) -> Result<Option<String>, ClusterError> {
         if let Some(HeldLease { lease, holder }) = self.find_other().await? {
             return Ok(Some(format!(
@@ -169,7 +169,7 @@ impl Campaign {
         }
     }
 
-    /// The first Lease of another program that is held.
+    /// Returns the first held Lease of another program.
     async fn find_other(&mut self) -> Result<Option<HeldLease>, ClusterError> {
         let names = self.election.others.clone();
         for (index, lease) in names.into_iter().enumerate() {
@@ -186,7 +186,7 @@ impl Campaign {
         Ok(None)
     }
 
-    /// Looks at the Leases of other programs for as long as that may take. Without an answer the leader goes on: it has its own Lease.
+    /// Reads the Leases of other programs within this time. Without an answer the leader goes on, because it has its own Lease.
     async fn look_at_others(&mut self, patience: Duration) -> Option<HeldLease> {
         match tokio::time::timeout(patience, self.find_other()).await {
             Ok(Ok(found)) => found,
@@ -203,14 +203,14 @@ impl Campaign {
         }
     }
 
-    /// Renews the Lease until that fails for too long, or until another program reconciles the same kinds, if that is looked at.
+    /// Renews the Lease until that fails for too long, or until another program reconciles the same kinds, if that is checked.
     async fn hold(&mut self, looks_at_others: bool) -> Loss {
         let mut renewed = self.now();
         let mut looked = renewed;
         while !must_stop(renewed, self.now()) {
             tokio::select! {
                 () = tokio::time::sleep(RETRY) => {}
-                // Others wait for it.
+                // Other instances wait for this.
                 Ok(()) = self.let_go.changed() => {}
             }
             let begun = self.now();
@@ -229,7 +229,7 @@ impl Campaign {
             let now = self.now();
             if looks_at_others && now.saturating_sub(looked) >= LOOK_AT_OTHERS {
                 looked = now;
-                // The next renewal doesn't wait for it.
+                // The next renewal does not wait for this.
                 if let Some(other) = self.look_at_others(RETRY).await {
                     return Loss::Other(other);
                 }
@@ -238,7 +238,7 @@ impl Campaign {
         Loss::Lease
     }
 
-    /// Whether it is still this process's, and renewed.
+    /// Renews the Lease. Returns whether it still belongs to this process.
     async fn renew(&mut self) -> Result<bool, ClusterError> {
         self.look().await?;
         match decide(&self.own, &self.election.candidate, self.now()) {
@@ -247,7 +247,7 @@ impl Campaign {
         }
     }
 
-    /// Gives the Lease back, so that the next one needn't wait until it ends.
+    /// Returns the Lease, so that the next process needs not wait until it ends.
     async fn give_back(&mut self) {
         let given = async {
             self.look().await?;
@@ -293,7 +293,7 @@ impl Campaign {
                 transitions,
                 renewal,
             } => {
-                // Nothing that another one has said there is this one's, which has seen nothing yet.
+                // An annotation of the previous leader does not apply to this process, which has seen nothing yet.
                 let let_go = self.let_go.borrow_and_update().map(|let_go| let_go.to_string());
                 let annotations = json!({ LET_GO: let_go });
                 let patch = json!({"metadata": {"resourceVersion": version, "annotations": annotations},
@@ -313,7 +313,7 @@ impl Campaign {
             .map(drop)
     }
 
-    /// Who can't read the Leases never leads, or not for long: a probe must learn it. That another candidate was faster is no such thing.
+    /// A process that can't read the Leases never leads, or not for long, and the health probe must show it. A faster candidate is no such failure.
     fn tell_health<T>(&self, tried: &Result<T, ClusterError>) {
         let lost = matches!(
             tried,

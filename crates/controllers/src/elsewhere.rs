@@ -1,8 +1,8 @@
-//! Other clusters, which Kustomizations apply to by a kubeconfig or a token of this cluster: how each is reached, and what is known of it.
+//! Other clusters, to which Kustomizations apply with a kubeconfig or a token of this cluster: the connection to each, and its known state.
 //!
-//! A cluster is opened for one ServiceAccount and one such target: another credential, another account or another address is another one,
-//! with kinds, watches and connections of its own. It is closed when the last who uses it lets go. Owns how much a lane, and all lanes
-//! together, may have open and hold of clusters that somebody else runs.
+//! A cluster is opened for one ServiceAccount and one such target. Another credential, account or address is another cluster, with its own kinds,
+//! watches and connections. A cluster is closed when its last user releases it. This module bounds what one lane, and all lanes together, may open
+//! and store of clusters that others run.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,23 +24,23 @@ use crate::live::{KeptRoom, LiveObjects};
 use crate::looking::LookingRoom;
 use crate::mailbox::MailboxTable;
 
-/// The longest answer, and the longest event: an object takes 3 MB at most, and so do the kinds of the largest clusters.
+/// The limit of an answer and of an event. An object has at most 3 MB, and so do the kinds of the largest clusters.
 const LONGEST_ANSWER: usize = 8 << 20;
-/// The most objects of a kind in a namespace that are watched.
+/// The limit of watched objects of a kind in a namespace.
 const MOST_OBJECTS: usize = 10_000;
 
-/// What all lanes share.
+/// Budgets that all lanes share.
 #[derive(Debug)]
 pub(crate) struct ElsewhereBudgets {
-    /// Clusters that are open.
+    /// Open clusters.
     clusters: ByteBudget,
     /// Connections for requests.
     requests: ByteBudget,
-    /// Connections for watches, so that these never take those of requests.
+    /// Connections for watches, so that watches never take those of requests.
     watches: ByteBudget,
-    /// Bytes of what they say while it is read, and of what is kept of it.
+    /// Bytes of answers while they are read, and of stored objects.
     told: ByteBudget,
-    /// Objects that are looked at: whoever waits for a slow cluster keeps nobody else from looking at this one.
+    /// Memory for objects of attempts: waiting for a slow cluster must not block attempts in this cluster.
     looking: ByteBudget,
 }
 
@@ -71,12 +71,13 @@ impl Default for ElsewhereBudgets {
 }
 
 impl ElsewhereBudgets {
-    /// The room for clusters, for connections for requests and for watches, for what they say, and for what is looked at.
+    /// Returns the budgets for clusters, for connections for requests and for watches, for answers, and for objects of attempts.
     pub(crate) fn rooms(&self) -> [&ByteBudget; 5] {
         [&self.clusters, &self.requests, &self.watches, &self.told, &self.looking]
     }
 
-    /// Waits for room for one more cluster, where all that there is is a share, and more of it may come: who opens one can't wait. Without it, that is refused.
+    /// Waits for capacity for one more cluster, if this process has only a share and may get more, because `open` can't wait. Without capacity,
+    /// `open` fails.
     pub(crate) async fn prepare_to_open(&self, lane: &str) {
         let _refused_then = self
             .clusters
@@ -84,19 +85,19 @@ impl ElsewhereBudgets {
             .await;
     }
 
-    /// Room for what attempts look at elsewhere.
+    /// Returns memory for the objects of attempts in other clusters.
     pub(crate) fn looking(&self) -> LookingRoom {
         LookingRoom::new(self.looking.clone())
     }
 }
 
-/// A cluster that is open.
+/// An open cluster.
 pub(crate) struct OtherCluster {
-    /// Which it is, as statuses say it.
+    /// The name of the cluster in statuses.
     pub(crate) cluster: String,
     /// Clients for its user.
     pub(crate) clients: ClientPool,
-    /// What is watched there.
+    /// The watched objects there.
     pub(crate) live: Arc<LiveObjects>,
     key: ClusterKey,
     _held: Held,
@@ -109,16 +110,16 @@ impl fmt::Debug for OtherCluster {
 }
 
 impl OtherCluster {
-    /// Whether it is what this account reaches by this kubeconfig.
+    /// Checks whether this is the cluster that the account reaches with this kubeconfig.
     pub(crate) fn is_for(&self, target: &Target, account: &ServiceAccount) -> bool {
         self.key == (target.key(), account.clone())
     }
 }
 
-/// A kubeconfig, and who has read it.
+/// A kubeconfig, and the account that has read it.
 type ClusterKey = (TargetKey, ServiceAccount);
 
-/// The clusters that are open for one namespace.
+/// The open clusters of one namespace.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterTable {
     open: Mutex<HashMap<ClusterKey, Weak<OtherCluster>>>,
@@ -126,7 +127,7 @@ pub(crate) struct ClusterTable {
 }
 
 impl ClusterTable {
-    /// The token of an order, for whoever asks with it; from now on this lane asks for it.
+    /// Returns the token of an order. From now on this lane requests it.
     pub(crate) fn order_token(&self, clients: &ClientPool, order: &TokenOrder, lane: &LaneAccess) -> Arc<ForeignToken> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.retain(|_, token| token.strong_count() > 0);
@@ -139,10 +140,10 @@ impl ClusterTable {
         token
     }
 
-    /// The cluster of a kubeconfig; opened if it isn't.
+    /// Returns the cluster of a kubeconfig, and opens it if it is not open.
     ///
     /// # Errors
-    /// When the certificates in it can't be used, or too many are open.
+    /// When the certificates in it can't be used, or too many clusters are open.
     pub(crate) fn open(
         &self,
         way: Way<'_>,
@@ -163,16 +164,16 @@ impl ClusterTable {
     }
 }
 
-/// How a lane reaches other clusters.
+/// The means of a lane to reach other clusters.
 pub(crate) struct Way<'a> {
     pub(crate) budgets: &'a ElsewhereBudgets,
-    /// What may be connected to.
+    /// The addresses that may be connected to.
     pub(crate) reach: &'a Reach,
-    /// Who is told of what is seen there.
+    /// The mailboxes that are notified of changes there.
     pub(crate) mailboxes: &'a Arc<MailboxTable>,
-    /// What is charged.
+    /// The lane that is charged.
     pub(crate) lane: &'a str,
-    /// Who asks for a token of this cluster, and how.
+    /// The access with which tokens of this cluster are requested.
     pub(crate) access: LaneAccess,
     pub(crate) clients: &'a ClientPool,
 }
@@ -270,7 +271,7 @@ fn encode_basic(user: &str, password: &str) -> Zeroizing<String> {
     Zeroizing::new(STANDARD.encode(both.as_bytes()))
 }
 
-/// What every request begins with.
+/// The common head of all requests.
 struct Head {
     authority: Authority,
     path: String,
@@ -304,7 +305,7 @@ impl Head {
         })
     }
 
-    /// The request as it is sent.
+    /// Returns the request in its final form.
     fn address(&self, mut request: Request<Body>) -> Result<Request<Body>, http::Error> {
         let asked = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
         *request.uri_mut() = Uri::builder()

@@ -1,5 +1,5 @@
-//! A kind as an entry of the table of all kinds: what the manager does with any of them, by the type of its objects. Refuses to know any
-//! kind; the table is [`crate::kinds`].
+//! A kind as an entry in the table of all kinds, with functions for its type of objects. The manager uses every kind through them. The table is
+//! [`crate::kinds`].
 
 use std::sync::Arc;
 
@@ -23,46 +23,46 @@ use crate::own;
 use crate::reconciled::{Home, Reconciled};
 use crate::supervise::{self, supervise};
 
-/// Shows every object of a home.
+/// Visits every object of a home.
 type Visit<H> = fn(&H, &mut dyn FnMut(Shown<'_>));
 
-/// Whether an object is meant, by its metadata.
+/// Selects an object by its metadata.
 pub(crate) type Meant<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 
-/// A kind, as the table holds it.
+/// A kind in the table.
 #[derive(Debug)]
 pub(crate) struct Entry<H> {
     pub(crate) kind: &'static Kind,
-    /// Makes the cache of its objects.
+    /// Creates the cache of its objects.
     pub(crate) open_cache: fn(&CacheByKind),
-    /// Takes an object as a watch told of it, and answers which it is.
+    /// Stores an object as a watch reported it, and returns its key.
     pub(crate) take_seen: fn(&H, &Seen) -> Option<Key>,
-    /// Takes from a watch that an object, by namespace and name, is gone at a revision.
+    /// Records a deletion at a revision that a watch reported, by namespace and name.
     pub(crate) take_gone: fn(&H, (&str, &str), &str) -> Key,
-    /// Whether an object, by namespace and name, is there.
+    /// Checks whether an object exists, by namespace and name.
     pub(crate) exists: fn(&H, &str, &str) -> bool,
     /// See [`Reconciled::list_dependents`].
     pub(crate) list_dependents: fn(&H, &Key) -> Vec<Key>,
     /// See [`Reconciled::take_stock`].
     pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
-    /// The objects that bear a label with a value.
+    /// Returns the objects that have a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
-    /// Shows every object, in order of namespaces and names, to who tells of them.
+    /// Visits every object, in the order of namespaces and names, for the metrics.
     pub(crate) visit: Visit<H>,
-    /// The metadata of objects, as JSON: of those that are meant, so many at most.
+    /// Returns the metadata of selected objects as JSON, up to a limit.
     pub(crate) list_metadata: fn(&H, &Meant<'_>, usize) -> Vec<Value>,
-    /// Which objects there are.
+    /// Returns the keys of all objects.
     pub(crate) list_keys: fn(&H) -> Vec<Key>,
-    /// An object, by namespace and name, as JSON.
+    /// Returns an object as JSON, by namespace and name.
     pub(crate) write_object: fn(&H, &str, &str) -> Option<Value>,
-    /// Says in the status of an object why it waits.
+    /// Writes into the status of an object why it waits.
     pub(crate) tell_of_pause: fn(Arc<H>, Key, String) -> BoxFuture<'static, ()>,
-    /// Reconciles one object until it is gone, or the controllers end.
+    /// Reconciles one object until its deletion or the end of the controllers.
     pub(crate) run: fn(Arc<H>, Key, Arc<Mailbox>, CancellationToken) -> BoxFuture<'static, ()>,
 }
 
 impl<H: Home> Entry<H> {
-    /// The entry of a kind.
+    /// Creates the entry of a kind.
     pub(crate) fn of<R: Reconciled<Home = H>>() -> Self {
         Self {
             kind: R::KIND,
@@ -126,13 +126,13 @@ fn follow<R: Reconciled>(home: &R::Home, change: &Change<R>) -> Key {
     key
 }
 
-/// Whether an object is not Ready, as far as its status says; nothing when it is gone.
+/// Returns whether an object's status says that it is not Ready; `None` if the object is deleted.
 fn find_failing<R: Reconciled>(home: &R::Home, key: &Key) -> Option<bool> {
     let object = home.caches().of::<R>().get(&key.namespace, &key.name)?;
     Some(read_ready(object.as_ref()) == ConditionStatus::False)
 }
 
-/// The status of the condition Ready; Unknown where there is none.
+/// Returns the status of the condition Ready; Unknown if the condition is missing.
 fn read_ready<R: Reconciled>(object: &R) -> ConditionStatus {
     let conditions = object.status().map(Status::conditions).unwrap_or_default();
     let ready = conditions.iter().find(|condition| condition.type_ == READY);

@@ -1,5 +1,5 @@
-//! The tasks of each Tenant and namespace that this instance works on, so that they can be ended and waited for. Where there is one instance
-//! only, everything is worked on.
+//! The tasks of each Tenant and each namespace without a tenant that this instance works on, so that they can be ended and waited for. A single
+//! instance works on everything.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -14,23 +14,23 @@ use tokio_util::task::TaskTracker;
 use crate::key::Key;
 use crate::reconciled::Reconciled as _;
 
-/// How long rounds that are under way may take to their end. What they ask of an API server ends sooner.
+/// The time limit for running rounds to finish. Their requests to an API server time out earlier.
 const LEAVING: Duration = Duration::from_secs(60);
 
-/// The tasks of one estate.
+/// The tasks of one estate: a Tenant, or a namespace without a tenant.
 #[derive(Clone, Debug)]
 struct EstateTasks {
     tasks: TaskTracker,
-    /// What is under way comes to its end.
+    /// Cancelled to let running work finish.
     end: CancellationToken,
-    /// What is under way ends where it is.
+    /// Cancelled to stop running work immediately.
     abort: CancellationToken,
 }
 
-/// What this instance works on.
+/// The part that this instance reconciles.
 #[derive(Debug)]
 pub(crate) struct EstateTable {
-    /// Where there is one instance only: the tasks of everything.
+    /// For a single instance: the tasks of everything.
     all: Option<EstateTasks>,
     begun: Mutex<HashMap<Estate, EstateTasks>>,
     everything: TaskTracker,
@@ -38,7 +38,7 @@ pub(crate) struct EstateTable {
 }
 
 impl EstateTable {
-    /// What is worked on ends with `end`; its tasks are among `everything`.
+    /// Creates the table. All work ends with `end`, and its tasks are among `everything`.
     pub(crate) fn new(is_only: bool, everything: &TaskTracker, end: &CancellationToken) -> Self {
         Self {
             all: is_only.then(|| EstateTasks {
@@ -56,17 +56,17 @@ impl EstateTable {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether everything is worked on.
+    /// Checks whether this instance works on everything.
     pub(crate) fn is_all(&self) -> bool {
         self.all.is_some()
     }
 
-    /// Whether a namespace is worked on.
+    /// Checks whether this instance works on a namespace.
     pub(crate) fn has_namespace(&self, namespace: &str) -> bool {
         self.is_all() || self.begun().contains_key(&Estate::Namespace(namespace.to_owned()))
     }
 
-    /// Starts a task for an object, if that is worked on; `make` is called while it can't be let go of.
+    /// Starts a task for an object, if this instance works on it. The estate can't be released while `make` runs.
     pub(crate) fn spawn<F>(&self, key: &Key, make: impl FnOnce(CancellationToken) -> Option<F>)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -90,7 +90,7 @@ impl EstateTable {
         }
     }
 
-    /// From here on something is worked on.
+    /// Begins to work on an estate.
     pub(crate) fn begin(&self, estate: &Estate) {
         self.begun().entry(estate.clone()).or_insert_with(|| EstateTasks {
             tasks: TaskTracker::new(),
@@ -99,7 +99,7 @@ impl EstateTable {
         });
     }
 
-    /// Ends what is under way, and waits for it: rounds come to their end, and are cut off if they don't.
+    /// Ends the running work of an estate, and waits for it: rounds finish, or are cut off after the time limit.
     pub(crate) async fn leave(&self, estate: &Estate) {
         let Some(left) = self.begun().remove(estate) else {
             return;
@@ -114,12 +114,12 @@ impl EstateTable {
     }
 }
 
-/// What an object is let go of with.
+/// Returns the estate of an object.
 fn find_estate(key: &Key) -> Estate {
     if key.kind == Tenant::KIND {
         Estate::Tenant(key.name.clone())
     } else if key.namespace.is_empty() {
-        // Who keeps the rights of a lane in a namespace.
+        // The key of a lane's rights has the namespace as its name.
         Estate::Namespace(key.name.clone())
     } else {
         Estate::Namespace(key.namespace.clone())

@@ -1,5 +1,5 @@
-//! Executes the steps of a plan that are requests to the cluster, as the plan's identity. Chooses nothing: no step is left out, added,
-//! reordered or tried again; whatever the cluster answers goes back to the planner.
+//! Executes the steps of a plan that are requests to the cluster, as the plan's identity. It makes no choice: no step is left out, added, reordered
+//! or retried, and every answer of the cluster goes back to the planner.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -19,14 +19,13 @@ use tokio::time::Instant;
 use crate::answers::{self, Told};
 use crate::looking::LookingRoom;
 
-/// How many requests of one plan are under way at the same time.
+/// The limit of concurrent requests of one plan.
 const CONCURRENT: usize = 8;
-/// How many owners of claims are taken of one namespace.
+/// The limit of owners of claims that are read in one namespace.
 const MOST_CLAIM_OWNERS: usize = 1000;
 
-/// Executes the steps in their order: reads and dry-runs next to each other at the same time, writes one after the other.
-/// What is not begun by the deadline has no answer.
-/// Of each answer what it holds is charged to the room for what is looked at when it comes, where there is one.
+/// Executes the steps in their order: adjacent reads and dry-runs concurrently, and writes one after the other. A step that has not begun by the
+/// deadline has no answer. With `looking`, the memory for each answer's objects is charged when the answer arrives.
 pub(crate) async fn execute(
     clients: &ClientPool,
     client: &Client,
@@ -45,7 +44,7 @@ pub(crate) async fn execute(
                 .iter()
                 .map(|request| {
                     let answers = in_time(clients, client, request, deadline);
-                    // As they come: there may be thousands, and there is room for a few that were not looked at yet.
+                    // In the order of arrival: there may be thousands, and memory for only a few unread answers.
                     async move {
                         let mut admitted = Vec::new();
                         for answer in answers.await {
@@ -66,7 +65,7 @@ pub(crate) async fn execute(
     answered
 }
 
-/// Performs a step before the deadline; what is under way then is given up, and nobody knows whether it had an effect.
+/// Performs a step before the deadline. A running request is abandoned then, and its effect is unknown.
 async fn in_time(clients: &ClientPool, client: &Client, request: &Request, deadline: Option<Instant>) -> Vec<Answer> {
     let Some(deadline) = deadline else {
         return perform(clients, client, request).await;
@@ -88,7 +87,7 @@ fn given_up(request: &Request) -> Vec<Answer> {
     )
 }
 
-/// Answers a request that isn't sent.
+/// Returns the answers of a request that is not sent.
 pub(crate) fn fail(request: &Request, reason: Reason, message: &str) -> Vec<Answer> {
     let failure = || Failure {
         reason: reason.clone(),
@@ -223,7 +222,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
     }
 }
 
-/// Lists what owns the claims of a namespace, page by page.
+/// Lists the owners of the claims of a namespace, page by page.
 async fn find_claims(client: &Client, namespace: &str) -> Result<ClaimsAnswer, ClusterError> {
     let resource = client.resource("v1", "PersistentVolumeClaim").await?;
     let mut owners = BTreeSet::new();
@@ -249,17 +248,17 @@ async fn resolve(client: &Client, kind: &KindReference) -> KindAnswer {
     }
 }
 
-/// A version that is no longer served is no reason to lose an object: any other version of its kind names the same one.
+/// Reads an object. If its version is no longer served, any other version of its kind is used, so that the object is not lost.
 async fn read(client: &Client, target: &Watched) -> Result<Option<Value>, ClusterError> {
     let find = async |resource: Resource| client.find(&resource, &target.id.namespace, &target.id.name).await;
     match find(served(client, target).await?).await {
-        // It went after discovery was read, which is now read again.
+        // The kind was removed after discovery was read. Discovery is read again.
         Err(ClusterError::PathGone { .. }) => find(served(client, target).await?).await,
         other => other,
     }
 }
 
-/// The resource by which an object can be reached now.
+/// Returns the resource by which an object can be reached now.
 async fn served(client: &Client, target: &Watched) -> Result<Resource, ClusterError> {
     client
         .resource_in_any_version(&target.api_version(), &target.id.kind)
@@ -286,7 +285,7 @@ async fn patch(client: &Client, take_over: &TakeOver) -> Result<tenure_cluster::
         .await
 }
 
-/// Sends a merge patch as the controllers' own field manager: the objects are theirs. That an object is gone is no failure.
+/// Sends a merge patch as the controllers' own field manager, because the objects are theirs. A deleted object is no failure.
 async fn patch_metadata(client: &Client, target: &Watched, patch: &Value) -> WriteAnswer {
     let send = async || {
         let resource = client.resource(&target.api_version(), &target.id.kind).await?;

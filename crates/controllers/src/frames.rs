@@ -1,5 +1,5 @@
-//! The frames between the hub and the process of a lane: a closed set in both directions, each with its length before it, and none longer
-//! than a bound. Refuses whatever else comes; what that means is for who reads it to say.
+//! The frames between the hub and the process of a lane: a closed set in each direction. A frame is its length and then its content, and no frame is
+//! longer than a bound. Everything else is refused. The reader of the line decides the consequence.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -27,27 +27,28 @@ use crate::loans::{Loan, Reference};
 use crate::render::RenderLimits;
 use crate::rooms::SharedRoom;
 
-/// The longest frame: an object of an API server is far below, as is what a Kustomization of some ten thousand objects asks.
+/// The length limit of a frame in bytes. An object of an API server is far below it, and so is a question of a Kustomization with about ten thousand
+/// objects.
 pub(crate) const LONGEST: u32 = 16 << 20;
 
-/// What a lane is told before anything else.
+/// The orders of a lane: its first message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Orders {
-    /// What it is called.
+    /// The lane's name.
     pub(crate) lane: String,
-    /// One of its namespaces, and whose that is: its account follows from both.
+    /// A namespace of the lane, and its placement. The lane's account follows from both.
     pub(crate) namespace: String,
     pub(crate) placement: Placement,
     pub(crate) server: LaneServer,
-    /// The folder for what it fetches.
+    /// The folder for fetched artifacts.
     pub(crate) folder: PathBuf,
-    /// Bytes of memory that it may take.
+    /// Memory limit of the lane, in bytes.
     pub(crate) memory: u64,
-    /// The user of its process, which owns the folder; none where that is the user of the process that starts it.
+    /// The user of the lane's process, and owner of the folder. Absent if the lane runs as the user of the process that starts it.
     pub(crate) user: Option<u32>,
     pub(crate) settings: Settings,
-    /// As [`crate::read_switches`] reads it.
+    /// Switches, in the form that [`crate::read_switches`] reads.
     pub(crate) switches: String,
     pub(crate) limits: Limits,
     pub(crate) budgets: Budgets,
@@ -56,19 +57,19 @@ pub(crate) struct Orders {
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
-    /// Whether somebody wants its spans.
+    /// Whether the hub exports spans.
     pub(crate) has_spans: bool,
-    /// Where artifacts are served to others, if they are.
+    /// The base address at which artifacts are served to other controllers, if they are served.
     pub(crate) advertised: Option<ArtifactBase>,
 }
 
-/// What a lane is told of one of its namespaces.
+/// The hub's facts about one namespace of the lane.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NamespaceFacts {
     pub(crate) placement: Placement,
     pub(crate) ending: Option<Ending>,
-    /// Whether the lane has its rights there.
+    /// Whether the lane has its rights in the namespace.
     pub(crate) is_admitted: bool,
 }
 
@@ -76,25 +77,25 @@ pub(crate) struct NamespaceFacts {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum ToLane {
-    /// The first, and only once.
+    /// The first frame, sent exactly once.
     Orders(Box<Orders>),
-    /// A namespace is the lane's, or no longer.
+    /// The namespace belongs to the lane, or no longer does.
     Namespace {
         name: String,
         facts: Option<Box<NamespaceFacts>>,
     },
-    /// An object is there.
+    /// The object exists in this form.
     Changed { kind: String, object: Value },
-    /// An object is gone at a revision.
+    /// The object was deleted at a revision.
     Gone {
         kind: String,
         namespace: String,
         name: String,
         revision: String,
     },
-    /// All that is there has been told.
+    /// All existing objects have been sent.
     Synced,
-    /// Somebody that an object listens to has changed.
+    /// An object to which this object listens has changed.
     Wake {
         kind: String,
         namespace: String,
@@ -109,13 +110,13 @@ pub(crate) enum ToLane {
     },
     /// The answer to a question.
     Answer { number: u64, answer: Answer },
-    /// What was asked for of a room that is everybody's; nothing, if there was none in time.
+    /// The granted part of a requested shared capacity: 0 bytes if none became free in time.
     Granted { room: SharedRoom, bytes: u64 },
-    /// Another lane waits for room: what isn't used is to be given back.
+    /// Another lane waits for capacity. The lane returns the part that it does not use.
     WantedBack(SharedRoom),
-    /// Is it there?
+    /// Asks whether the lane is alive.
     Ping(u64),
-    /// What is under way ends, and then the process.
+    /// The lane finishes its running work, and then the process ends.
     Stop,
 }
 
@@ -123,22 +124,22 @@ pub(crate) enum ToLane {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum FromLane {
-    /// It is there.
+    /// Answers a ping: the lane is alive.
     Pong(u64),
-    /// It has seen everything, and works.
+    /// The lane has received everything and has started to reconcile.
     Works,
-    /// It has let go of a namespace that is no longer its.
+    /// The lane has released a namespace that no longer belongs to it.
     Left { namespace: String },
-    /// It asks for more of a room that is everybody's, and for so much besides if that is there at once; once more when that is answered.
+    /// Requests shared capacity: `bytes`, and more if more is free immediately. The lane sends the next request after the answer.
     Wants {
         room: SharedRoom,
         bytes: u64,
         besides: u64,
         waits: bool,
     },
-    /// It has so much less of a room, which it doesn't use.
+    /// Returns unused shared capacity.
     GivesBack { room: SharedRoom, bytes: u64 },
-    /// It wants an answer.
+    /// Asks a question that the hub answers by its number.
     Question { number: u64, question: Question },
     /// An object listens to others, by kind, namespace and name.
     Listens {
@@ -147,56 +148,56 @@ pub(crate) enum FromLane {
         name: String,
         to: Vec<(String, String, String)>,
     },
-    /// A Receiver takes requests at a path, or at none.
+    /// A Receiver takes requests at this path, or at no path.
     Door {
         namespace: String,
         name: String,
         path: Option<HookPath>,
     },
-    /// What is answered to a request to a Receiver.
+    /// The answer to a request to a Receiver.
     Hooked { number: u64, verdict: Verdict },
-    /// What a Kustomization gains and drops.
+    /// Objects that a Kustomization gains and drops.
     Turnover {
         namespace: String,
         name: String,
         turnover: Turnover,
     },
-    /// An event about an object of its, to be written where the lane may not write.
+    /// An event about one of the lane's objects, for a namespace in which the lane may not write.
     Event {
         kind: String,
         namespace: String,
         name: String,
         event: Event,
     },
-    /// What it has done since it told last.
+    /// The lane's metrics since its previous report.
     Figures(Box<Report>),
-    /// Attempts that are over, where somebody wants their spans.
+    /// Finished attempts, if the hub exports spans.
     Spans(Vec<TracedAttempt>),
-    /// What the kernel could not hold it to.
+    /// The limits that the kernel could not enforce for the lane.
     Gaps(Vec<String>),
 }
 
-/// What a lane asks.
+/// A question of a lane to the hub.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum Question {
-    /// Its own token; another one when the last one was refused.
+    /// Asks for the lane's own token. `refused`: the API server refused the previous token, so a new one is needed.
     Token { refused: bool },
-    /// What the lane of a Kustomization says of it to one that wants these objects.
+    /// Asks the lane of a Kustomization about objects that another Kustomization wants.
     Owner {
         namespace: String,
         name: String,
         objects: Vec<ObjectId>,
-        /// The other cluster that they are in, if they are not in this one.
+        /// The other cluster with the objects. Absent for this cluster.
         cluster: Option<String>,
     },
-    /// Which of these namespaces are being deleted.
+    /// Asks which of these namespaces are being deleted.
     Endings(BTreeSet<String>),
-    /// What is there that one of its namespaces refers to.
+    /// Asks for the target of a reference from one of the lane's namespaces.
     Loan(Reference),
 }
 
-/// What it is answered.
+/// The hub's answer to a question.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum Answer {
@@ -209,18 +210,18 @@ pub(crate) enum Answer {
 /// Why a frame could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
-    /// The line broke.
+    /// The connection broke.
     #[error("the line broke: {0}")]
     Broken(#[from] std::io::Error),
-    /// It is longer than any frame.
+    /// The frame is longer than the limit.
     #[error("a frame of {0} bytes, where {LONGEST} are allowed")]
     TooLong(u64),
-    /// It is none of those that there are.
+    /// The content is no known frame.
     #[error("a frame that can't be read, at its byte {0}")]
     Unreadable(usize),
 }
 
-/// A frame with its length before it.
+/// Encodes a frame with its length before it.
 pub(crate) fn encode<T: Serialize>(frame: &T) -> Result<Vec<u8>, FrameError> {
     let mut bytes = vec![0; 4];
     serde_json::to_writer(&mut bytes, frame).map_err(|error| FrameError::Unreadable(error.column()))?;
@@ -235,12 +236,12 @@ pub(crate) fn encode<T: Serialize>(frame: &T) -> Result<Vec<u8>, FrameError> {
     }
 }
 
-/// A frame of what was read of it. What is told of one that can't be read quotes nothing of it.
+/// Decodes a frame. The error for an unreadable frame quotes no part of it.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(bytes).map_err(|error| FrameError::Unreadable(error.column()))
 }
 
-/// How long a frame is, by the four bytes before it.
+/// Reads the length of a frame from the four bytes before it.
 pub(crate) fn read_length(head: [u8; 4]) -> Result<u32, FrameError> {
     match u32::from_be_bytes(head) {
         length if length <= LONGEST => Ok(length),
@@ -257,7 +258,7 @@ pub(crate) async fn write_frame<T: Serialize>(
     Ok(())
 }
 
-/// Reads the next frame and how many bytes it took; none after the last. Takes no more memory than has arrived.
+/// Reads the next frame, and returns it with its size in bytes; `None` after the last frame. Allocates no more memory than has arrived.
 pub(crate) async fn read_frame<T: DeserializeOwned>(
     line: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<(T, usize)>, FrameError> {
@@ -276,7 +277,7 @@ pub(crate) async fn read_frame<T: DeserializeOwned>(
     Ok(Some((decode(&bytes)?, bytes.len())))
 }
 
-/// How long a lane waits for an answer.
+/// The time that a lane waits for an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
 
 #[cfg(test)]

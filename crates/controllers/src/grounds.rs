@@ -1,5 +1,5 @@
-//! What an instance of several begins with and lets go of, as the manager carries it out: the tasks of a Tenant or a namespace, in this process or in
-//! that of a lane. Owns no choice of which.
+//! The manager's part for one of several instances: begins and ends the tasks of a Tenant or a namespace, in this process or in a lane's process. The
+//! choice is made elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,7 +127,7 @@ impl Grounds for Manager {
     }
 }
 
-/// Removes what was fetched in a namespace: whoever sees to it from here on fetches it itself.
+/// Removes the artifacts of a namespace. The next instance fetches them itself.
 async fn forget_artifacts(shard: &Arc<Shard>) {
     let shard = Arc::clone(shard);
     let removing = tokio::task::spawn_blocking(move || {

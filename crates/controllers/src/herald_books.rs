@@ -1,4 +1,4 @@
-//! What waits to be told in one lane, how often something was told lately, and what was said of failures. Everything in it has a bound.
+//! The waiting events of one lane, the rates of recent events, and the reports of failures. Everything here is bounded.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,22 +12,22 @@ use tenure_planner::news::News;
 use tenure_planner::provider::{LETTER_RATE, TENANT_LETTER_RATE};
 use tenure_planner::receiver::{Bucket, Rate};
 
-/// How often events about Alerts are written, of all of a lane's.
+/// The rate of events about Alerts, for all Alerts of a lane.
 const COMPLAINT_RATE: Rate = Rate {
     most: 20,
     each: Duration::from_secs(30),
 };
-/// Alerts whose events are remembered, so that the same is not said again at once.
+/// The limit of Alerts whose event history is stored, to avoid repeated events.
 const HISTORIES: usize = 256;
 
-/// Events that wait until it is known who wants them.
+/// The limit of events that wait for the selection of their Alerts.
 const NEWS: usize = 128;
-/// Providers of one lane that something waits for.
+/// The limit of Providers of one lane with waiting events.
 const LINES: usize = 256;
-/// Events that wait for one Provider.
+/// The limit of events that wait for one Provider.
 const LINE: usize = 64;
 
-/// What is to be told to one Provider. Holds nothing of the namespace: that may go meanwhile.
+/// An event for one Provider. It holds nothing of the namespace's state, because the namespace may be deleted meanwhile.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) namespace: String,
@@ -36,10 +36,10 @@ pub(crate) struct Parcel {
     pub(crate) metadata: BTreeMap<String, String>,
 }
 
-/// Which Provider, or Alert: its namespace and its name.
+/// Namespace and name of a Provider or an Alert.
 pub(crate) type Named = (String, String);
 
-/// What waits for one Provider.
+/// The events that wait for one Provider.
 #[derive(Debug, Default)]
 struct Line {
     parcels: VecDeque<Parcel>,
@@ -60,7 +60,7 @@ struct Pages {
     histories: HashMap<Named, Arc<tokio::sync::Mutex<EventHistory>>>,
 }
 
-/// What is kept for one lane.
+/// The queues and rates of one lane.
 #[derive(Debug)]
 pub(crate) struct HeraldBooks {
     pages: Mutex<Pages>,
@@ -81,7 +81,7 @@ impl HeraldBooks {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an event, unless it was told lately; whether somebody has to begin with the list.
+    /// Queues an event, unless it was sent recently. Returns whether the caller has to start the processing of the queue.
     pub(crate) fn take_news(&self, news: News) -> bool {
         let now = self.began.elapsed();
         let mut pages = self.pages();
@@ -104,7 +104,7 @@ impl HeraldBooks {
         !std::mem::replace(&mut pages.is_matching, true)
     }
 
-    /// The next event; when there is none, somebody has to begin again with the next.
+    /// Takes the next event. After `None`, the caller of `take_news` has to start the processing again.
     pub(crate) fn next_news(&self) -> Option<News> {
         let mut pages = self.pages();
         let next = pages.news.pop_front();
@@ -112,7 +112,7 @@ impl HeraldBooks {
         next
     }
 
-    /// Takes what is to be told to a Provider; whether somebody has to begin with its line.
+    /// Queues an event for a Provider. Returns whether the caller has to start the processing of the Provider's queue.
     pub(crate) fn take_parcel(&self, provider: &Named, parcel: Parcel) -> Result<bool, String> {
         let now = self.began.elapsed();
         let mut pages = self.pages();
@@ -135,7 +135,7 @@ impl HeraldBooks {
         Ok(!std::mem::replace(&mut line.is_running, true))
     }
 
-    /// The next that is to be told to a Provider; when there is nothing, somebody has to begin again with the next.
+    /// Takes the next event for a Provider. After `None`, the caller of `take_parcel` has to start the processing again.
     pub(crate) fn next_parcel(&self, provider: &Named) -> Option<Parcel> {
         let mut pages = self.pages();
         let line = pages.lines.get_mut(provider)?;
@@ -144,7 +144,7 @@ impl HeraldBooks {
         next
     }
 
-    /// Whether a Provider may be told something now.
+    /// Checks the rates, and returns whether a Provider may be called now.
     pub(crate) fn take_turn(&self, provider: &Named) -> bool {
         let now = self.began.elapsed();
         let mut pages = self.pages();
@@ -153,7 +153,7 @@ impl HeraldBooks {
             return true;
         };
         let mut own = line.bucket;
-        // Of both, or of none.
+        // Take from both buckets, or from neither.
         let is_free = own.take(LETTER_RATE, now) && tenant.take(TENANT_LETTER_RATE, now);
         if is_free {
             line.bucket = own;
@@ -161,7 +161,7 @@ impl HeraldBooks {
         is_free
     }
 
-    /// What the expression of a Provider has spent.
+    /// Returns the cost budget of a Provider's expression.
     pub(crate) fn read_purse(&self, provider: &Named) -> Purse {
         let pages = self.pages();
         pages
@@ -171,14 +171,14 @@ impl HeraldBooks {
             .unwrap_or_default()
     }
 
-    /// Keeps what it has spent by now.
+    /// Stores the cost budget of a Provider's expression.
     pub(crate) fn keep_purse(&self, provider: &Named, purse: Purse) {
         if let Some(line) = self.pages().lines.get_mut(provider) {
             line.purse = purse;
         }
     }
 
-    /// What was said about an Alert, if something more may be said now.
+    /// Returns the event history of an Alert, if the rate allows one more event now.
     pub(crate) fn open_history(&self, alert: &Named) -> Option<Arc<tokio::sync::Mutex<EventHistory>>> {
         let now = self.began.elapsed();
         let mut pages = self.pages();
@@ -191,7 +191,7 @@ impl HeraldBooks {
         Some(Arc::clone(pages.histories.entry(alert.clone()).or_default()))
     }
 
-    /// Whether nothing waits.
+    /// Checks whether no event waits.
     pub(crate) fn is_idle(&self) -> bool {
         let pages = self.pages();
         !pages.is_matching && !pages.lines.values().any(|line| line.is_running)

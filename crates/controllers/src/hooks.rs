@@ -1,10 +1,10 @@
-//! Requests to Receivers, on their way from whoever listens to the lane that they are for: which paths there are, how many come, and how much
-//! they hold.
+//! Requests to Receivers, on their way from the listener to the lane of the Receiver. This module knows the paths, and bounds the rate and the memory
+//! of requests.
 //!
-//! A path is known once the reconciler of its Receiver has found it out, and until the Receiver is gone; a status that somebody wrote adds
-//! none. What is not known is answered at once. What comes too often is, too, by the Receiver and by the tenant, before its body is read;
-//! bodies are charged to the tenant while they arrive. It refuses to verify anything, and holds no token: that is done where the Secret may be
-//! read, in the lane.
+//! A path is known after the reconciler of its Receiver has computed it, until the Receiver is deleted. A path in a forged status adds nothing. A
+//! request to an unknown path is answered immediately. A request above the rate of its Receiver or its tenant is answered before its body is read.
+//! Bodies are charged to the tenant while they arrive. This module verifies no request and has no token: the lane verifies, because only there the
+//! Secret may be read.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,29 +19,29 @@ use tenure_sources::{ByteBudget, Held, Room};
 
 use crate::key::Key;
 
-/// How long a request may take in its lane.
+/// The time limit of a request in its lane.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How many Receivers a path may lead to. There is one, unless somebody knows another's token.
+/// The limit of Receivers for one path. Normally one Receiver has a path; others can have it only if their author knows its token.
 const NAMESAKES: usize = 4;
-/// Below so many buckets, none is looked for that could go.
+/// Below this number of buckets, unused ones are not removed.
 const FEW: usize = 256;
 
-/// Who brings a request to the lane of a Receiver.
+/// Carries requests to the lane of a Receiver.
 pub(crate) trait Courier: Send + Sync + fmt::Debug {
-    /// Whether everything that is there has been seen.
+    /// Checks whether all existing objects have been seen.
     fn is_ready(&self) -> bool;
 
-    /// What the requests to the Receivers of a namespace are counted together with.
+    /// Returns the name of the share to which requests to the Receivers of a namespace count.
     fn name_share(&self, namespace: &str) -> String;
 
-    /// Brings it there, and what is answered back.
+    /// Sends a request to its lane, and returns the answer.
     fn bring<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict>;
 
-    /// Asks every source that fetches from an address to do so now.
+    /// Asks every source that fetches from an address to fetch now.
     fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// The paths of all Receivers. Cheap to clone; all clones are the same.
+/// The paths of all Receivers. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug)]
 pub struct Hooks {
     shared: Arc<Shared>,
@@ -108,7 +108,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request that is let in, of which the path alone is known.
+/// An admitted request, of which only the path is known.
 #[derive(Debug)]
 pub struct Admission {
     hooks: Hooks,
@@ -119,7 +119,7 @@ pub struct Admission {
 }
 
 impl Hooks {
-    /// Sets who brings requests to lanes from now on. Nothing of who did before is known any more.
+    /// Sets the courier from now on, and drops everything known from the previous courier.
     pub(crate) fn set_courier(&self, courier: Weak<dyn Courier>) {
         *lock(&self.shared.courier) = Some(courier);
         *self.shared.doors.write().unwrap_or_else(PoisonError::into_inner) = Doors::default();
@@ -129,7 +129,7 @@ impl Hooks {
         lock(&self.shared.courier).as_ref().and_then(Weak::upgrade)
     }
 
-    /// A Receiver takes requests at a path, or at none.
+    /// Sets the path at which a Receiver takes requests, or removes the path.
     pub(crate) fn set(&self, receiver: &Key, path: Option<&HookPath>) {
         let known = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = known.paths.get(receiver) == path;
@@ -150,10 +150,10 @@ impl Hooks {
         }
     }
 
-    /// Whether a request to a path is let in.
+    /// Checks whether a request to a path is admitted.
     ///
     /// # Errors
-    /// What is answered, without reading more of it.
+    /// The answer to send, without reading more of the request.
     pub fn admit(&self, path: &str) -> Result<Admission, Verdict> {
         let courier = self.courier().filter(|courier| courier.is_ready());
         let courier = courier.ok_or(Verdict::Unavailable)?;
@@ -175,15 +175,15 @@ impl Hooks {
         })
     }
 
-    /// Something new is at the address of a repository of this machine's own: whoever fetches from there does so now. No request leads here.
+    /// Called after a change in a local repository at this address: its sources fetch now. No request leads here.
     pub async fn announce(&self, url: &str) {
-        // Whoever begins later fetches anyhow.
+        // Sources that start later fetch anyway.
         if let Some(courier) = self.courier().filter(|courier| courier.is_ready()) {
             courier.announce(url).await;
         }
     }
 
-    /// Whether one more request comes not too often: first by the Receiver, so that one that is flooded takes nothing from the others of its tenant.
+    /// Checks the rate of requests: first the Receiver's rate, so that a flooded Receiver takes nothing from other Receivers of its tenant.
     fn take_turn(&self, receiver: &Key, share: &str) -> bool {
         let now = self.shared.began.elapsed();
         let mut rates = lock(&self.shared.rates);
@@ -195,7 +195,7 @@ impl Hooks {
     }
 }
 
-/// Drops the buckets that say nothing, once there are many: rarely, or each request would look at all of them.
+/// Drops full buckets once there are many buckets. This happens rarely, or each request would look at all of them.
 fn drop_full<K>(buckets: &mut HashMap<K, Bucket>, now: Duration) {
     if buckets.len() >= FEW && buckets.len() == buckets.capacity() {
         buckets.retain(|_, bucket| !bucket.is_full(now));
@@ -203,10 +203,10 @@ fn drop_full<K>(buckets: &mut HashMap<K, Bucket>, now: Duration) {
 }
 
 impl Admission {
-    /// Takes room for a body of so many bytes in all, as it arrives.
+    /// Takes memory for a body of this size in all, as it arrives.
     ///
     /// # Errors
-    /// What is answered, when it is too long for anybody, or its tenant's others hold the room.
+    /// The answer to send, if the body is too long for any tenant, or if other requests of its tenant hold the memory.
     pub fn hold(&mut self, bytes: usize) -> Result<(), Verdict> {
         if bytes > WHOLE_BODY {
             return Err(Verdict::Refused);
@@ -221,7 +221,7 @@ impl Admission {
         held.map_err(|_| Verdict::TooMany)
     }
 
-    /// Brings it to its lane, and what is answered back.
+    /// Sends the request to its lane, and returns the answer.
     pub async fn deliver(self, headers: BTreeMap<String, String>, body: Vec<u8>) -> Verdict {
         let Some(courier) = self.hooks.courier() else {
             return Verdict::Unavailable;
@@ -234,7 +234,7 @@ impl Admission {
         let bring = |receiver| courier.bring(receiver, &delivery);
         let brought = join_all(self.receivers.iter().map(bring));
         let verdicts = tokio::time::timeout(PATIENCE, brought).await.unwrap_or_default();
-        // Of several Receivers at one path, one that knows who has sent it.
+        // Of several Receivers at one path, the answer of one that recognised the sender counts.
         let known = verdicts.iter().filter(|verdict| **verdict != Verdict::Unknown).min();
         match known {
             Some(verdict) => *verdict,

@@ -1,5 +1,5 @@
-//! The hub: Tenants, namespaces and Surfaces, and which namespace belongs to which lane. It brings lanes what watches tell, and answers
-//! what they ask about their surroundings. Refuses to hold anything of what lanes hold: it knows where it is.
+//! The hub: Tenants, namespaces and Surfaces, and the lane of each namespace. The hub passes the events of watches to lanes, and answers their
+//! questions about their surroundings. It does not store the state of lanes: it only knows where the state is.
 
 mod news;
 
@@ -46,7 +46,7 @@ use crate::reconciled::{Home, Reconciled as _};
 use crate::served::Named;
 use crate::wide_rights::WideRights;
 
-/// The Tenant whose label an object bears.
+/// Returns the name of the Tenant whose label the object has.
 fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
     object.labels().get(TENANT_LABEL).cloned().into_iter().collect()
 }
@@ -58,62 +58,62 @@ pub(crate) struct Hub {
     /// Tenants and Surfaces.
     pub(crate) caches: CacheByKind,
     pub(crate) namespaces: Cache<Namespace>,
-    /// Those that bear the label of a Tenant.
+    /// RoleBindings with the label of a Tenant.
     pub(crate) role_bindings: Cache<DynamicObject>,
-    /// Those that bear the label of a Tenant.
+    /// ServiceAccounts with the label of a Tenant.
     pub(crate) service_accounts: Cache<DynamicObject>,
-    /// Those that bear the label of a Tenant.
+    /// LimitRanges with the label of a Tenant.
     pub(crate) limit_ranges: Cache<DynamicObject>,
-    /// Those that bear the label of a Tenant.
+    /// NetworkPolicies with the label of a Tenant.
     pub(crate) network_policies: Cache<DynamicObject>,
-    /// Those that bear the label of a Tenant.
+    /// ResourceQuotas with the label of a Tenant.
     pub(crate) resource_quotas: Cache<DynamicObject>,
     /// The RoleBindings of lanes.
     pub(crate) lane_bindings: Cache<DynamicObject>,
     /// The accounts of lanes.
     pub(crate) lane_accounts: Cache<DynamicObject>,
-    /// Tenancy's policies, where they are kept in force.
+    /// Tenancy's policies, if this process keeps them in force.
     pub(crate) policies: Cache<DynamicObject>,
-    /// What binds them.
+    /// The bindings of these policies.
     pub(crate) policy_bindings: Cache<DynamicObject>,
-    /// The Kustomizations that refused edits by hand when policies were last looked at, by namespace and name.
+    /// The Kustomizations that refused hand edits at the last check of the policies, by namespace and name.
     pub(crate) refusing: Mutex<BTreeSet<(String, String)>>,
-    /// Something that policies follow from, or one of them, may have changed.
+    /// Notified after a possible change of a policy, or of a fact from which policies follow.
     pub(crate) policy_news: Arc<Notify>,
-    /// Whether a request has met the policies as they are now.
+    /// Whether the API server has applied the current policies to a request.
     policies_in_force: AtomicBool,
     /// Lanes of several namespaces that may request an administrator's token.
     pub(crate) shared_minting: MintingBoard,
-    /// What is bound in the whole cluster, as it was read for a Tenant.
+    /// The cluster-wide bindings, as last read for a Tenant.
     pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,
-    /// The lane that has its rights, by namespace.
+    /// The lane that has its rights in each namespace.
     admitted: Mutex<HashMap<String, LaneAccount>>,
-    /// The kinds that are reconciled here.
+    /// The kinds that the hub reconciles.
     pub(crate) kinds: Arc<[Entry<Self>]>,
     /// The kinds that are reconciled in lanes.
     pub(crate) lane_kinds: Arc<[Entry<Shard>]>,
     lanes: LaneTable,
-    /// The lanes that namespaces belong to in which something is reconciled.
+    /// The lane of each namespace in which something is reconciled.
     homes: Mutex<HashMap<String, Arc<Lane>>>,
     known: Arc<Known>,
-    /// The processes of lanes, where lanes have some.
+    /// The processes of lanes, unless lanes are tasks.
     fleet: OnceLock<Arc<Fleet>>,
-    /// Whom changes of Tenants and namespaces concern who are about to be told.
+    /// The objects that a change of Tenants or namespaces concerns, and that are about to be notified.
     realm_news: Arc<Mutex<Option<Concerned>>>,
-    /// Whether those who write from elsewhere to what came or went are about to be told.
+    /// Whether writers from other namespaces to a created or deleted namespace are about to be notified.
     news_elsewhere: Arc<AtomicBool>,
-    /// Where approved access is delivered.
+    /// The board that knows where approved access is delivered.
     access: OnceLock<Weak<dyn AccessBoard>>,
-    /// What this instance works on, where it is one of several.
+    /// The part that this instance reconciles, if it is one of several.
     estates: OnceLock<Arc<EstateTable>>,
-    /// What is seen of namespaces, where it is: of those that others work on, nobody else holds it.
+    /// Shards of the namespaces that this process watches. For namespaces of other instances this map is the only owner.
     held: Mutex<HashMap<String, Arc<Shard>>>,
-    /// Whose the namespaces are may have changed.
+    /// Notified after a possible change of a namespace's tenant.
     realm_changed: Arc<Notify>,
 }
 
 impl Hub {
-    /// A hub, and in its lanes the kinds that are reconciled there.
+    /// Creates a hub. `lane_kinds` are the kinds that its lanes reconcile.
     pub(crate) fn new(means: Means, kinds: Arc<[Entry<Self>]>, lane_kinds: Arc<[Entry<Shard>]>) -> Arc<Self> {
         let means = Arc::new(means);
         Arc::new(Self {
@@ -154,17 +154,17 @@ impl Hub {
         self.homes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whose a namespace is, by what is known.
+    /// Returns whose a namespace is, from the known facts.
     fn find_placement(&self, namespace: &str) -> Placement {
         self.known.place(namespace)
     }
 
-    /// The tenant that has recorded a namespace.
+    /// Returns the tenant that has recorded a namespace.
     pub(crate) fn find_holder(&self, namespace: &str) -> Holder {
         self.known.find_holder(namespace)
     }
 
-    /// The lane of a namespace; without one, the platform's.
+    /// Returns the lane of a namespace, or the platform's lane for an empty name.
     pub(crate) async fn lane_of(&self, namespace: &str) -> Arc<Lane> {
         let namespace = match namespace {
             "" => self.means.settings.platform_namespace.as_str(),
@@ -173,7 +173,7 @@ impl Hub {
         self.lanes.of(&self.place(namespace).await, namespace)
     }
 
-    /// The client of whoever a plan says, for what it says about a namespace.
+    /// Returns the client of a plan's identity, for work in a namespace.
     pub(crate) async fn act_as(&self, who: &Identity, namespace: &str) -> Result<Client, ClusterError> {
         let lane = self.lane_of(namespace).await;
         match who {
@@ -184,7 +184,7 @@ impl Hub {
             })),
             Identity::ServiceAccount(account) => lane.act_as(account).await,
             Identity::SecretWriter(writer) => self.means.clients.for_secret_writer(writer, &lane.access()).await,
-            // What it says here is nobody's: its rights are another cluster's.
+            // This identity has rights only in another cluster.
             Identity::Elsewhere(_) => Err(ClusterError::Unauthorized {
                 identity: who.clone(),
                 message: "it is nobody in this cluster".to_owned(),
@@ -192,14 +192,15 @@ impl Hub {
         }
     }
 
-    /// Whether something in a namespace is reconciled. The platform's is where it is told what nobody else can tell.
+    /// Checks whether something in a namespace is reconciled. The platform namespace always counts: its lane takes messages that no other lane can
+    /// take.
     pub(crate) fn is_worked_in(&self, namespace: &str) -> bool {
         namespace == self.means.settings.platform_namespace
             || self.homes().contains_key(namespace)
             || !self.caches.of::<Surface>().in_namespace(namespace).is_empty()
     }
 
-    /// Which lane has its rights in a namespace now, if one has. Those who waited for it are woken.
+    /// Sets the lane that has its rights in a namespace now, or none, and wakes the objects that waited for it.
     pub(crate) fn admit(&self, namespace: &str, lane: Option<&LaneAccount>) {
         let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match lane {
@@ -218,13 +219,13 @@ impl Hub {
         }
     }
 
-    /// What a lane holds for a namespace in which something is reconciled.
+    /// Returns the lane's shard of a namespace in which something is reconciled.
     pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
         let lane = self.homes().get(namespace).cloned();
         lane?.find_shard(namespace)
     }
 
-    /// What lanes hold.
+    /// Returns the shards of all lanes.
     pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
         let homes: Vec<(String, Arc<Lane>)> = self
             .homes()
@@ -235,7 +236,7 @@ impl Hub {
         shards.collect()
     }
 
-    /// What a lane holds for a namespace in which something is to be reconciled.
+    /// Returns the lane's shard of a namespace in which something will be reconciled, and creates it if it is missing.
     pub(crate) fn open_shard(self: &Arc<Self>, namespace: &str) -> Arc<Shard> {
         let placement = self.find_placement(namespace);
         let mut homes = self.homes();
@@ -248,12 +249,12 @@ impl Hub {
         })
     }
 
-    /// Sets what this instance works on; once, before anything is watched.
+    /// Sets the part that this instance reconciles. Called once, before the watches start.
     pub(crate) fn set_estates(&self, estates: Arc<EstateTable>) {
         let _set_once = self.estates.set(estates);
     }
 
-    /// Holds what is seen of a namespace, for as long as there is something: after an object has gone, there may be nothing.
+    /// Stores the shard of a watched namespace while it has objects. A deletion (`has_gone`) may leave it empty.
     pub(crate) fn hold(&self, shard: &Arc<Shard>, has_gone: bool) {
         let is_empty = has_gone && shard.is_empty();
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,53 +263,53 @@ impl Hub {
             false => held.insert(shard.namespace.clone(), Arc::clone(shard)),
         };
         drop(held);
-        // Not under the lock: the namespace is closed with it.
+        // Drop outside the lock: the drop closes the namespace, which takes the lock.
         drop(before);
     }
 
-    /// Whether this instance works on a namespace.
+    /// Checks whether this instance works on a namespace.
     fn works_on(&self, namespace: &str) -> bool {
         self.estates
             .get()
             .is_none_or(|estates| estates.has_namespace(namespace))
     }
 
-    /// Told when whose the namespaces are may have changed.
+    /// Returns the notification of possible changes of the namespaces' tenants.
     pub(crate) fn realm_news(&self) -> &Notify {
         &self.realm_changed
     }
 
-    /// Sets who knows where approved access is delivered; once, before anything is watched.
+    /// Sets the board of delivered access. Called once, before the watches start.
     pub(crate) fn set_access(&self, board: Weak<dyn AccessBoard>) {
         let _set_once = self.access.set(board);
     }
 
-    /// The Secret of a namespace with which the project at a URL is fetched, where its access was approved and delivered.
+    /// Returns the Secret of a namespace with which the project at a URL is fetched, if its access was approved and delivered.
     pub(crate) fn find_access_secret(&self, namespace: &str, url: &str) -> Option<String> {
         self.access()?.find_secret(namespace, url)
     }
 
-    /// Who knows of access, where it is reconciled here.
+    /// Returns the board of access, if this process reconciles access.
     pub(crate) fn access(&self) -> Option<Arc<dyn AccessBoard>> {
         self.access.get()?.upgrade()
     }
 
-    /// Sets who runs the processes of lanes; once, before anything is watched.
+    /// Sets the fleet that runs the processes of lanes. Called once, before the watches start.
     pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
         let _set_once = self.fleet.set(fleet);
     }
 
-    /// Who runs the processes of lanes; nobody, where lanes are tasks.
+    /// Returns the fleet that runs the processes of lanes; `None` if lanes are tasks.
     pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.get()
     }
 
-    /// Why the process of a namespace's lane is down, in words.
+    /// Returns the reason why the process of a namespace's lane is down, as text.
     pub(crate) fn find_lane_trouble(&self, namespace: &str) -> Option<String> {
         self.fleet()?.find_trouble(namespace)
     }
 
-    /// Wakes everybody here who looks at an object that changed, wherever that is.
+    /// Wakes the objects of the hub that depend on a changed object of any namespace.
     pub(crate) fn tell_dependents(&self, changed: &Key) {
         for entry in self.kinds.iter() {
             for dependent in (entry.list_dependents)(self, changed) {
@@ -319,7 +320,7 @@ impl Hub {
 }
 
 impl Surroundings for Hub {
-    /// One that no watch has told of yet is asked for, so that what is created right after it is not refused.
+    /// Asks the API server for a namespace that no watch has reported yet, so that objects created right after it are not refused.
     fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
         async move {
             let removals = self.namespaces.removals();
@@ -354,13 +355,13 @@ impl Surroundings for Hub {
     fn find_neighbour(&self, namespace: &str) -> Neighbour {
         match self.find_shard(namespace) {
             Some(shard) if self.works_on(namespace) => Neighbour::Here(shard),
-            // Another instance has what was fetched there.
+            // Another instance has the artifacts of that namespace.
             Some(_) => Neighbour::Apart,
             None => Neighbour::Nothing,
         }
     }
 
-    /// Of what another instance works on, objects are seen here as everywhere, and what it fetched is not.
+    /// Borrows only from namespaces of this instance. For other namespaces the objects are visible here, but their artifacts are not.
     fn borrow<'a>(&'a self, _from: &'a str, key: &'a Key) -> BoxFuture<'a, Borrowed> {
         let shard = self.find_shard(&key.namespace).filter(|shard| shard.has(key));
         let borrowed = match shard {
@@ -439,7 +440,7 @@ impl ArtifactKeeper for Hub {
             if let Some(fleet) = self.fleet() {
                 return fleet.open_served(address).await;
             }
-            // What another instance has fetched is not here.
+            // Artifacts of another instance are not in this process.
             let shard = self.find_shard(&address.namespace)?;
             let named = Named::find(&shard, address).filter(|_| self.works_on(&address.namespace))?;
             let stored = shard.artifacts.record(&named.source);
@@ -514,7 +515,7 @@ impl StateView for Hub {
 
     fn find_lane(&self, namespace: &str) -> String {
         match namespace {
-            // What is in no namespace is the platform's.
+            // Cluster-scoped objects belong to the platform.
             "" => name_lane(&Whose::Platform),
             namespace => name_lane(&decide_lane(&self.find_placement(namespace), namespace)),
         }

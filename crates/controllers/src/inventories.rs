@@ -1,5 +1,5 @@
-//! Which Kustomizations name an object in their inventories, as their statuses said last. Kept up to date as they change, so that a
-//! question about one object looks at no Kustomization. Judges nothing: an inventory can be forged, and whose an object is says tenancy.
+//! The Kustomizations that name an object in their inventories, by their last statuses. The index follows their changes, so that a query about one
+//! object reads no Kustomization. An inventory can be forged: tenancy decides whose an object is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tenure_api::{Kustomization, ObjectId};
 
 use crate::key::Key;
 
-/// Which Kustomizations name which objects.
+/// The objects that each Kustomization names.
 #[derive(Debug, Default)]
 pub(crate) struct Inventories {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ impl Inventories {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A Kustomization changed, or is gone. What it is now is asked for under the lock, so that of two changes the later one stays.
+    /// Updates a changed or deleted Kustomization. `now` is called under the lock, so that of two changes the later one stays.
     pub(crate) fn refresh(&self, key: &Key, now: impl FnOnce() -> Option<Arc<Kustomization>>) {
         let mut state = self.lock();
         let new = now();
@@ -35,7 +35,7 @@ impl Inventories {
             None => (Arc::new(key.clone()), None),
         };
         let (before, after) = (entries(old.as_deref()), entries(new.as_deref()));
-        // An inventory mostly grows at its end, or doesn't change at all.
+        // An inventory mostly grows at its end, or does not change.
         let same = before
             .iter()
             .zip(after)
@@ -55,14 +55,14 @@ impl Inventories {
         }
     }
 
-    /// Whether a Kustomization names an object.
+    /// Checks whether a Kustomization names an object.
     pub(crate) fn names(&self, key: &Key, id: &ObjectId) -> bool {
         let state = self.lock();
         let keys = state.by_object.get(id.to_string().as_str());
         keys.is_some_and(|keys| keys.iter().any(|found| **found == *key))
     }
 
-    /// The Kustomizations that name an object.
+    /// Returns the Kustomizations that name an object.
     pub(crate) fn naming(&self, id: &ObjectId) -> Vec<Arc<Key>> {
         self.lock()
             .by_object
@@ -71,7 +71,7 @@ impl Inventories {
             .unwrap_or_default()
     }
 
-    /// Those of these objects that another Kustomization names.
+    /// Returns those of these objects that another Kustomization names.
     pub(crate) fn named_by_others(&self, key: &Key, ids: &BTreeSet<ObjectId>) -> BTreeSet<ObjectId> {
         let state = self.lock();
         let is_named = |id: &&ObjectId| {

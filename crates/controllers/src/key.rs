@@ -1,4 +1,4 @@
-//! Which object a reconciler is for, and what is to be known of its kind without having one.
+//! The key of a reconciled object, and the static facts of its kind.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,16 +6,16 @@ use std::hash::{Hash, Hasher};
 
 use tenure_api::metadata::TENURE_CONTROLLER;
 
-/// A kind that is reconciled, as it is watched, written to and spoken of. One value a kind, in the kind's folder.
+/// The static facts of a reconciled kind, for watches, writes and messages. Each kind has one value, in the kind's folder.
 #[derive(Debug)]
 pub(crate) struct Kind {
-    /// The `apiVersion` that it is watched and written with.
+    /// The `apiVersion` of watches and writes.
     pub(crate) api_version: &'static str,
     /// The kind.
     pub(crate) name: &'static str,
-    /// The field manager of what is written to such an object itself: its status, its finalizers.
+    /// The field manager of writes to the object itself: its status and its finalizers.
     pub(crate) manager: &'static str,
-    /// Who writes events about such an object, under the name that its users know.
+    /// The reporter of events about the object, under the name that its users know.
     pub(crate) reporter: &'static str,
 }
 
@@ -51,7 +51,7 @@ impl Hash for Kind {
     }
 }
 
-/// A namespace, for whoever keeps a lane's rights in it.
+/// A namespace, as the key for a lane's rights in it.
 const RIGHTS: &Kind = &Kind {
     api_version: "v1",
     name: "Namespace",
@@ -59,7 +59,7 @@ const RIGHTS: &Kind = &Kind {
     reporter: "tenure-controller",
 };
 
-/// An object that is reconciled. The namespace is empty for cluster-scoped kinds.
+/// The key of a reconciled object. The namespace is empty for cluster-scoped kinds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) kind: &'static Kind,
@@ -76,12 +76,12 @@ impl Key {
         }
     }
 
-    /// Who keeps a lane's rights in a namespace.
+    /// Returns the key for a lane's rights in a namespace.
     pub(crate) fn of_rights(namespace: &str) -> Self {
         Self::new(RIGHTS, "", namespace)
     }
 
-    /// The namespace that it is about: the one that the object is in, or in which a lane's rights are kept; of a Tenant none.
+    /// Returns the namespace of the object, or the namespace of a lane's rights; `None` for a Tenant.
     pub(crate) fn find_namespace(&self) -> Option<&str> {
         match self.namespace.as_str() {
             "" => (self.kind == RIGHTS).then_some(self.name.as_str()),
@@ -89,7 +89,7 @@ impl Key {
         }
     }
 
-    /// The key of the object with this metadata.
+    /// Returns the key of the object with this metadata.
     pub(crate) fn of(kind: &'static Kind, metadata: &tenure_api::ObjectMeta) -> Self {
         Self {
             kind,

@@ -1,4 +1,4 @@
-//! The kinds that are reconciled. The one list of them: a kind that stands here is watched, and driven, and told of what it depends on.
+//! The only list of reconciled kinds. A kind in this list is watched, driven, and notified of changes on which it depends.
 
 use tenure_api::access::{AccessProvider, FluxAccessRequest};
 use tenure_api::{
@@ -20,7 +20,7 @@ pub(crate) struct KindTable {
     pub(crate) access: Vec<Entry<Desk>>,
 }
 
-/// All of them.
+/// Returns all kinds.
 pub(crate) fn list_kinds() -> KindTable {
     KindTable {
         hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
@@ -39,22 +39,22 @@ pub(crate) fn list_kinds() -> KindTable {
     }
 }
 
-/// What each of the first can do nothing without: a Kustomization applies what the same process has fetched, and an ArtifactGenerator has
-/// what it makes made. Who wants nothing from registries, or from stores of objects, may leave OCIRepositories and Buckets out.
+/// Pairs of kinds, of which the first can't work without the second. A Kustomization applies only artifacts that the same process has fetched. An
+/// ArtifactGenerator needs the ExternalArtifacts to be made. OCIRepositories and Buckets are optional for users without registries and object stores.
 const NEEDS: [(&str, &str); 3] = [
     (Kustomization::KIND.name, GitRepository::KIND.name),
     (ArtifactGenerator::KIND.name, ExternalArtifact::KIND.name),
     (ExternalArtifact::KIND.name, ArtifactGenerator::KIND.name),
 ];
 
-/// Reads which kinds are reconciled, such as `*,-tenant` (see [`Switches`]).
+/// Reads the reconciled kinds from a text such as `*,-tenant` (see [`Switches`]).
 ///
 /// # Errors
-/// [`SwitchError`], which names the kinds that there are.
+/// [`SwitchError`], which names the existing kinds.
 pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
     let KindTable { hub, lane, .. } = list_kinds();
     let hub = hub.iter().map(|entry| entry.kind.name);
-    // All of access, or nothing of it.
+    // All kinds of access, or none.
     let access = [AccessProvider::KIND.name];
     let known = hub
         .chain(lane.iter().map(|entry| entry.kind.name))

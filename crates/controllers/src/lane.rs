@@ -1,8 +1,8 @@
-//! One lane: everything that is held for the namespaces of one tenant, of the platform, or for one namespace that is nobody's. What is seen
-//! of a namespace, and kept for it, is in a shard of its own, which moves with the namespace when that comes to belong to another lane.
+//! One lane: the state for the namespaces of one tenant, of the platform, of one protected namespace, or of the pool. The state of each namespace is
+//! a shard. The shard moves with its namespace when the namespace comes to belong to another lane.
 //!
-//! A lane knows nothing of other lanes. What it has to know of its surroundings it asks by [`Surroundings`], and what bounds all lanes
-//! together it is given as [`Means`]; the hub, which answers and gives, brings it what watches tell. Owns no decision.
+//! A lane sees no other lane. It asks about its surroundings through [`Surroundings`], and gets the limits that all lanes share as [`Means`]. The hub
+//! answers these questions, passes on the events of watches, and provides [`Means`]. A lane makes no decision.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -42,40 +42,39 @@ use crate::turnovers::TurnoverBoard;
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) bounds: LaneBounds,
-    /// Who it is to the API server.
+    /// The account with which the lane authenticates to the API server.
     account: LaneAccount,
-    /// What waits to be told to others of its events.
+    /// Events of the lane that wait to be sent to the receivers of Alerts.
     pub(crate) herald: HeraldBooks,
-    /// What is held, by namespace, for as long as something in it is reconciled.
+    /// Shards by namespace, each for as long as something in its namespace is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
     means: Arc<Means>,
 }
 
-/// What a lane asks about what is not its own.
+/// Questions and messages of a lane about objects and namespaces outside it.
 pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
-    /// Whose a namespace is.
+    /// Returns the placement of a namespace: whose it is.
     fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement>;
 
-    /// The lane that a namespace belongs to now.
+    /// Returns the lane to which a namespace belongs now.
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>>;
 
-    /// What is held for another namespace, for a reference that may lead there.
+    /// Finds the shard of another namespace, for a reference that may lead there.
     fn find_neighbour(&self, namespace: &str) -> Neighbour;
 
-    /// What another lane's process has, for a reference of a namespace here that may lead there; asked only where a neighbour is
-    /// [`Neighbour::Apart`].
+    /// Borrows an artifact from another lane's process, for a reference from a namespace of this lane. Called only for [`Neighbour::Apart`].
     fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, Borrowed> {
         Box::pin(std::future::ready(Borrowed::Nothing))
     }
 
-    /// What is ending about a namespace, by what is known of Tenants and namespaces.
+    /// Returns whether the namespace or its Tenant is being deleted, from the known Tenants and namespaces.
     fn find_ending(&self, namespace: &str) -> Option<Ending>;
 
-    /// Which of these namespaces are being deleted.
+    /// Returns those of these namespaces that are being deleted.
     fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>>;
 
-    /// What the lane of another Kustomization, by namespace and name, says of it to one that wants these objects, which bear its labels:
-    /// in this cluster, or in another one, which statuses call so.
+    /// Asks the lane of another Kustomization (namespace, name) about these objects, which have its labels. The caller wants to apply them. `cluster`
+    /// is the other cluster as statuses name it, or absent for this cluster.
     fn ask_owner<'a>(
         &'a self,
         owner: (&'a str, &'a str),
@@ -83,46 +82,46 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
         cluster: Option<&'a str>,
     ) -> BoxFuture<'a, Option<OwnerAnswer>>;
 
-    /// Whether the lane of a namespace has its rights there.
+    /// Checks whether the lane of a namespace has its rights there.
     fn is_admitted(&self, namespace: &str) -> bool;
 
-    /// What is held for a namespace here, if it is.
+    /// Returns the shard of a namespace of this process, if it exists.
     fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>>;
 
-    /// A Receiver here takes requests at a path, or at none.
+    /// Sets the path at which a Receiver of this process takes requests, or removes the path.
     fn open_door(&self, receiver: &Key, path: Option<&HookPath>);
 
-    /// Nothing in a namespace is reconciled any more.
+    /// Called when nothing in a namespace is reconciled any more.
     fn close(&self, namespace: &str);
 
-    /// Somebody here listens to these, some of which may be reconciled elsewhere.
+    /// Records that an object here listens to these objects. Some of them may be reconciled in another process.
     fn note_listening(&self, _key: &Key, _to: &BTreeSet<Key>) {}
 
-    /// A Kustomization here has told what it gains and drops.
+    /// Records the objects that a Kustomization here reported as gained and dropped.
     fn note_turnover(&self, _key: &Key, _turnover: &Turnover) {}
 
-    /// Whether somebody else writes an event about what is here, since its place is not.
+    /// Returns true if the hub writes an event about an object here, because this process may not write in the event's namespace.
     fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
         false
     }
 }
 
-/// What is held for another namespace.
+/// The shard of another namespace, as far as this process knows it.
 #[derive(Debug)]
 pub(crate) enum Neighbour {
-    /// This.
+    /// The shard, in this process.
     Here(Arc<Shard>),
-    /// Nothing: there is no such namespace, or nothing in it is reconciled.
+    /// The namespace does not exist, or nothing in it is reconciled.
     Nothing,
-    /// It may be another lane's, and that is in another process: the hub has to be asked.
+    /// The namespace may belong to another lane in another process. The caller has to ask the hub.
     Apart,
 }
 
-/// What a lane says of a Kustomization of its own to one that wants its objects.
+/// The answer of a lane about one of its Kustomizations, for another Kustomization that wants the same objects.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OwnerAnswer {
     pub(crate) rival: Rival,
-    /// Those of the objects that it has in its inventory.
+    /// The requested objects that are in the Kustomization's inventory.
     pub(crate) has: Vec<ObjectId>,
 }
 
@@ -141,7 +140,7 @@ impl Lane {
         self.shards.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it asks the API server.
+    /// Returns the lane's access to the API server.
     pub(crate) fn access(&self) -> LaneAccess {
         LaneAccess {
             account: self.account.clone(),
@@ -149,34 +148,34 @@ impl Lane {
         }
     }
 
-    /// The client of a ServiceAccount, which works in the lane's turns.
+    /// Returns the client of a ServiceAccount. The client works in the lane's turns.
     pub(crate) async fn act_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
         self.means.clients.for_account(account, &self.access()).await
     }
 
-    /// The client of the lane itself.
+    /// Returns the client of the lane itself.
     pub(crate) fn act_as_itself(&self) -> Client {
         self.means.clients.for_lane(&self.access())
     }
 
-    /// The controller's own client, which works in the lane's turns.
+    /// Returns the controller's own client. The client works in the lane's turns.
     pub(crate) fn act_as_controller(&self) -> Client {
         self.means.controller.in_turns(&self.bounds.turns)
     }
 
-    /// What is held for a namespace.
+    /// Returns the shard of a namespace.
     pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
         self.shards().get(namespace)?.upgrade()
     }
 
-    /// What is held for all its namespaces, by their names.
+    /// Returns the shards of all namespaces, ordered by name.
     pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
         let mut shards: Vec<Arc<Shard>> = self.shards().values().filter_map(Weak::upgrade).collect();
         shards.sort_by(|one, other| one.namespace.cmp(&other.namespace));
         shards
     }
 
-    /// What is held for a namespace; made when nothing is.
+    /// Returns the shard of a namespace, and creates it if it is missing.
     pub(crate) fn open_shard(&self, namespace: &str, new: impl FnOnce() -> Shard) -> Arc<Shard> {
         let mut shards = self.shards();
         if let Some(shard) = shards.get(namespace).and_then(Weak::upgrade) {
@@ -187,12 +186,12 @@ impl Lane {
         shard
     }
 
-    /// Holds what was made for a namespace, in place of what was held for it before.
+    /// Stores a shard in place of the previous shard of its namespace.
     pub(crate) fn hold_shard(&self, shard: &Arc<Shard>) {
         self.shards().insert(shard.namespace.clone(), Arc::downgrade(shard));
     }
 
-    /// Takes over what another lane held for a namespace.
+    /// Moves the shard of a namespace from another lane to this lane.
     pub(crate) fn take_shard(&self, namespace: &str, from: &Self) {
         let moved = from.shards().remove(namespace);
         if let Some(shard) = moved {
@@ -200,7 +199,7 @@ impl Lane {
         }
     }
 
-    /// Drops the place of a namespace for which nothing is held any more; whether it did.
+    /// Removes the entry of a namespace whose shard no longer exists. Returns whether an entry was removed.
     pub(crate) fn drop_shard(&self, namespace: &str) -> bool {
         let mut shards = self.shards();
         let is_gone = |shard: &Weak<Shard>| shard.strong_count() == 0;
@@ -211,33 +210,33 @@ impl Lane {
         true
     }
 
-    /// Whether nobody has it, it holds nothing, and nothing that works in it is under way.
+    /// Checks whether the lane is unused: no other reference to it, no shard, no running work, no waiting event.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
         let holds_none = self.shards().values().all(|shard| shard.strong_count() == 0);
         Arc::strong_count(self) == 1 && holds_none && self.bounds.are_idle() && self.herald.is_idle()
     }
 }
 
-/// What a lane holds for one namespace.
+/// The state of a lane for one namespace.
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(crate) namespace: String,
     /// The objects of the kinds that are reconciled in lanes.
     pub(crate) caches: CacheByKind,
-    /// What has been applied, as watches as the appliers' identities tell.
+    /// The applied objects, as watches with the appliers' identities report them.
     pub(crate) live: Arc<LiveObjects>,
     /// Other clusters that are applied to from here.
     pub(crate) clusters: ClusterTable,
-    /// Which Kustomizations name which objects.
+    /// The objects that each Kustomization names.
     pub(crate) inventories: Inventories,
-    /// What Kustomizations of one source tell each other.
+    /// Gained and dropped objects that Kustomizations of one source report to each other.
     pub(crate) turnovers: TurnoverBoard,
     pub(crate) artifacts: ArtifactRecords,
-    /// What ArtifactGenerators tell of what they make.
+    /// The objects that ArtifactGenerators report as their output.
     pub(crate) recipes: RecipeBoard,
-    /// The tokens that GitHub Apps of sources have been given.
+    /// Tokens issued for the GitHub Apps of sources.
     pub(crate) app_tokens: AppTokens,
-    /// What requests leave of Receivers.
+    /// Requests recorded for Receivers.
     pub(crate) receivers: ReceiverBooks,
     pub(crate) surroundings: Arc<dyn Surroundings>,
     pub(crate) means: Arc<Means>,
@@ -274,22 +273,22 @@ impl Shard {
         }
     }
 
-    /// The lane that it belongs to now.
+    /// Returns the lane to which the namespace belongs now.
     pub(crate) async fn lane(&self) -> Arc<Lane> {
         self.surroundings.find_lane(&self.namespace).await
     }
 
-    /// Whether its lane has its rights in the namespace.
+    /// Checks whether the lane has its rights in the namespace.
     pub(crate) fn is_admitted(&self) -> bool {
         self.surroundings.is_admitted(&self.namespace)
     }
 
-    /// Whose the namespace is.
+    /// Returns the placement of the namespace: whose it is.
     pub(crate) async fn place(&self) -> Placement {
         self.surroundings.place(&self.namespace).await
     }
 
-    /// Wakes everybody here who looks at an object that changed.
+    /// Wakes all objects in this shard that depend on a changed object.
     pub(crate) fn tell_dependents(&self, changed: &Key) {
         for entry in self.kinds.iter() {
             for dependent in (entry.list_dependents)(self, changed) {
@@ -298,15 +297,15 @@ impl Shard {
         }
     }
 
-    /// Wakes everybody who listens to an object of this namespace, wherever they are.
+    /// Wakes all objects that listen to an object of this namespace, in any namespace.
     pub(crate) fn tell_listeners(&self, key: &Key) {
         for listener in self.means.listeners.list(key) {
             self.means.mailboxes.wake(&listener);
         }
     }
 
-    /// Takes what a Kustomization gains and drops with a revision, and tells those that wait for it. Of what it gains, only that counts
-    /// which another one beside it has.
+    /// Records the objects that a Kustomization gains and drops with a revision, and notifies the waiting Kustomizations. A gained object counts only
+    /// if another Kustomization beside it has the object.
     pub(crate) fn tell_turnover(&self, key: &Key, turnover: &Turnover) {
         let told = Turnover {
             revision: turnover.revision.clone(),
@@ -318,49 +317,49 @@ impl Shard {
         self.take_turnover(key, told);
     }
 
-    /// Takes what a Kustomization gains and drops, as it was told.
+    /// Records gained and dropped objects exactly as they were reported.
     pub(crate) fn take_turnover(&self, key: &Key, told: Turnover) {
         if self.turnovers.tell(key, told) {
             self.tell_listeners(key);
         }
     }
 
-    /// Sets whom an object of this namespace listens to, wherever they are.
+    /// Sets the objects to which an object of this namespace listens, in any namespace.
     pub(crate) fn listen(&self, key: &Key, to: BTreeSet<Key>) {
         self.surroundings.note_listening(key, &to);
         self.means.listeners.listen(key, to);
     }
 
-    /// All objects that are here, of all kinds.
+    /// Returns the keys of all objects in this shard, of all kinds.
     pub(crate) fn list_keys(&self) -> Vec<Key> {
         let of_kind = |entry: &Entry<Self>| (entry.list_keys)(self);
         self.kinds.iter().flat_map(of_kind).collect()
     }
 
-    /// Whether nothing is here.
+    /// Checks whether the shard has no object.
     pub(crate) fn is_empty(&self) -> bool {
         self.list_keys().is_empty()
     }
 
-    /// Whether an object is here.
+    /// Checks whether an object is in this shard.
     pub(crate) fn has(&self, key: &Key) -> bool {
         let entry = self.kinds.iter().find(|entry| entry.kind == key.kind);
         entry.is_some_and(|entry| (entry.exists)(self, &key.namespace, &key.name))
     }
 
-    /// An object as JSON.
+    /// Returns an object as JSON.
     pub(crate) fn write_object(&self, key: &Key) -> Option<Value> {
         let entry = self.kinds.iter().find(|entry| entry.kind == key.kind)?;
         (entry.write_object)(self, &key.namespace, &key.name)
     }
 
-    /// The metadata of objects of one kind, as JSON: of those that are meant, so many at most.
+    /// Returns the metadata of objects of one kind as JSON: only objects that `is_meant` selects, and at most `most` of them.
     pub(crate) fn list_metadata(&self, kind: &str, is_meant: &dyn Fn(&ObjectMeta) -> bool, most: usize) -> Vec<Value> {
         let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
         entry.map_or_else(Vec::new, |entry| (entry.list_metadata)(self, is_meant, most))
     }
 
-    /// The objects of every kind that bear a label.
+    /// Returns the objects of every kind with a label.
     pub(crate) fn list_labelled(&self, label: (&str, &str)) -> Vec<Value> {
         let of_kind = |entry: &Entry<Self>| (entry.list_labelled)(self, label);
         self.kinds.iter().flat_map(of_kind).collect()

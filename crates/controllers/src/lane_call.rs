@@ -1,4 +1,4 @@
-//! What is heard of somebody who comes where lanes do, before he has proven anything: one greeting, which is short. Refuses to believe any of it.
+//! The short greeting of a peer at the lanes' door, before it has proven anything. Its content is not trusted.
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -6,13 +6,13 @@ use crate::frames::FrameError;
 use crate::lane_door::{LaneCall, PodStream};
 use crate::pod_line::{VERSION, read_hello};
 
-/// Why a greeting is none.
+/// Why a greeting is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// It can't be read.
+    /// The greeting can't be read.
     #[error("it sends no greeting: {0}")]
     Unread(String),
-    /// It is of another version.
+    /// The greeting has another version.
     #[error(
         "it is of another version than these controllers: its Deployment is written again when its lane is started"
     )]
@@ -20,10 +20,10 @@ pub enum CallError {
 }
 
 impl LaneCall {
-    /// Hears the greeting, which is short; how long it may take is for the caller to say.
+    /// Reads the greeting, which is short. The caller sets the time limit.
     ///
     /// # Errors
-    /// [`CallError`] for what is no greeting. Nothing of what was read is in it.
+    /// [`CallError`] for an invalid greeting. The error contains nothing that was read.
     pub async fn hear(stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static) -> Result<Self, CallError> {
         let mut stream: PodStream = Box::pin(stream);
         let unread = |error: FrameError| CallError::Unread(error.to_string());

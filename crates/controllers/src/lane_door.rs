@@ -1,6 +1,5 @@
-//! The door by which lanes in Pods come to the hub: whoever listens hands over who has connected and what he is proven to be, and the hub, while it
-//! leads, takes him in if there is such a lane. Owns who is there to take him in; refuses to verify a token
-//! itself, and to read anything that he says.
+//! The door by which lanes in Pods come to the hub. The listener passes on a connection with its proven identity. The hub accepts it while it leads,
+//! if the lane exists. The door verifies no token, and reads no message of the Pod.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A connection, whatever it goes over.
+/// A connection over any transport.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Duplex for T {}
@@ -26,18 +25,18 @@ pub struct ProvenPod {
     pub uid: String,
 }
 
-/// Why a proven Pod was not taken in.
+/// Why a proven Pod was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unadmitted {
-    /// These controllers don't lead, or have not seen everything yet.
+    /// The controllers don't lead, or have not seen all objects yet.
     #[error("these controllers don't lead")]
     NotLeading,
-    /// Nothing of that lane is reconciled.
+    /// The lane reconciles nothing.
     #[error("there is no such lane")]
     NoSuchLane,
 }
 
-/// Somebody who has connected and said who he is. Nothing of it is believed.
+/// A connected peer with its claims, which are not trusted.
 pub struct LaneCall {
     token: String,
     pub(crate) folder: PathBuf,
@@ -55,27 +54,27 @@ impl LaneCall {
         Self { token, folder, stream }
     }
 
-    /// The token that is to be reviewed.
+    /// Returns the token for the TokenReview.
     #[must_use]
     pub fn token(&self) -> &str {
         &self.token
     }
 }
 
-/// Who takes Pods in.
+/// Accepts Pods.
 pub(crate) trait Doorkeeper: Send + Sync + fmt::Debug {
-    /// Takes one in, if there is such a lane.
+    /// Accepts a Pod, if its lane exists.
     fn take_in(&self, pod: ProvenPod, call: LaneCall) -> Result<(), Unadmitted>;
 }
 
-/// The door. Cheap to clone; all clones are the same.
+/// The door. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct LaneDoor {
     keeper: Arc<Mutex<Option<Weak<dyn Doorkeeper>>>>,
 }
 
 impl LaneDoor {
-    /// From here on Pods are taken in, for as long as there is somebody.
+    /// Accepts Pods from now on, while the keeper exists.
     pub(crate) fn set_keeper(&self, keeper: Weak<dyn Doorkeeper>) {
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
     }
@@ -85,13 +84,13 @@ impl LaneDoor {
         keeper.as_ref().and_then(Weak::upgrade)
     }
 
-    /// Whether somebody takes Pods in: where nobody does, nobody is to be heard.
+    /// Checks whether a keeper accepts Pods. Without a keeper, the listener reads from no peer.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.keeper().is_some()
     }
 
-    /// Hands over one that is proven.
+    /// Passes on a proven Pod.
     ///
     /// # Errors
     /// [`Unadmitted`]; the connection is closed.

@@ -1,5 +1,4 @@
-//! Where lanes run, and how a process of one is started and reaches the API server, as whoever runs the controllers says. Owns no process and
-//! no Pod.
+//! The settings of lanes: where they run, how their processes are started, and how these reach the API server.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,58 +18,58 @@ pub enum LaneMode {
     /// In this process.
     #[default]
     Tasks,
-    /// Each in a process of its own.
+    /// Each lane in its own process.
     Processes(Box<ProcessSettings>),
-    /// Each in a Pod of its own.
+    /// Each lane in its own Pod.
     Pods(Box<PodSettings>),
 }
 
-/// The program that a lane's process runs; it calls `LaneProcess::receive` with its standard input and output.
+/// The program of a lane's process. It calls `LaneProcess::receive` with its standard input and output.
 #[derive(Clone, Debug)]
 pub struct LaneProgram {
-    /// Where it is.
+    /// The path of the program.
     pub program: PathBuf,
-    /// The name that it goes by.
+    /// The program's name, as its first argument.
     pub name: OsString,
-    /// Its arguments.
+    /// The arguments.
     pub arguments: Vec<OsString>,
-    /// All of its environment.
+    /// The whole environment.
     pub environment: Vec<(OsString, OsString)>,
 }
 
-/// What a lane that is apart is told, wherever that is.
+/// Settings for a lane that runs apart, in a process or a Pod.
 #[derive(Clone, Debug)]
 pub struct ApartSettings {
-    /// How it reaches the API server.
+    /// The lane's connection to the API server.
     pub server: LaneServer,
-    /// How long it may be silent before it is ended.
+    /// The silence after which a lane is ended.
     pub patience: Duration,
-    /// Bytes of memory that it may take besides what its budgets allow.
+    /// Memory of the lane in bytes, besides its budgets.
     pub own_memory: u64,
 }
 
 /// How the processes of lanes are started.
 #[derive(Clone, Debug)]
 pub struct ProcessSettings {
-    /// What is started.
+    /// The program to start.
     pub program: LaneProgram,
-    /// What it is told.
+    /// Settings of the lanes.
     pub apart: ApartSettings,
 }
 
-/// How the Pods of lanes are made, and come to the hub.
+/// How the Pods of lanes are created, and how they connect to the hub.
 #[derive(Clone, Debug)]
 pub struct PodSettings {
-    /// What is in a Deployment but for whose it is. Its memory and its disk follow from the budgets.
+    /// The parts of a Deployment that are the same for all lanes. Its memory and its disk follow from the budgets.
     pub pods: LanePods,
-    /// Where they come in.
+    /// The door for Pods.
     pub door: LaneDoor,
-    /// What a lane is told.
+    /// Settings of the lanes.
     pub apart: ApartSettings,
 }
 
 impl LaneMode {
-    /// What lanes are told that are apart, if they are.
+    /// Returns the settings of lanes that run apart, if they do.
     pub(crate) fn find_apart(&self) -> Option<&ApartSettings> {
         match self {
             Self::Tasks => None,
@@ -80,16 +79,16 @@ impl LaneMode {
     }
 }
 
-/// An API server, as a lane reaches it.
+/// The API server, as a lane reaches it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LaneServer {
     /// Its address.
     pub url: String,
-    /// The certificates, as DER, that its own is checked with; without any, those of the system.
+    /// The certificates, as DER, with which the server's certificate is checked; without any, those of the system.
     pub authorities: Option<Vec<Vec<u8>>>,
-    /// The name that its certificate is checked for, where that is not the address's.
+    /// The name in the server's certificate, if it differs from the address.
     pub tls_name: Option<String>,
-    /// Whether its certificate is not checked at all, as the kubeconfig says.
+    /// Disables the check of the server's certificate, as the kubeconfig says.
     pub unchecked: bool,
 }

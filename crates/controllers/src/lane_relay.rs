@@ -1,8 +1,8 @@
-//! What is in a lane's Pod besides the lane: it connects to the hub, starts the lane's process, which is the same as beside a hub and shut in as that
-//! one is, hands on what both say, and opens the connections that the lane asks for, by the policy that the hub tells.
+//! The relay in a lane's Pod. It connects to the hub and starts the lane's process, which is the same and as confined as beside a hub. It forwards
+//! the messages of both, and opens the connections that the lane requests, by the policy that the hub sends.
 //!
-//! It holds the Pod's tokens: of the one for the API server it answers the lane, the other goes to the hub and nowhere else. It refuses to let a lane
-//! go on whose hub is not heard of: another Pod may have its orders by then.
+//! The relay has the Pod's tokens. It gives the lane the token for the API server. The other token goes only to the hub. The relay ends a lane whose
+//! hub is silent: by then another Pod may have its orders.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,25 +39,25 @@ use crate::pod_line::{
 };
 use crate::spool::{Deliveries, Undelivered, send_file};
 
-/// How long it is waited to be taken in; then it connects anew.
+/// The time limit for the hub to accept the connection. After that, the Pod connects again.
 const TAKEN_IN: Duration = Duration::from_secs(60);
-/// How long a lane may take to end what is under way when its Pod is told to end.
+/// The time limit for a lane to end its running work after its Pod gets the order to end.
 const FAREWELL: Duration = Duration::from_secs(15);
-/// How long the last words may take.
+/// The time limit for the last messages.
 const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How long an archive that is lent may take to come.
+/// The time limit for a borrowed archive to arrive.
 const LENT: Duration = Duration::from_secs(50);
-/// The longest question for a token, as the lane writes it.
+/// The length limit of a lane's question for a token.
 const TOKEN_QUESTION: usize = 128;
-/// The number of the first time that it says that it is there.
+/// The number of the first `Alive` message.
 const FIRST: u64 = 1;
 /// Frames that wait to be taken by the lane.
 const WAITING: usize = 64;
 
-/// Reads a token that somebody renews.
+/// Reads a token that the kubelet renews.
 type ReadToken = dyn Fn() -> std::io::Result<String> + Send + Sync;
 
-/// What is in a lane's Pod besides the lane.
+/// The relay in a lane's Pod.
 pub struct LaneRelay {
     starter: Starter,
     folder: PathBuf,
@@ -74,15 +74,15 @@ impl fmt::Debug for LaneRelay {
 /// How a connection to the hub ended. The lane has ended in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayEnd {
-    /// Nobody took it in.
+    /// The hub did not accept the connection.
     NotTakenIn,
-    /// The lane had begun.
+    /// The lane had started.
     LaneEnded,
 }
 
 impl LaneRelay {
-    /// One that starts the lane like this, in a folder of its own below `folder`, with the token that is read for each time that it wants one.
-    /// Must be called inside a tokio runtime.
+    /// Creates a relay that starts the lane's program in its own folder below `folder`. The token is read again for each question of the lane. Must
+    /// be called inside a tokio runtime.
     #[must_use]
     pub fn new(
         program: &LaneProgram,
@@ -97,7 +97,7 @@ impl LaneRelay {
         }
     }
 
-    /// Whether a lane runs here.
+    /// Returns the flag whether a lane runs here.
     #[must_use]
     pub fn works(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.works)
@@ -107,7 +107,7 @@ impl LaneRelay {
         self.folder.join("lane")
     }
 
-    /// Serves the hub at the other end of a connection, until either ends or the Pod is told to end.
+    /// Serves the hub at the other end of a connection, until the lane or the connection ends, or the Pod gets the order to end.
     pub async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
@@ -136,7 +136,7 @@ impl LaneRelay {
         };
         let (mut read, write) = tokio::io::split(stream);
         let writer = Arc::new(PodWriter::new(write));
-        // That it was told to begin may be long ago. Nothing begins before the hub has answered something that is new.
+        // The order to begin may be old. The lane starts only after the hub has answered a new message.
         let lease = Lease::new(posting.lease);
         let confirming = tokio::time::timeout(posting.lease, lease.confirm(&mut read, &writer)).await;
         if confirming != Ok(true) {
@@ -155,7 +155,7 @@ impl LaneRelay {
         RelayEnd::LaneEnded
     }
 
-    /// Runs the lane until it has ended; how, where there is somebody to tell.
+    /// Runs the lane until it has ended. Returns how it ended, if the hub can still be informed.
     async fn run_lane(
         &self,
         (read, writer): (ReadHalf<PodStream>, &Arc<PodWriter>),
@@ -179,7 +179,7 @@ impl LaneRelay {
         let talk = Arc::new(Talk::new(Arc::clone(writer), folder, &self.folder));
         let line = (read, line, dial_line);
         let said = self.attend(&talk, line, (posting, lease), &mut child, end).await;
-        // Nothing of it goes on when this returns, whatever it was.
+        // The lane's process is dead before this function returns, in every case.
         match said {
             Said::Ended(status) => Some(read_status(status)),
             Said::Misspoke(problem) => {
@@ -235,7 +235,7 @@ impl LaneRelay {
         };
         let said = tokio::select! {
             () = hearing => Said::HubGone,
-            // Its process is about to end.
+            // The lane's process is about to end.
             () = telling => std::future::pending().await,
             said = handing_on => said,
             said = dialing => said.map_or(Said::HubGone, Said::Misspoke),
@@ -250,7 +250,7 @@ impl LaneRelay {
     }
 }
 
-/// Why a lane is no longer attended to.
+/// The reason why the relay stops serving a lane.
 enum Said {
     Ended(std::io::Result<ExitStatus>),
     Misspoke(String),
@@ -260,7 +260,7 @@ enum Said {
 }
 
 async fn kill(child: &mut Child) {
-    // One that has ended already can't be killed.
+    // An already ended process can't be killed.
     let _ended = child.start_kill();
     let _whatever_it_was = child.wait().await;
 }
@@ -275,14 +275,14 @@ fn read_status(ended: std::io::Result<ExitStatus>) -> PodEnd {
     }
 }
 
-/// How long the lane may go on: since it last said that it is there and the hub answered that. Another Pod may have its orders afterwards.
+/// The time for which the lane may go on, counted from the last `Alive` message that the hub answered. After that, another Pod may have its orders.
 struct Lease {
     length: Duration,
     began: Instant,
     state: Mutex<Words>,
 }
 
-/// What was said, and what of it was heard. There is never more of it than is said in the time of a lease.
+/// Sent `Alive` messages, and the last one that the hub answered. The number of messages is bounded by the length of the lease.
 #[derive(Default)]
 struct Words {
     sent: VecDeque<(u64, Instant)>,
@@ -303,13 +303,13 @@ impl Lease {
         state.sent.push_back((number, now));
     }
 
-    /// The hub has heard this, and all before.
+    /// Records that the hub has received this message and all before it.
     fn note_heard(&self, number: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(place) = state.sent.iter().position(|(sent, _)| *sent == number) else {
             return;
         };
-        // Those before it need no answer any more.
+        // Earlier messages need no answer any more.
         let heard = state.sent.drain(..=place).next_back();
         state.heard = heard.map(|(_, at)| at);
     }
@@ -319,7 +319,7 @@ impl Lease {
         state.heard.unwrap_or(self.began) + self.length
     }
 
-    /// Says for the first time that it is there; whether the hub has answered that.
+    /// Sends the first `Alive` message, and returns whether the hub has answered it.
     async fn confirm(&self, read: &mut ReadHalf<PodStream>, writer: &PodWriter) -> bool {
         self.note_sent(FIRST, Instant::now());
         if writer.tell(&FromPod::Alive(FIRST)).await.is_err() {
@@ -334,7 +334,7 @@ impl Lease {
         }
     }
 
-    /// Says that the lane is there, until the hub has not heard it for too long.
+    /// Sends `Alive` messages until the hub has not answered for too long.
     async fn keep(&self, writer: &PodWriter) {
         let saying = async {
             let mut number = FIRST;
@@ -344,7 +344,7 @@ impl Lease {
                 number += 1;
                 self.note_sent(number, Instant::now());
                 if writer.tell(&FromPod::Alive(number)).await.is_err() {
-                    // The line is read elsewhere, and what it comes to is seen there.
+                    // The reader of the line notices its end.
                     std::future::pending::<()>().await;
                 }
             }
@@ -365,12 +365,12 @@ impl Lease {
     }
 }
 
-/// What is said to the hub, and what it was asked for.
+/// The writer to the hub, and the running requests to it.
 struct Talk {
     writer: Arc<PodWriter>,
     /// The lane's folder.
     folder: PathBuf,
-    /// Where what is lent is kept while it comes.
+    /// The folder for borrowed archives while they arrive.
     spool: PathBuf,
     wanted: Deliveries<ConnectRefusal>,
     room: Semaphore,
@@ -394,7 +394,7 @@ impl Talk {
         }
     }
 
-    /// What another lane has fetched, as the hub sends it.
+    /// Receives an artifact that another lane has fetched, from the hub.
     async fn borrow(&self, reference: Reference, digest: String) -> Result<std::fs::File, ConnectRefusal> {
         let _room = self.room.acquire().await;
         let delivery = self.wanted.expect();
@@ -408,7 +408,7 @@ impl Talk {
                 .tell(&wants)
                 .await
                 .map_err(|error| refuse(error.to_string()))?;
-            // The hub sends no more than an archive may have.
+            // The hub enforces the size limit of an archive.
             let received = delivery.receive(&self.spool, u64::MAX).await;
             received.map_err(|undelivered| match undelivered {
                 Undelivered::Refused(refusal) => refusal,
@@ -431,14 +431,14 @@ impl Talk {
     }
 }
 
-/// Hears the hub until it is gone, or says what can't be read.
+/// Reads the hub's messages until the hub is gone or sends an unreadable message.
 async fn hear_hub(talk: &Arc<Talk>, mut read: ReadHalf<PodStream>, lease: &Lease, tell: &mpsc::Sender<Vec<u8>>) {
     let mut sending = JoinSet::new();
     loop {
         while sending.try_join_next().is_some() {}
         match read_part::<ToPod>(&mut read).await {
             Ok(Some(Part::Lane(frame))) => {
-                // Who takes nothing keeps the hub waiting, which ends it then.
+                // A lane that reads nothing blocks the hub's messages, and the hub then ends the lane.
                 if tell.send(add_length(&frame)).await.is_err() {
                     return std::future::pending().await;
                 }
@@ -465,7 +465,7 @@ fn add_length(frame: &[u8]) -> Vec<u8> {
     [&length.to_be_bytes(), frame].concat()
 }
 
-/// Tells the lane what the hub says.
+/// Sends the hub's messages to the lane.
 async fn tell_lane(mut to_lane: OwnedWriteHalf, mut told: mpsc::Receiver<Vec<u8>>) {
     while let Some(frame) = told.recv().await {
         if to_lane.write_all(&frame).await.is_err() {
@@ -474,7 +474,7 @@ async fn tell_lane(mut to_lane: OwnedWriteHalf, mut told: mpsc::Receiver<Vec<u8>
     }
 }
 
-/// Hands on what the lane says, as fast as the hub hears it. Its token it gets from here.
+/// Forwards the lane's messages, as fast as the hub reads them. The relay itself answers questions for the lane's token.
 async fn hand_on(
     talk: &Talk,
     mut from_lane: OwnedReadHalf,
@@ -485,7 +485,7 @@ async fn hand_on(
     loop {
         let frame = match read_raw(&mut from_lane).await {
             Ok(Some(frame)) => frame,
-            // It is about to end.
+            // The lane is about to end.
             Ok(None) | Err(FrameError::Broken(_)) => return std::future::pending().await,
             Err(error) => return Said::Misspoke(error.to_string()),
         };
@@ -507,7 +507,7 @@ async fn hand_on(
     }
 }
 
-/// Whether a frame asks for the lane's own token; the number of the question.
+/// Returns the number of the question, if a frame asks for the lane's own token.
 fn find_token_question(frame: &[u8]) -> Option<u64> {
     let body = frame.get(4..).filter(|body| body.len() <= TOKEN_QUESTION)?;
     match decode(body) {
@@ -526,7 +526,7 @@ async fn read_own_token(read_token: &Arc<ReadToken>) -> Result<String, String> {
     read.map_err(|error| format!("the Pod's token can't be read: {error}"))
 }
 
-/// A frame with its length before it, as it was written.
+/// Reads a frame with its length before it, unchanged.
 async fn read_raw(line: &mut (impl AsyncRead + Unpin)) -> Result<Option<Vec<u8>>, FrameError> {
     let mut head = [0; 4];
     if line.read(&mut head[..1]).await? == 0 {

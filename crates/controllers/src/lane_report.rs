@@ -14,8 +14,8 @@ use crate::hub::Hub;
 /// How long findings are gathered before they are reported.
 const GATHERED: Duration = Duration::from_secs(1);
 
-/// Reports it, until it is dropped: at each change, and now and then, since somebody may have written over it. That
-/// nothing is found is reported only once all lanes had time to be asked, or after something was.
+/// Reports the findings until the future is dropped: at each change, and at intervals, because another writer may have overwritten the report. An
+/// empty result is reported only after all lanes had time to be asked, or after an earlier finding.
 pub(crate) async fn keep(hub: Arc<Hub>) {
     let (mut complaint, mut is_settled) = (String::new(), false);
     loop {
@@ -31,7 +31,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         is_settled = true;
         let (controller, settings) = (&hub.means.controller, &hub.means.settings);
         let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &standing), settings).await;
-        // A cluster without the kind has the events alone.
+        // A cluster without the kind gets only the events.
         let told = match written {
             Ok(()) | Err(ClusterError::NoKindMatch { .. }) => String::new(),
             Err(error) => error.to_string(),

@@ -1,6 +1,6 @@
-//! Spans of a lane that is apart, on their way to whoever sends them: over the lane's line to the hub, an attempt with its parts at a time. Owns what is told
-//! of them and how many wait in a lane, and how many of one lane the hub takes; refuses identifiers: the hub gives an attempt its own, so that no lane's is
-//! another's, and takes none that isn't about an object of the lane.
+//! Spans of a lane that runs apart, on their way over the lane's line to the hub: one attempt with its parts at a time. This module bounds the number
+//! of waiting attempts in a lane, and the number of spans that the hub takes from one lane. Spans of lanes have no identifiers. The hub gives each
+//! attempt its own identifiers, so lanes never share one. The hub drops attempts that are not about an object of the lane.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// Attempts that wait in a lane until they are told, and that are told at once.
+/// The limit of attempts that wait in a lane, and of attempts in one frame.
 const WAITING: usize = 256;
-/// Parts of one attempt that are told.
+/// The limit of parts that are sent of one attempt.
 pub const TRACED_PARTS: usize = 64;
-/// The longest text that a lane tells, in bytes; what a span bears is cut there anyway.
+/// The length limit of a text that a lane sends, in bytes. Longer text in a span is cut anyway.
 const LONGEST: usize = 512;
-/// Spans of one lane that the hub takes at once, and in a second in the long run: those that wait to be sent are everybody's.
+/// Spans of one lane that the hub takes at once, and per second on average. All lanes share the queue to the exporter.
 const AT_ONCE: u64 = 1024;
 const IN_A_SECOND: u64 = 256;
 
@@ -23,24 +23,24 @@ const IN_A_SECOND: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedAttempt {
-    /// Of the object.
+    /// The kind of the reconciled object.
     pub kind: String,
     /// See [`TracedAttempt::kind`].
     pub namespace: String,
     /// See [`TracedAttempt::kind`].
     pub name: String,
-    /// What it was about, if that was known.
+    /// The revision, if it was known.
     pub revision: Option<String>,
-    /// How it stood in the end.
+    /// The final reason.
     pub reason: Option<String>,
-    /// When it was under way.
+    /// The time of the attempt.
     pub time: TracedTime,
-    /// What was done in it.
+    /// The parts of the attempt.
     pub parts: Vec<TracedPart>,
 }
 
 impl TracedAttempt {
-    /// How many spans it has.
+    /// Counts the spans of the attempt.
     #[must_use]
     pub fn count(&self) -> u64 {
         (self.parts.len() as u64).saturating_add(1)
@@ -51,35 +51,35 @@ impl TracedAttempt {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedPart {
-    /// What was done.
+    /// The kind of work.
     pub work: TracedWork,
-    /// The part that it was done in, by its place; nothing for the attempt itself.
+    /// The index of the enclosing part. Absent: the attempt itself.
     pub within: Option<usize>,
-    /// What it was about, if that was known.
+    /// The revision, if it was known.
     pub revision: Option<String>,
-    /// When it was under way.
+    /// The time of the part.
     pub time: TracedTime,
 }
 
-/// What is done in an attempt, as `crate::spans` names it.
+/// The kinds of work in an attempt, named as in `crate::spans`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TracedWork {
-    /// A source is fetched.
+    /// The fetch of a source.
     Fetch,
-    /// A Kustomization is rendered.
+    /// The rendering of a Kustomization.
     Render,
-    /// A plan is made.
+    /// Planning.
     Plan,
-    /// A plan is carried out.
+    /// The execution of a plan.
     Apply,
 }
 
 impl TracedWork {
-    /// All of it.
+    /// All kinds of work.
     pub const ALL: [Self; 4] = [Self::Fetch, Self::Render, Self::Plan, Self::Apply];
 
-    /// The name of its span.
+    /// Returns the name of the span.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl TracedWork {
     }
 }
 
-/// From when to when, since 1970.
+/// Start and duration, in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TracedTime {
@@ -100,7 +100,7 @@ pub struct TracedTime {
 }
 
 impl TracedTime {
-    /// Between two moments.
+    /// Returns the time between two moments.
     #[must_use]
     pub fn between(begun: SystemTime, ended: SystemTime) -> Self {
         let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
@@ -110,7 +110,7 @@ impl TracedTime {
         }
     }
 
-    /// Both moments, if there are such.
+    /// Returns both moments, if the platform's clock can represent them.
     #[must_use]
     pub fn read(self) -> Option<(SystemTime, SystemTime)> {
         let begun = UNIX_EPOCH.checked_add(Duration::from_micros(self.begun_micros))?;
@@ -118,12 +118,12 @@ impl TracedTime {
     }
 }
 
-/// Who sends the spans of lanes.
+/// The exporter of lanes' spans.
 #[derive(Clone)]
 pub struct SpanSink(Arc<dyn Fn(TracedAttempt, bool) + Send + Sync>);
 
 impl SpanSink {
-    /// Is called with each attempt, and whether it is to be sent: one that there is no room for is to be counted.
+    /// Creates a sink. `take` is called with each attempt and whether it is to be exported. An attempt over the limit is only counted.
     pub fn new(take: impl Fn(TracedAttempt, bool) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
@@ -139,12 +139,12 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a lane that is apart has to tell.
+/// Attempts of a lane that runs apart and that wait to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct SpanOutbox(Arc<Mutex<VecDeque<TracedAttempt>>>);
 
 impl SpanOutbox {
-    /// Takes an attempt. The oldest is left out where there is no room.
+    /// Adds an attempt. If the outbox is full, the oldest attempt is dropped.
     pub fn push(&self, attempt: TracedAttempt) {
         let mut waiting = lock(&self.0);
         if waiting.len() >= WAITING {
@@ -153,14 +153,14 @@ impl SpanOutbox {
         waiting.push_back(attempt);
     }
 
-    /// All that is to be told.
+    /// Takes all waiting attempts.
     #[must_use]
     pub fn take_all(&self) -> Vec<TracedAttempt> {
         lock(&self.0).drain(..).collect()
     }
 }
 
-/// What the hub takes of one lane's.
+/// The hub's limit for the spans of one lane.
 #[derive(Debug)]
 pub(crate) struct SpanIntake {
     left: u64,
@@ -172,10 +172,10 @@ impl SpanIntake {
         Self { left: AT_ONCE, at: now }
     }
 
-    /// Hands on what is about objects of the lane, as `is_own` says, as far as there is room for it.
+    /// Passes on the attempts about objects of the lane, which `is_own` recognises, within the limit.
     ///
     /// # Errors
-    /// What is wrong with it, if no lane would tell it.
+    /// The violation, if no lane would send the attempt.
     pub(crate) fn take(
         &mut self,
         told: Vec<TracedAttempt>,
@@ -201,7 +201,7 @@ impl SpanIntake {
     }
 }
 
-/// Whether a lane would tell it so: what it bears is as long as that may be, and a part is in one that is told before or after it.
+/// Checks whether a lane would send the attempt: its texts are within the length limit, and each enclosing part is one of the attempt's parts.
 fn is_short(attempt: &TracedAttempt) -> bool {
     let is_short = |text: &String| text.len() <= LONGEST;
     let parts = &attempt.parts;
@@ -249,7 +249,7 @@ mod tests {
         (sink, heard)
     }
 
-    /// What is about another's object goes to nobody, and who tells without end has only so many of the places that are everybody's.
+    /// The hub drops attempts about another lane's object, and a noisy lane gets a bounded share of the queue.
     #[test]
     fn a_lane_speaks_of_its_own_and_only_so_much() {
         let (sink, heard) = collect();
@@ -296,7 +296,7 @@ mod tests {
             begun_micros: u64::MAX,
             took_micros: u64::MAX,
         };
-        // There is such a moment, or there is none; nobody falls over it.
+        // The moment may or may not be representable; reading it never panics.
         assert!(far.read().is_none_or(|(begun, ended)| begun <= ended));
     }
 

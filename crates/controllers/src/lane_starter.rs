@@ -1,6 +1,6 @@
-//! Starts the processes of lanes, all from one thread that lives as long as they may: the kernel ends a process that wants to die with its
-//! parent when the *thread* ends that started it. The hub has one, or what is in a lane's Pod besides the lane. Refuses to hand anything over but one end of each of two lines, as standard
-//! input and output.
+//! Starts the processes of lanes, all from one thread that lives as long as they may. A process that asks to die with its parent is ended by the
+//! kernel when the *thread* that started it ends. The hub has one such thread, and so has the relay in a lane's Pod. A process gets only one end of
+//! each of two lines, as standard input and output.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StandardStream;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use crate::dial_line::DialLine;
 use crate::lane_mode::LaneProgram;
 
-/// A process, and the ends of its lines of who has started it.
+/// A process, and the starter's ends of its lines.
 pub(crate) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
 
 /// The thread that starts processes.
@@ -24,27 +24,27 @@ pub(crate) struct Starter {
     wanted: mpsc::Sender<Wanted>,
 }
 
-/// The user of a process, where it gets one of its own, and where to send the process.
+/// The user of a process, if it gets one of its own, and the channel for the process.
 type Wanted = (Option<u32>, oneshot::Sender<Started>);
 
 impl Starter {
-    /// Must be called inside a tokio runtime.
+    /// Creates the starter. Must be called inside a tokio runtime.
     pub(crate) fn new(program: &LaneProgram) -> Self {
         let (wanted, asked) = mpsc::channel::<Wanted>();
         let (program, runtime) = (program.clone(), Handle::current());
         let work = move || {
             let _inside = runtime.enter();
             while let Ok((user, answer)) = asked.recv() {
-                // The caller may have gone: dropping the process ends it.
+                // The caller may have given up: dropping the process ends it.
                 let _gone = answer.send(start(&program, user));
             }
         };
-        // Without the thread nobody answers, and that is told.
+        // Without the thread, no answer arrives, and `start` reports that.
         let _answers_nobody = std::thread::Builder::new().name("lane-starter".to_owned()).spawn(work);
         Self { wanted }
     }
 
-    /// Starts a process, as the user and the group of a number and without any other group, or else as the user of this process.
+    /// Starts a process with this number as its user and its only group, or else as the user of this process.
     pub(crate) async fn start(&self, user: Option<u32>) -> Started {
         let (answer, answered) = oneshot::channel();
         let gone = || std::io::Error::other("no thread starts processes");
@@ -65,7 +65,7 @@ fn start(program: &LaneProgram, user: Option<u32>) -> Started {
         .envs(program.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::from(their_dial_line))
-        // Ctrl-C on a terminal is for the hub, which tells its lanes.
+        // Ctrl-C on a terminal is for the hub, which ends its lanes itself.
         .process_group(0)
         .kill_on_drop(true);
     if let Some(user) = user {

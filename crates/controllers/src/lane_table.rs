@@ -1,5 +1,4 @@
-//! The lanes that there are: made when something works in them, dropped when nothing does. Knows what a lane is called, and nothing of what
-//! it holds.
+//! The existing lanes: created when something works in them, dropped when nothing does. The table knows the name of a lane, and nothing of its state.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,10 +9,10 @@ use tenure_tenancy::{Lane as Whose, LaneAccount, Placement, identity};
 use crate::lane::Lane;
 use crate::means::Means;
 
-/// Below so many lanes, none is looked for that could go.
+/// Below this number of lanes, unused ones are not removed.
 const FEW: usize = 64;
 
-/// What a lane is called. Namespaces that are nobody's have one account and one process together.
+/// Returns the name of a lane. Namespaces without a tenant share one account and one process.
 pub(crate) fn name_lane(lane: &Whose) -> String {
     match lane {
         Whose::Platform => "platform".to_owned(),
@@ -23,7 +22,7 @@ pub(crate) fn name_lane(lane: &Whose) -> String {
     }
 }
 
-/// What bounds are called that hold for a namespace: its tenant's, the platform's, or its own when it is nobody's.
+/// Returns the name of the limits for a namespace: its tenant's, the platform's, or its own if it has no tenant.
 pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
     match decide_lane(placement, namespace) {
         Whose::Pool => format!("namespace/{namespace}"),
@@ -31,7 +30,7 @@ pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
     }
 }
 
-/// All lanes that something works in, and some more: namespaces come and go.
+/// All lanes in use, and some unused ones, because namespaces are created and deleted.
 #[derive(Debug)]
 pub(crate) struct LaneTable {
     means: Arc<Means>,
@@ -41,12 +40,12 @@ pub(crate) struct LaneTable {
 #[derive(Debug)]
 struct Known {
     by_name: HashMap<String, Arc<Lane>>,
-    /// At so many, idle ones go.
+    /// At this number, unused lanes are removed.
     full: usize,
 }
 
 impl LaneTable {
-    /// Without any lane yet; each is given these means.
+    /// Creates an empty table. Each lane gets these means.
     pub(crate) fn new(means: Arc<Means>) -> Self {
         Self {
             means,
@@ -57,8 +56,8 @@ impl LaneTable {
         }
     }
 
-    /// The lane of a namespace: its tenant's, the platform's, or its own when it is nobody's. Those that are nobody's have one account, and
-    /// each its own bounds.
+    /// Returns the lane of a namespace: its tenant's, the platform's, or its own if it has no tenant. Namespaces without a tenant share one account,
+    /// but each has its own limits.
     pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
         self.named(
             name_share(placement, namespace),
@@ -70,7 +69,7 @@ impl LaneTable {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
             lanes.by_name.retain(|_, lane| !lane.is_idle());
-            // Half of them are new before it is looked again: each costs a look at two.
+            // Half of the lanes are new before the next removal: each new lane costs a look at two.
             lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
         }
         let lane = lanes
@@ -113,7 +112,7 @@ mod tests {
         let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
         assert!(names(&lanes) <= FEW, "{}", names(&lanes));
         assert!(Arc::ptr_eq(&held, &named("held")));
-        // Namespaces of nobody have bounds, and lists of what is to be told, of their own.
+        // Each namespace without a tenant has its own limits and its own event queues.
         assert!(!Arc::ptr_eq(&held, &named("works")));
         assert_eq!(named("works").bounds.work.available_permits(), 1);
         drop(permit);

@@ -1,20 +1,20 @@
-//! Files whose content is kept in Git LFS: a repository has only a pointer in their place. A build that reads one is refused, since it would take the
-//! pointer for the content. Files that no build reads may be pointers. Nothing is fetched from LFS.
+//! Files whose content is in Git LFS: the repository has only a pointer in their place. A build that reads a pointer is refused, because it would
+//! take the pointer for the content. Files that no build reads may be pointers. Nothing is fetched from LFS.
 
 use std::cell::RefCell;
 
 use kustomize::{Entry, FileTree};
 use tenure_api::text::visible_line;
 
-/// How pointers begin: in the version of the specification, and in the one before it had that name.
+/// The beginnings of pointers: in the current version of the specification, and in the version before it had that name.
 const BEGINNINGS: [&[u8]; 2] = [
     b"version https://git-lfs.github.com/spec/v1\n",
     b"version https://hawser.github.com/spec/v1\n",
 ];
-/// The most bytes of a pointer, by the specification.
+/// The size limit of a pointer, by the specification.
 const LONGEST: usize = 1024;
 
-/// Files, with a note of the first pointer that was read in place of one.
+/// A file tree that records the first pointer that was read in place of a file.
 pub(crate) struct WholeFiles<'a> {
     files: &'a dyn FileTree,
     pointer: RefCell<Option<String>>,

@@ -1,4 +1,4 @@
-//! Observe, execute and the loop: one folder a kind. Every decision is the planner's or tenancy's.
+//! Observe, execute and the loop: one folder a kind. The planner and tenancy make every decision.
 //!
 //! ```text
 //! watches of our kinds (as the controller) ─▶ hub ─▶ lanes: caches ─┐
@@ -7,13 +7,12 @@
 //! artifacts ────────────────────────────────────────────────────────┘     observe ─▶ plan ─▶ execute ─▶ write status, events
 //! ```
 //!
-//! The *hub* keeps Tenants, namespaces and Surfaces, and knows which lane a namespace belongs to. A *lane* keeps what is reconciled for one
-//! tenant, in a *shard* for each namespace. They share no object: the hub brings a shard what watches tell of its namespace, a shard asks
-//! the hub by `lane::Surroundings`, and the sums that bound all lanes are handles that each is given (`means`). Which kinds there are
-//! says one table, `kinds`.
+//! The *hub* has Tenants, namespaces and Surfaces, and knows the lane of each namespace. A *lane* has the reconciled objects of one tenant, in a
+//! *shard* for each namespace. They share no object. The hub passes the watch events of a namespace to its shard. A shard asks the hub through
+//! `lane::Surroundings`. The limits for all lanes are handles that each lane gets (`means`). One table, `kinds`, lists all kinds.
 //!
-//! It refuses to choose: a step of a plan is executed as the identity that the plan names, or not at all. It serves nothing over a
-//! network, and nothing that it writes with the controller's own rights comes out of a repository.
+//! This crate makes no choice: it executes a step as the identity that the plan names, or not at all. It serves nothing over a network. Nothing that
+//! it writes with the controller's own rights comes from a repository.
 
 mod access;
 mod access_board;

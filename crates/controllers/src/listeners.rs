@@ -1,12 +1,12 @@
-//! Who wants to hear when another object changes, wherever that lives: names only, so that lanes can wake each other and see nothing of
-//! each other. Judges nothing.
+//! The objects to notify when another object changes, in any lane. Only names are stored, so that lanes can wake each other without seeing each
+//! other's objects.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
 use crate::key::Key;
 
-/// Who listens to whom.
+/// The listeners of each object.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
     state: Mutex<State>,
@@ -14,7 +14,7 @@ pub(crate) struct Listeners {
 
 #[derive(Debug, Default)]
 struct State {
-    /// By whom they listen to.
+    /// By the object to which they listen.
     listeners: HashMap<Key, HashSet<Key>>,
     listening: HashMap<Key, BTreeSet<Key>>,
 }
@@ -24,7 +24,7 @@ impl Listeners {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whom an object listens to.
+    /// Sets the objects to which an object listens.
     pub(crate) fn listen(&self, key: &Key, to: BTreeSet<Key>) {
         let mut state = self.lock();
         if state.listening.get(key).map_or(to.is_empty(), |before| *before == to) {
@@ -46,7 +46,7 @@ impl Listeners {
         }
     }
 
-    /// Who listens to an object.
+    /// Returns the listeners of an object.
     pub(crate) fn list(&self, key: &Key) -> Vec<Key> {
         self.lock().listeners.get(key).into_iter().flatten().cloned().collect()
     }

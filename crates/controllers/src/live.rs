@@ -1,10 +1,10 @@
-//! The applied objects as watches see them, and who wants to hear of which.
+//! The applied objects as watches see them, and the reconcilers that are interested in each.
 //!
-//! Each Kustomization watches as its own identity; the objects of one watch are never offered to another identity. Each stream has a lock
-//! of its own, and what all share is a table of streams that is locked only to find, add or drop one. Objects are kept as JSON text, an
-//! eighth of the size of a parsed tree, and only those that somebody watches or that carry an owner label.
+//! Each Kustomization watches as its own identity, and the objects of one watch are never given to another identity. Each stream has its own lock.
+//! The shared table of streams is locked only to find, add or drop a stream. Objects are stored as JSON text, an eighth of the size of a parsed tree,
+//! and only if a reconciler watches them or they have an owner label.
 //!
-//! Refuses to answer when it does not know: an object that no synced watch has told of is not absent, it has to be read.
+//! An object that no synced watch has reported is unknown, not absent. It has to be read.
 
 mod stream;
 
@@ -21,12 +21,12 @@ use crate::mailbox::MailboxTable;
 pub(crate) use stream::{KeptRoom, Known, read_revision};
 use stream::{Stream, feed, lock};
 
-/// The streams that are open.
+/// The open streams.
 #[derive(Debug)]
 pub(crate) struct LiveObjects {
     clients: ClientPool,
     mailboxes: Arc<MailboxTable>,
-    /// Where objects of another cluster take room.
+    /// The memory for objects of another cluster.
     kept: Option<Arc<KeptRoom>>,
     open: Mutex<HashMap<WatchKey, Slot>>,
 }
@@ -35,11 +35,11 @@ pub(crate) struct LiveObjects {
 struct Slot {
     stream: Arc<Mutex<Stream>>,
     holders: usize,
-    /// Opened when the first holder has said what it is interested in: so the first list tells it what is absent.
+    /// Opened after the first holder has registered its interest, so that the first list reports absent objects to it.
     watch: Option<OpenWatch>,
 }
 
-/// What one reconciler watches, and by which stream. It lets go of everything when it is dropped.
+/// The objects that one reconciler watches, and the stream of each. Dropping it releases everything.
 #[derive(Debug)]
 pub(crate) struct Held {
     live: Arc<LiveObjects>,
@@ -55,7 +55,7 @@ struct HeldStream {
 }
 
 impl LiveObjects {
-    /// Nothing yet. Of another cluster only that is kept which there is room for, and which somebody asked for.
+    /// Creates an empty table. With `kept`, for another cluster, only requested objects are stored, and only as memory allows.
     pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>, kept: Option<KeptRoom>) -> Self {
         Self {
             clients,
@@ -69,7 +69,7 @@ impl LiveObjects {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stream of a watch, which is kept until it is released as often.
+    /// Returns the stream of a watch. The stream stays until it is released as often as it was acquired.
     fn acquire(&self, watch: &WatchKey) -> Arc<Mutex<Stream>> {
         let mut slots = self.slots();
         let slot = slots.entry(watch.clone()).or_insert_with(|| Slot {
@@ -81,7 +81,7 @@ impl LiveObjects {
         Arc::clone(&slot.stream)
     }
 
-    /// Opens the watch that feeds a stream, if it is not open. It reads what is long in the lane's turns.
+    /// Opens the watch that feeds a stream, if it is not open. The watch reads large objects in the lane's turns.
     fn open(&self, watch: &WatchKey, lane: &LaneAccess) {
         if let Some(slot) = self.slots().get_mut(watch)
             && slot.watch.is_none()
@@ -101,13 +101,13 @@ impl LiveObjects {
         });
         let closed = if unused { slots.remove(watch) } else { None };
         drop(slots);
-        // All that it holds is freed without the lock.
+        // All its content is freed without the lock.
         drop(closed);
     }
 }
 
 impl Held {
-    /// Nothing yet, for this reconciler.
+    /// Creates an empty set of watched objects for this reconciler.
     pub(crate) fn new(live: Arc<LiveObjects>, key: Key) -> Self {
         Self {
             live,
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Sets what is watched, as whom. Kinds that the cluster does not serve are left out.
+    /// Sets the watched objects, and the account that watches. Kinds that the cluster does not serve are left out.
     pub(crate) async fn hold(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
         if self.objects.len() == watched.len() && self.holds_all(account, lane, watched) {
             return;
@@ -126,19 +126,19 @@ impl Held {
         self.change(wanted, lane, |_| false);
     }
 
-    /// Watches these too. An attempt that is under way closes no watch: it would be opened again before the attempt ends.
+    /// Watches these objects too. A running attempt closes no watch, because it would be opened again before the attempt ends.
     pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
         if self.holds_all(account, lane, watched) {
             return;
         }
         let wanted = self.resolve(account, lane, watched).await;
-        // What another account saw is not for this one.
+        // Objects that another account saw are not for this account.
         self.change(wanted, lane, |watch| {
             watch.account == *account && watch.lane == lane.account
         });
     }
 
-    /// Watches what is wanted, and of the rest what is kept.
+    /// Watches the wanted objects, and of the others those that `is_kept` keeps.
     fn change(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, lane: &LaneAccess, is_kept: impl Fn(&WatchKey) -> bool) {
         let (kept, dropped) = std::mem::take(&mut self.objects)
             .into_iter()
@@ -151,7 +151,7 @@ impl Held {
         self.remove(dropped);
     }
 
-    /// Watches nothing any more.
+    /// Stops all watching.
     pub(crate) fn release(&mut self) {
         let dropped = std::mem::take(&mut self.objects);
         self.remove(dropped);
@@ -176,7 +176,7 @@ impl Held {
         for watched in watched {
             let resource = match client.resource(&watched.api_version(), &watched.id.kind).await {
                 Ok(resource) => resource,
-                // Another cluster that doesn't answer isn't asked for each kind.
+                // Another cluster that does not answer is not asked again for each kind.
                 Err(error) if self.live.kept.is_some() && !matches!(error, ClusterError::NoKindMatch { .. }) => break,
                 Err(_) => continue,
             };
@@ -196,7 +196,7 @@ impl Held {
         wanted
     }
 
-    /// Adds what is not held yet. Streams first, then the watches that feed them.
+    /// Adds objects that are not watched yet: first the streams, then the watches that feed them.
     fn add(&mut self, wanted: BTreeMap<ObjectId, WatchKey>, lane: &LaneAccess) {
         let mut new = Vec::new();
         for (id, watch) in wanted {
@@ -231,7 +231,7 @@ impl Held {
         }
     }
 
-    /// Lets go of these, which are no longer among the objects, or are there by another stream.
+    /// Releases these objects, which are no longer watched, or are watched by another stream.
     fn remove(&mut self, dropped: BTreeMap<ObjectId, Arc<WatchKey>>) {
         for (id, watch) in dropped {
             let Some(held) = self.streams.get_mut(&watch) else {
@@ -258,8 +258,8 @@ impl Held {
         self.streams.get(watch).map(|held| held.stream.as_ref())
     }
 
-    /// What is known of a watched object, unless `than` is a revision that the watch has not reached yet: then an answer of that
-    /// revision is newer.
+    /// Returns the known state of a watched object. Returns `None` if the watch has not reached the revision `than`: an answer of that revision is
+    /// newer.
     pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Known> {
         let stream = lock(self.stream(id)?);
         let entry = stream
@@ -272,26 +272,26 @@ impl Held {
         Some(entry.known())
     }
 
-    /// What a watched object was when its stream last told of it, whether the stream is still whole or not: enough to say that
-    /// something changed, not enough to act on.
+    /// Returns the last reported state of a watched object, even if its stream has broken since. This is enough to detect a change, but not to act on
+    /// it.
     pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Known> {
         let stream = lock(self.stream(id)?);
         let entry = stream.objects.get(&id.name).filter(|entry| entry.is_kept())?;
         Some(entry.known())
     }
 
-    /// The ids that are watched.
+    /// Returns the ids of the watched objects.
     pub(crate) fn watched(&self) -> impl Iterator<Item = &ObjectId> {
         self.objects.keys()
     }
 
-    /// Whether every watch works: if not, changes have to be looked for.
+    /// Checks whether every watch works. If not, changes have to be searched for.
     pub(crate) fn all_synced(&self) -> bool {
         self.streams.values().all(|held| lock(&held.stream).synced)
     }
 
-    /// Takes over an object that was read or written, for objects that the watch tells of only when they change. Others that want to
-    /// hear of it are told here: of a state that is known already the watch tells nobody.
+    /// Stores an object that was read or written, because the watch reports only changes. Other interested reconcilers are notified here: the watch
+    /// does not report an already known state.
     pub(crate) fn seed(&self, id: &ObjectId, revision: u64, json: Arc<[u8]>) {
         let Some(stream) = self.stream(id) else { return };
         let others = lock(stream).answered(&id.name, revision, json, &self.key);

@@ -1,5 +1,5 @@
-//! What one object refers to in other lanes' processes, as the hub answered last. Whoever reconciles it says when it is asked again: with each
-//! attempt, and when something may have changed. Where lanes are tasks, there is nothing to borrow.
+//! The targets of one object's references into other lanes' processes, as the hub last answered. The object's reconciler decides when to ask again:
+//! with each attempt, and after a possible change. If lanes are tasks, nothing is borrowed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,21 +10,21 @@ use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
 use crate::loans::Borrowed;
 
-/// How many are asked about at the same time.
+/// The limit of concurrent questions.
 const AT_ONCE: usize = 4;
-/// How many are asked about besides those that it names itself: what leads round in a circle.
+/// The limit of further questions, besides the references of the object itself: they follow cycles.
 const MORE: usize = 100;
 
-/// What was borrowed for one object.
+/// The borrowed objects of one object.
 #[derive(Debug, Default)]
 pub(crate) struct LoanBook {
     known: BTreeMap<Key, Borrowed>,
-    /// What was looked for and isn't known.
+    /// Objects that were looked up and are not known.
     missed: Mutex<BTreeSet<Key>>,
 }
 
 impl LoanBook {
-    /// What is known of an object of another lane.
+    /// Returns the known state of another lane's object.
     pub(crate) fn find(&self, key: &Key) -> Borrowed {
         if let Some(known) = self.known.get(key) {
             return known.clone();
@@ -38,7 +38,7 @@ impl LoanBook {
         std::mem::take(self.missed.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Asks anew about everything that an object names in other lanes, as far as it may. With what is known by then it `looks_on`, which may miss more.
+    /// Asks again about all objects in other lanes that an object names and may see. `looks_on` runs with the answers, and may miss more objects.
     pub(crate) async fn renew(&mut self, shard: &Arc<Shard>, named: BTreeSet<Key>, looks_on: impl Fn(&Self)) {
         self.known.clear();
         self.take_missed();

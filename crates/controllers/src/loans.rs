@@ -1,5 +1,5 @@
-//! What an object refers to in another lane's process, as it goes over the lines: who refers to what, and what the hub says of it. Owns no
-//! decision: whether a reference leads anywhere is `tenancy`'s to say, and the hub asks it.
+//! References into another lane's process, and the hub's answers to them, in the form in which they go over the lines. The hub asks `tenancy` whether
+//! a reference may lead to its target.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use tenure_planner::artifact::ArtifactFacts;
 use tenure_planner::kustomization::SourceFacts;
 use tenure_sources::SourceKey;
 
-/// The longest name of anything in Kubernetes.
+/// The length limit of a name in Kubernetes.
 const LONGEST_NAME: usize = 253;
 
 /// A namespace's reference to an object of another one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reference {
-    /// Who refers.
+    /// The namespace of the referring object.
     pub(crate) from: String,
     pub(crate) kind: String,
     pub(crate) namespace: String,
@@ -25,24 +25,24 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Whether no name is longer than there are.
+    /// Checks whether all names are within the length limit.
     pub(crate) fn is_short(&self) -> bool {
         let names = [&self.from, &self.kind, &self.namespace, &self.name];
         names.iter().all(|name| name.len() <= LONGEST_NAME)
     }
 }
 
-/// What the hub says of it.
+/// The hub's answer to a reference.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum Loan {
-    /// There is none, or it may not be referred to: which, is not told.
+    /// The target is missing, or the reference is not allowed. The lane does not learn which.
     Nothing,
-    /// It is the lane's own, which hears of it by itself.
+    /// The target belongs to the lane itself, which has it already.
     Own,
-    /// Nothing is known of it here, and why.
+    /// The target's state is unknown here, for this reason.
     Unknown(String),
-    /// A source, and what was fetched.
+    /// A source, and its fetched artifact.
     Source {
         uid: String,
         artifact: Option<ArtifactFacts>,
@@ -52,15 +52,15 @@ pub(crate) enum Loan {
     Kustomization(Value),
 }
 
-/// What a lane has of it.
+/// The lane's copy of a borrowed object.
 #[derive(Clone, Debug)]
 pub(crate) enum Borrowed {
-    /// There is none, or it may not be referred to.
+    /// The target is missing, or the reference is not allowed.
     Nothing,
-    /// What was fetched is in the own store, under this key.
+    /// The artifact is in the lane's own store, under this key.
     Source { source: SourceKey, facts: SourceFacts },
-    /// It is there.
+    /// The Kustomization exists.
     Kustomization(Arc<Kustomization>),
-    /// Nothing is known of it, and why.
+    /// The target's state is unknown, for this reason.
     Unknown(String),
 }

@@ -1,8 +1,8 @@
-//! Room for the objects that an attempt looks at: what is there, and what requests answered.
+//! Memory for the objects that an attempt reads: existing objects, and answers to requests.
 //!
-//! They are parsed while an attempt works, and parsed they take many times their text; so each attempt takes room for them in its lane
-//! before it begins, as much as it needed the last time, and more as it needs more. Owns what is charged and what is told when there is
-//! no room: an object that there is no room for counts as one that could not be read. Between attempts there is only text.
+//! Objects are parsed while an attempt works, and parsed they take many times the size of their text. So each attempt takes memory from its lane
+//! before it begins: as much as it needed the last time, and more as it needs more. An object without memory counts as an object that could not be
+//! read. Between attempts there is only text.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,16 +12,16 @@ use tenure_planner::{Failure, Live, WriteAnswer};
 use tenure_sources::{ByteBudget, Held, OverBudget, Room};
 use tokio::time::Instant;
 
-/// What an attempt takes at first, if it is not known to need more.
+/// The first amount of an attempt, if it is not known to need more.
 const LEAST: u64 = 64 << 10;
-/// Taken more at a time, so that not every object has to ask.
+/// The step in which more is taken, so that not every object has to ask.
 const STEP: u64 = 256 << 10;
-/// What a map takes: the standard library's are trees whose smallest piece has places for eleven entries.
+/// The size of a map: maps of the standard library are trees, and their smallest node has space for eleven entries.
 const MAP: u64 = 640;
-/// How many entries of a map such a piece holds at least, if there are more than one.
+/// The minimum number of entries in such a node, if a map has more than one node.
 const ENTRIES: usize = 5;
 
-/// The bytes that a parsed value takes, about, and not less.
+/// Estimates the memory of a parsed value. The estimate is not too low.
 pub(crate) fn weigh(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
     own + match value {
@@ -36,7 +36,7 @@ pub(crate) fn weigh(value: &Value) -> u64 {
     }
 }
 
-/// The room of one reconciler's attempts.
+/// The memory of one reconciler's attempts.
 #[derive(Debug)]
 pub(crate) struct LookingRoom {
     budget: ByteBudget,
@@ -45,16 +45,16 @@ pub(crate) struct LookingRoom {
 
 #[derive(Debug, Default)]
 struct Taken {
-    /// Whether the attempt has asked for room, with success or without.
+    /// Whether the attempt has asked for memory, with or without success.
     asked: bool,
     held: Option<Held>,
-    /// What it took before it began, for what comes later, too.
+    /// The amount taken before the attempt began, also for later objects.
     first: u64,
-    /// Of what is there, as the present round sees it.
+    /// Memory of existing objects in the current round.
     live: u64,
     /// Of the answers to dry-runs and writes, which stay until the attempt ends.
     answers: u64,
-    /// The most that an attempt needed, or would have.
+    /// The most that an attempt needed or would have needed.
     needed: u64,
 }
 
@@ -70,18 +70,18 @@ impl LookingRoom {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the attempt has asked for room already. It does so once: without room its rounds come to an end, too.
+    /// Checks whether the attempt has already asked for memory. It asks once: its rounds also end without memory.
     pub(crate) fn is_asked(&self) -> bool {
         self.taken().asked
     }
 
-    /// How large the objects are, as they are charged.
+    /// Returns the charged size of the objects.
     pub(crate) fn bytes(&self) -> u64 {
         let taken = self.taken();
         taken.live.saturating_add(taken.answers)
     }
 
-    /// Takes room for an attempt, waiting for it until the deadline; without any, whatever is looked at is refused.
+    /// Takes memory for an attempt, and waits for it until the deadline. Without memory, every object is refused.
     pub(crate) async fn take(&self, lane: &str, deadline: Instant) {
         let room = self.budget.room();
         let bytes = self.taken().needed.max(LEAST).min(room.lane).min(room.all);
@@ -92,27 +92,27 @@ impl LookingRoom {
         taken.needed = 0;
     }
 
-    /// Gives everything back: what was looked at is gone.
+    /// Returns all memory: the objects are gone.
     pub(crate) fn give_back(&self) {
         let mut taken = self.taken();
         (taken.asked, taken.live, taken.answers) = (false, 0, 0);
         let held = taken.held.take();
         drop(taken);
-        // Not under the lock: others get it at once.
+        // Outside the lock: others get the memory immediately.
         drop(held);
     }
 
-    /// A round begins: what the last one saw is gone.
+    /// Begins a round: the objects of the previous round are gone.
     pub(crate) fn begin_round(&self) {
         self.taken().live = 0;
     }
 
-    /// An attempt begins: the answers of the last one are gone.
+    /// Begins an attempt: the answers of the previous attempt are gone.
     pub(crate) fn begin_attempt(&self) {
         self.taken().answers = 0;
     }
 
-    /// What is there, if there is room for it.
+    /// Returns an existing object, if memory for it is available.
     pub(crate) fn admit_live(&self, live: Live) -> Live {
         let Some(bytes) = live.object().map(weigh) else {
             return live;
@@ -136,8 +136,8 @@ impl LookingRoom {
         }
     }
 
-    /// The answer to a write, or to a dry-run of one, if there is room for it. A write that was done and can't be looked at counts as one
-    /// without an answer: the next attempt sees what came of it.
+    /// Returns the answer to a write or a dry-run, if memory for it is available. A successful write without memory for its answer counts as a write
+    /// without an answer: the next attempt sees the result.
     pub(crate) fn admit_written(&self, answer: WriteAnswer) -> WriteAnswer {
         let WriteAnswer::Done(object) = &answer else {
             return answer;
@@ -168,8 +168,8 @@ impl LookingRoom {
         Ok(())
     }
 
-    /// Waits for room for so much besides what there is, where all that there is is a share, and more of it may come: what follows can't wait. Without it,
-    /// what is looked at is refused. Where the whole is here there is nothing to wait for, and nothing is taken before it is needed.
+    /// Waits for this much memory in addition, if this process has only a share and may get more, because the next step can't wait. Without memory,
+    /// its objects are refused. If this process has the whole budget, this function does nothing: memory is taken when it is needed.
     pub(crate) async fn prepare(&self, bytes: u64) {
         if !self.budget.is_part() {
             return;
@@ -184,7 +184,7 @@ impl LookingRoom {
         let _refused_then = self.budget.take_patiently(take).await;
     }
 
-    /// What was prepared for is there: gives back what that doesn't take, as others may need it, but for what was taken before the attempt began.
+    /// Returns the memory that was prepared and not used, except the amount from before the attempt. Others may need it.
     pub(crate) fn settle(&self) {
         let mut taken = self.taken();
         let all = taken.live.saturating_add(taken.answers);
@@ -194,7 +194,7 @@ impl LookingRoom {
         }
     }
 
-    /// An answer, if there is room for the object in it, or comes to be.
+    /// Returns an answer, if memory for its object is available or becomes available.
     pub(crate) async fn admit(&self, answer: Answer) -> Answer {
         let object = match &answer {
             Answer::Live(_, live) => live.object(),
@@ -259,7 +259,7 @@ mod tests {
         room
     }
 
-    /// The lane of a process prepares room by an estimate, and keeps what it takes in the end; where the whole is in this process, nothing is prepared.
+    /// A lane's process prepares memory by an estimate, and in the end keeps what it uses. With the whole budget in one process, nothing is prepared.
     #[tokio::test]
     async fn what_was_prepared_for_more_than_is_there_is_given_back() {
         let part = budget(8 << 20, 16 << 20);
@@ -289,10 +289,10 @@ mod tests {
         };
         assert!(failure.is_transient());
         assert!(failure.message.ends_with("is what --lane allows"), "{failure:?}");
-        // Smaller ones fit in beside the first.
+        // Smaller objects fit in beside the first.
         assert!(room.admit_live(object(100_000)).object().is_some());
         assert!(budget.held() <= 1 << 20);
-        // What the last round saw is gone, what was answered stays.
+        // A new round frees the objects of the previous round, but not the answers.
         room.begin_round();
         let answer = WriteAnswer::Done(Object(json!("x".repeat(700_000))));
         assert!(matches!(room.admit_written(answer.clone()), WriteAnswer::Done(_)));

@@ -1,4 +1,4 @@
-//! What wakes a reconciler: that something changed, and which of the objects that it watches. Never what to do about it.
+//! Wakes reconcilers: a mailbox says that something changed, and which watched objects changed. The reconciler decides what to do.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::key::Key;
 
-/// One reconciler's mailbox. Notices that arrive while it works are kept until it looks.
+/// The mailbox of one reconciler. Notifications that arrive while the reconciler works stay until it reads them.
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
     notify: Notify,
@@ -17,38 +17,38 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Something about the object itself, its source, its dependencies or its namespace changed.
+    /// Wakes the reconciler after a change of its object, source, dependencies or namespace.
     pub(crate) fn wake(&self) {
         self.notify.notify_one();
     }
 
-    /// An object that it watches changed.
+    /// Notifies the reconciler of a changed watched object.
     pub(crate) fn object_changed(&self, id: ObjectId) {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         self.notify.notify_one();
     }
 
-    /// Waits for a notice; returns at once when one is there.
+    /// Waits for a notification, and returns immediately if one waits.
     pub(crate) async fn notified(&self) {
         self.notify.notified().await;
     }
 
-    /// The watched objects that changed since this was last called.
+    /// Takes the watched objects that changed since the previous call.
     pub(crate) fn take_changed(&self) -> HashSet<ObjectId> {
         std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The mailboxes of all reconcilers. Waking never waits for waking, however many are woken: only a reconciler that is new, or that
-/// ends, has the table to itself, for as long as one entry takes.
+/// The mailboxes of all reconcilers. One wake-up never waits for another. Only a new or ending reconciler locks the table exclusively, for the time
+/// of one entry.
 #[derive(Debug, Default)]
 pub(crate) struct MailboxTable {
     boxes: RwLock<HashMap<Key, Arc<Mailbox>>>,
-    /// Who wakes those that are reconciled elsewhere.
+    /// Wakes objects that another process reconciles.
     beyond: OnceLock<Beyond>,
 }
 
-/// Wakes a reconciler that is elsewhere, if there is one.
+/// Wakes a reconciler in another process, if one exists.
 struct Beyond(Box<dyn Fn(&Key) + Send + Sync>);
 
 impl fmt::Debug for Beyond {
@@ -66,7 +66,7 @@ impl MailboxTable {
         self.boxes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The mailbox of a reconciler, and whether it is new: then the reconciler has yet to be started.
+    /// Returns the mailbox of a reconciler, and whether it is new. The caller has to start the reconciler of a new one.
     pub(crate) fn get_or_add(&self, key: &Key) -> (Arc<Mailbox>, bool) {
         if let Some(mailbox) = self.known().get(key) {
             return (Arc::clone(mailbox), false);
@@ -82,7 +82,7 @@ impl MailboxTable {
         }
     }
 
-    /// Removes a mailbox if its reconciler may end: `still_wanted` is asked under the lock, so that no notice is lost in between.
+    /// Removes a mailbox if its reconciler may end. `still_wanted` is called under the lock, so that no notification is lost in between.
     pub(crate) fn remove_unless(&self, key: &Key, still_wanted: impl FnOnce() -> bool) -> bool {
         let mut boxes = self.table();
         if still_wanted() {
@@ -92,7 +92,7 @@ impl MailboxTable {
         true
     }
 
-    /// Wakes one reconciler, if there is one.
+    /// Wakes one reconciler, if it exists.
     pub(crate) fn wake(&self, key: &Key) {
         let known = self.known().get(key).cloned();
         match (known, self.beyond.get()) {
@@ -102,12 +102,12 @@ impl MailboxTable {
         }
     }
 
-    /// Sets who wakes those that are reconciled elsewhere; once.
+    /// Sets the function that wakes reconcilers in other processes. Called once.
     pub(crate) fn set_beyond(&self, wake: impl Fn(&Key) + Send + Sync + 'static) {
         let _set_once = self.beyond.set(Beyond(Box::new(wake)));
     }
 
-    /// Tells one reconciler of an object that it watches.
+    /// Notifies one reconciler of a changed watched object.
     pub(crate) fn object_changed(&self, key: &Key, id: &ObjectId) {
         if let Some(mailbox) = self.known().get(key) {
             mailbox.object_changed(id.clone());

@@ -44,9 +44,9 @@ use crate::rights;
 use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
 use crate::told::Told;
 
-/// How long the tasks may take to end.
+/// The time limit for the tasks to end.
 const FAREWELL: Duration = Duration::from_secs(20);
-/// How often trees that nothing renders from are dropped.
+/// The interval at which unused file trees are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
 
 /// Why the controllers could not run.
@@ -67,14 +67,14 @@ pub enum RunError {
         .lease.namespace
     )]
     OtherController {
-        /// Its Lease.
+        /// The Lease of that program.
         lease: LeaseName,
-        /// What it calls itself.
+        /// The holder's name in the Lease.
         holder: String,
     },
 }
 
-/// Runs all controllers until `shutdown`; then lets what is under way end, for at most twenty seconds.
+/// Runs all controllers until `shutdown`. Running work then has at most twenty seconds to end.
 ///
 /// The controllers wait for the kinds that everything needs (`watches::NEEDED_BY_ALL`). Any other unserved kind stops only its own reconcilers and
 /// the objects that refer to it. The controllers watch a kind as soon as the API server serves it.
@@ -91,7 +91,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
     let desk = Desk::new(Arc::clone(&hub), kinds.access);
     let end = shutdown.child_token();
-    // If this future is dropped, so is what it started.
+    // Dropping this future also ends everything that it started.
     let _end = end.clone().drop_guard();
     let tasks = TaskTracker::new();
     let board = given.shards.clone();
@@ -131,7 +131,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
             });
             hub.set_fleet(fleet);
         }
-        // What lanes fetched when they were processes is of no use here.
+        // Artifacts from an earlier run with lane processes are useless here.
         None => drop(remove_folder(&given.artifacts.join(LANE_FOLDERS))),
     }
     let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(board)).await;
@@ -149,10 +149,10 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     Ok(())
 }
 
-/// Where the hub keeps objects of a kind.
+/// Returns the hub's cache for objects of a kind.
 type CacheOfHub = fn(&Hub) -> &Cache<DynamicObject>;
 
-/// What a Tenant has in its namespaces: version, kind, and where it is kept.
+/// A Tenant's objects in its namespaces: version, kind and cache.
 const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
     ("rbac.authorization.k8s.io/v1", "RoleBinding", |hub| &hub.role_bindings),
     ("v1", "ServiceAccount", |hub| &hub.service_accounts),
@@ -164,21 +164,21 @@ const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
 #[derive(Clone)]
 pub(crate) struct Manager {
     pub(crate) hub: Arc<Hub>,
-    /// What is seen of access to hosts of repositories.
+    /// The watched objects of access to Git hosts.
     desk: Arc<Desk>,
     tasks: TaskTracker,
-    /// What this instance works on.
+    /// The part that this instance reconciles.
     pub(crate) estates: Arc<EstateTable>,
     pub(crate) seen: Arc<SeenRevisions>,
     end: CancellationToken,
 }
 
 impl Manager {
-    /// Opens the watches, and starts the reconcilers once everything that is there has been seen: whose a namespace is can't be told
-    /// from half of the Tenants.
+    /// Opens the watches, and starts the reconcilers after all existing objects have been seen: with half of the Tenants, the tenant of a namespace
+    /// is unknown.
     async fn start(&self, board: Option<Arc<ShardBoard>>) {
         let is_on = |kind: &str| self.hub.means.switches.is_on(kind);
-        // What nobody looks at isn't watched: there is no right to it either.
+        // A kind that no reconciler reads is not watched: the controllers have no right to read it either.
         let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
         let mut synced = vec![
             self.watch(("v1", "Namespace", None), Self::take_namespace),
@@ -280,7 +280,8 @@ impl Manager {
         }
     }
 
-    /// Starts the reconcilers of access once all kinds of access are seen: which credential ends can't be told from half of them.
+    /// Starts the reconcilers of access after all kinds of access have been seen: with half of them, the choice of the credential to end would be
+    /// wrong.
     fn begin_access(&self, mut watches: Vec<OpenedWatch>) {
         let (desk, end) = (Arc::clone(&self.desk), self.end.clone());
         let beginning = async move {
@@ -293,7 +294,7 @@ impl Manager {
             .spawn(async move { end.run_until_cancelled(beginning).await });
     }
 
-    /// Opens the watches of access: of what counts in the platform namespace alone, nothing else is seen.
+    /// Opens the watches of access. Kinds that count only in the platform namespace are watched only there.
     fn watch_access(&self, synced: &mut Vec<OpenedWatch>) {
         let api_version = AccessProvider::KIND.api_version;
         for (at, entry) in self.desk.kinds.iter().enumerate() {
@@ -329,13 +330,13 @@ impl Manager {
         }));
     }
 
-    /// Whether policies, or what is read of what stands on namespaces, are kept here: of several instances one does it for all.
+    /// Checks whether this instance maintains the policies, or the facts on namespaces. Of several instances, only the main one does.
     fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
         self.hub.means.settings.judges_writes() && !is_of_shard(board)
     }
 
-    /// Each kind looks at what is there before it is reconciled, and what was under way before and is gone is forgotten. Of unserved kinds nothing
-    /// is forgotten: they may be served again.
+    /// Lets each kind look at existing objects before reconciling starts, and drops the records of running work for deleted objects. Records of
+    /// unserved kinds stay, because the kinds may be served again.
     async fn take_stock(&self, unserved: &[&str]) {
         let (hub, means) = (&self.hub, &self.hub.means);
         means.under_way.forget_gone(|kind, namespace, name| {
@@ -352,7 +353,7 @@ impl Manager {
         });
         let is_served = |kind: &str| !unserved.contains(&kind);
         for entry in hub.lane_kinds.iter().filter(|entry| is_served(entry.kind.name)) {
-            // Where lanes are processes, what they fetched is theirs, and nothing of it is here.
+            // If lanes are processes, they have their artifacts, and none are here.
             let shards = if hub.fleet().is_some() {
                 Vec::new()
             } else {
@@ -386,21 +387,21 @@ impl Manager {
         }
     }
 
-    /// A policy or a binding changed. Others than ours are not kept.
+    /// Handles a changed policy or binding. Policies of others are not cached.
     fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
         if is_ours(told.name()) && told.take(cache(&self.hub)).is_some() {
             self.hub.policy_news.notify_one();
         }
     }
 
-    /// An object that bears the label of a Tenant changed: that Tenant is told, and the one whose label it bore before.
+    /// Handles a changed object with the label of a Tenant: wakes that Tenant, and the Tenant of the previous label.
     fn take_tenant_object(&self, cache: CacheOfHub, told: Told<'_>) {
         let Some(change) = told.take(cache(&self.hub)) else {
             return;
         };
         let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
         let (old, new) = (tenant(&change.old), tenant(&change.new));
-        // How much of a quota is used changes with each Pod, and few Tenants are planned by it.
+        // The used amount of a quota changes with each Pod, but few Tenants' plans depend on it.
         let counting = |object: &Arc<DynamicObject>| (object.metadata.labels.clone(), object.data.get("spec").cloned());
         let is_quota = change.new.as_ref().and_then(|object| object.types.as_ref());
         if is_quota.is_some_and(|types| types.kind == "ResourceQuota")
@@ -414,7 +415,7 @@ impl Manager {
         }
     }
 
-    /// Keeps a lane's rights in a namespace, for as long as something is reconciled there.
+    /// Maintains a lane's rights in a namespace while something is reconciled there.
     pub(crate) fn keep_rights(&self, namespace: &str) {
         let key = Key::of_rights(namespace);
         self.estates.spawn(&key, |end| {
@@ -424,15 +425,15 @@ impl Manager {
         });
     }
 
-    /// The RoleBinding of a lane changed. What merely bears the label is not kept: a tenant may make many.
+    /// Handles a changed RoleBinding of a lane. Other objects with the label are not cached, because a tenant may make many.
     fn take_lane_binding(&self, told: Told<'_>) {
         if told.name() == LANE_BINDING && told.take(&self.hub.lane_bindings).is_some() {
             self.keep_rights(told.namespace());
         }
     }
 
-    /// The account of a lane changed, or is gone: where that lane has rights, it is looked whether it still can use them. Of one that is
-    /// new, whoever made it knows.
+    /// Handles a changed or deleted account of a lane: where that lane has rights, its rights are checked again. A new account needs no check,
+    /// because its creator knows of it.
     fn take_lane_account(&self, told: Told<'_>) {
         let is_account = told.namespace() == PLATFORM_NAMESPACE && told.name().starts_with(LANE_PREFIX);
         let known = is_account.then(|| told.take(&self.hub.lane_accounts)).flatten();
@@ -447,7 +448,7 @@ impl Manager {
         }
     }
 
-    /// An object of a kind that is reconciled in lanes changed: it is brought to its lane.
+    /// Passes a changed object of a lane's kind to its lane.
     fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
         let shard = self.hub.open_shard(told.namespace());
         let has_gone = matches!(told, Told::Gone(..));
@@ -461,7 +462,7 @@ impl Manager {
         }
     }
 
-    /// The same where lanes are processes: nothing is reconciled here, and the lane's process is told.
+    /// Like `take_of_lane`, if lanes are processes: notifies the lane's process, because nothing is reconciled here.
     fn take_beyond(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, entry: &Entry<Shard>, told: Told<'_>) {
         let (is_new, gone) = match told {
             Told::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
@@ -489,14 +490,14 @@ impl Manager {
         }
     }
 
-    /// What policies read may follow from an object that changed.
+    /// Notifies the policies if a changed object may change the facts that they read.
     fn tell_policies(&self, changed: &Key) {
         if self.hub.means.settings.judges_writes() && policies::concerns(&self.hub, changed) {
             self.hub.policy_news.notify_one();
         }
     }
 
-    /// An object of a reconciled kind changed: its own reconciler is told, and those in the hub that look at it.
+    /// Handles a changed object of a reconciled kind: wakes its reconciler and the objects in the hub that depend on it.
     fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
         let key = match told {
             Told::Changed(object) => (entry.take_seen)(home, object)?,
@@ -516,7 +517,7 @@ impl Manager {
         Some(key)
     }
 
-    /// Drives an object, if this instance works on it, and wakes who does already.
+    /// Starts the task of an object if this instance works on it, or wakes the running task.
     pub(crate) fn start_one<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, key: &Key, is_gone: bool) {
         let mut is_new = false;
         self.estates.spawn(key, |end| {
@@ -530,9 +531,9 @@ impl Manager {
         }
     }
 
-    /// Tells the process of a lane, if this instance works on it.
+    /// Notifies the process of a lane, if this instance works on the object.
     pub(crate) fn note(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
-        // While it can't be let go of: what comes after that must not bring it back.
+        // Runs while the namespace can't be released: a later message must not bring it back.
         self.estates.spawn(key, |_| {
             fleet.note(shard, key, gone);
             None::<std::future::Ready<()>>
@@ -540,7 +541,7 @@ impl Manager {
     }
 }
 
-/// Whether this is an instance beside the main one, for the objects of one shard.
+/// Checks whether this instance reconciles one shard beside the main instance.
 fn is_of_shard(board: Option<&ShardBoard>) -> bool {
     board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)))
 }

@@ -1,5 +1,5 @@
-//! What every lane is given, and none of them owns: the way to the API server, what an administrator set, the sums that bound all lanes
-//! together, and whom to wake. Holds names at most, and no object of anybody's.
+//! Means that every lane uses and no lane owns: the connection to the API server, an administrator's settings, the budgets that all lanes share, and
+//! the mailboxes. They hold names at most, and no objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ use crate::render::Renderings;
 use crate::switches::Switches;
 use crate::under_way::UnderWay;
 
-/// What every lane is given.
+/// The means of every lane.
 #[derive(Debug)]
 pub(crate) struct Means {
     pub(crate) clients: ClientPool,
-    /// The controller itself, in turns that it shares with no lane.
+    /// The controller's own client, in turns that it shares with no lane.
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
     pub(crate) switches: Switches,
@@ -38,34 +38,34 @@ pub(crate) struct Means {
     pub(crate) strict_sops: bool,
     /// The paths of Receivers.
     pub(crate) hooks: Hooks,
-    /// Where artifacts are served to others, if they are.
+    /// The base address at which artifacts are served to other controllers, if they are.
     pub(crate) advertised: Option<ArtifactBase>,
-    /// How soon policies are looked at though nobody has told of a change.
+    /// The interval at which policies are checked without a reported change.
     pub(crate) policy_interval: Duration,
     /// Whether the controllers report in the cluster's Enforcement on lanes.
     pub(crate) reports_lanes: bool,
-    /// How many reconciliations a lane may have at the same time.
+    /// The limit of concurrent reconciliations of a lane.
     pub(crate) lane_width: usize,
-    /// For how many namespaces at the same time the rights of lanes are seen to.
+    /// Bounds the number of namespaces for which lanes' rights are reconciled at the same time.
     pub(crate) rights: Arc<Semaphore>,
-    /// The room that the renderings of all lanes share.
+    /// The memory that the renderings of all lanes share.
     pub(crate) renderings: Renderings,
     /// The disk and the memory that the artifacts of all lanes share.
     pub(crate) depot: Arc<Depot>,
-    /// Room for the objects that reconciliations look at.
+    /// Memory for the objects that reconciliations read.
     pub(crate) looking: ByteBudget,
-    /// What other clusters may take.
+    /// Budgets for other clusters.
     pub(crate) elsewhere: ElsewhereBudgets,
     pub(crate) under_way: Arc<UnderWay>,
     pub(crate) figures: Figures,
     pub(crate) mailboxes: Arc<MailboxTable>,
     pub(crate) listeners: Listeners,
-    /// Cancelled once everything that is there has been seen.
+    /// Cancelled after all existing objects have been seen.
     pub(crate) ready: CancellationToken,
 }
 
 impl Means {
-    /// Where a source of the platform's, or of anybody else's, may be fetched from.
+    /// Returns the addresses from which a source of the platform, or any other source, may be fetched.
     pub(crate) fn reach(&self, platform: bool) -> &Reach {
         if platform {
             &self.platform_sources
@@ -74,7 +74,7 @@ impl Means {
         }
     }
 
-    /// From here on another process opens all connections, and says which may be.
+    /// From now on another process opens all connections, and decides which are allowed.
     pub(crate) fn reach_through(&mut self, other: Arc<dyn Connect>) {
         self.platform_sources = Reach::Through(Arc::clone(&other));
         self.tenant_sources = Reach::Through(other);

@@ -14,7 +14,7 @@ pub(crate) struct MintingBoard {
 }
 
 impl MintingBoard {
-    /// Takes the finding of a namespace; `None` removes it.
+    /// Stores the finding of a namespace; `None` removes it.
     pub(crate) fn note(&self, namespace: &str, minting: Option<&SharedMinting>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.get(namespace) == minting {
@@ -28,7 +28,7 @@ impl MintingBoard {
         self.changed.notify_one();
     }
 
-    /// All findings, in the order of the namespaces' names.
+    /// Returns all findings, in the order of the namespaces' names.
     pub(crate) fn list(&self) -> Vec<SharedMinting> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         found.values().cloned().collect()

@@ -1,7 +1,7 @@
-//! What a Kustomization applied, built again: where an object, and each field of it, was written.
+//! Rebuilds the applied objects of a Kustomization, to find where an object and each of its fields was written.
 //!
-//! Nothing is kept for it: it is rendered from the artifact that it was applied from, in the same way. So an answer is given only while
-//! that artifact is the one in the store, and only to who may read the folder that it is in.
+//! Nothing is stored for this: the objects are rendered again, from the artifact that was applied and in the same way. So an answer exists only while
+//! that artifact is in the store, and only for users that may read the store's folder.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::artifacts::{ArtifactRecords, Depot, make_source_key};
 use crate::lane_mode::LANE_FOLDERS;
 use crate::render;
 
-/// Why it can't be told.
+/// Why the origin is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum OriginError {
     /// The Kustomization has applied nothing yet, or names a source that has no files here.
@@ -32,29 +32,29 @@ pub enum OriginError {
     /// The artifact can't be read.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// What was applied does not build any more, or builds no such object.
+    /// The applied files no longer build, or build no such object.
     #[error("{0}")]
     NotBuilt(String),
 }
 
-/// The folders that artifacts may be in: the controllers' own, and those of lanes that are processes.
+/// Returns the folders that may have artifacts: the controllers' own, and those of lanes' processes.
 fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
     let lanes = std::fs::read_dir(artifacts.join(LANE_FOLDERS));
     let lanes = lanes.into_iter().flatten().flatten().map(|entry| entry.path());
     std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
 }
 
-/// What a Kustomization applied, as it was built then.
+/// The applied objects of a Kustomization, as they were built then.
 pub struct Rebuilt {
     /// The Kustomization: namespace and name.
     kustomization: String,
     resources: Vec<BuiltResource>,
-    /// Where variables come from that nobody reads here, if it has such.
+    /// Sources of variables that were not read here.
     unread: Vec<String>,
 }
 
 impl Rebuilt {
-    /// One of the objects; [`BuiltResource::locate`] then says where each field was written.
+    /// Returns one of the objects. [`BuiltResource::locate`] then returns where each field was written.
     #[must_use]
     pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {
         self.resources.iter().find(|resource| is_built(resource, object))
@@ -63,7 +63,7 @@ impl Rebuilt {
 
 fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
     ObjectId::of(&resource.object).is_ok_and(|found| {
-        // A namespace that the file does not say may still have been given when it was applied.
+        // A namespace that the file does not name may have been set by the apply.
         found == *object
             || (found.namespace.is_empty()
                 && ObjectId {
@@ -73,7 +73,7 @@ fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
     })
 }
 
-/// The object as it was built when the Kustomization applied it: one of what [`build_applied`] builds, in the same way.
+/// Builds the object as the Kustomization applied it: one of the objects of [`build_applied`], in the same way.
 ///
 /// # Errors
 /// [`OriginError`].
@@ -102,8 +102,8 @@ pub fn build_object(
     })
 }
 
-/// What the Kustomization applied from its source, of which the metadata are given, built again from the same artifact.
-/// `artifacts` is the folder of [`crate::Config::artifacts`], which the controllers may be using. It reads and renders, so it blocks.
+/// Builds what the Kustomization applied from its source again, from the same artifact. The source's metadata are given. `artifacts` is the folder of
+/// [`crate::Config::artifacts`], which the controllers may be using. The function reads and renders, so it blocks.
 ///
 /// # Errors
 /// [`OriginError`].
@@ -150,7 +150,7 @@ pub fn build_applied(
     };
     let from = post_build.map_or(&[][..], |post_build| post_build.substitute_from.as_slice());
     let built = match build(&inputs) {
-        // What it was applied with is read by nobody here: then it is looked for as it is written.
+        // The variables' values are not read here. The build is retried without them, and finds objects as they are written.
         Err(_) if !from.is_empty() => build(&RenderInputs::default()),
         built => built,
     };

@@ -1,5 +1,5 @@
-//! Writes to a reconciled object itself: its finalizer, its status, events about it; as the account of its lane.
-//! Refuses to write what is there already.
+//! Writes to a reconciled object itself: its finalizer, its status, and events about it, as the account of its lane. A write that would change
+//! nothing is not sent.
 
 use std::marker::PhantomData;
 
@@ -16,19 +16,19 @@ use crate::key::Key;
 use crate::reconciled::{Home as _, Reconciled, take_written};
 use crate::spans;
 
-/// How often a write is tried again when the object changed meanwhile.
+/// The limit of retries of a write after the object changed meanwhile.
 const ATTEMPTS: u32 = 4;
 
-/// What became of a write to the object.
+/// The result of a write to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// The API server has it.
+    /// The API server has stored it.
     Stored,
-    /// The object is gone: there is nobody to write it to, and nothing more to do for it.
+    /// The object is deleted: nothing can be written to it, and nothing more has to be done for it.
     Gone,
 }
 
-/// A reconciled object as it was when its plan was made.
+/// A reconciled object, in the version from which its plan was made.
 #[derive(Debug)]
 pub(crate) struct Own<R> {
     key: Key,
@@ -52,7 +52,7 @@ impl<R: Reconciled> Own<R> {
         }
     }
 
-    /// Which object.
+    /// Returns the key of the object.
     pub(crate) fn key(&self) -> &Key {
         &self.key
     }
@@ -65,7 +65,7 @@ impl<R: Reconciled> Own<R> {
         home.controller().resource(R::KIND.api_version, R::KIND.name).await
     }
 
-    /// Adds or removes a finalizer. That the object is gone is no error.
+    /// Adds or removes a finalizer. A deleted object is no error.
     pub(crate) async fn change_finalizer(
         &self,
         home: &R::Home,
@@ -83,7 +83,7 @@ impl<R: Reconciled> Own<R> {
             if wanted == finalizers {
                 return Ok(Written::Stored);
             }
-            // With the resourceVersion, or a finalizer that somebody else added meanwhile would be lost.
+            // With the resourceVersion: otherwise a finalizer that another writer added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
             let patched = home
                 .bookkeeper_of(&self.key.namespace)
@@ -110,7 +110,7 @@ impl<R: Reconciled> Own<R> {
         Ok(Written::Stored)
     }
 
-    /// Writes the status: only what differs, and nothing when nothing does. That the object is gone is no error.
+    /// Writes the changed fields of the status, and sends nothing if there is no change. A deleted object is no error.
     pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<Written, ClusterError> {
         spans::note_status(status);
         let status = &serde_json::to_value(status).unwrap_or(Value::Null);
@@ -138,13 +138,13 @@ impl<R: Reconciled> Own<R> {
                     return Ok(Written::Stored);
                 }
                 Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
-                // Either a namesake was made meanwhile, whose status this is not, or many wrote at once: only its uid tells.
+                // Either the object was re-created, and this status is not for the new one, or many wrote at once. Only the uid tells.
                 Err(error @ ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
                     let Some(mut fresh) = self.fresh(home, &resource).await? else {
                         return Ok(Written::Gone);
                     };
                     if is_shared && self.is_record_another(&fresh) {
-                        // What somebody has recorded meanwhile counts in the next plan.
+                        // The next plan uses the record that another writer changed meanwhile.
                         take_written::<R>(home, fresh);
                         return Err(error);
                     }
@@ -159,13 +159,13 @@ impl<R: Reconciled> Own<R> {
         Ok(Written::Stored)
     }
 
-    /// Whether somebody else has written the field that is shared since the plan was made.
+    /// Checks whether another writer has changed the shared field since the plan was made.
     fn is_record_another(&self, fresh: &Value) -> bool {
         let now = fresh.get("status").unwrap_or(&Value::Null);
         R::SHARED_RECORD.is_some_and(|field| now.get(field) != self.status.get(field))
     }
 
-    /// The object as it is now; nothing when it is gone, or when what bears its name is another.
+    /// Reads the current object; `None` if it is deleted or was re-created.
     async fn fresh(&self, home: &R::Home, resource: &Resource) -> Result<Option<Value>, ClusterError> {
         match home
             .bookkeeper_of(&self.key.namespace)
@@ -181,7 +181,7 @@ impl<R: Reconciled> Own<R> {
         }
     }
 
-    /// The object's metadata as it is known now, or as much of it as was known when its plan was made.
+    /// Returns the object's cached metadata, or the metadata from which its plan was made.
     fn find_metadata(&self, home: &R::Home) -> ObjectMeta {
         let current = home.caches().of::<R>().get(&self.key.namespace, &self.key.name);
         let current = current.filter(|object| object.meta().uid.as_deref() == Some(self.uid.as_str()));
@@ -209,7 +209,7 @@ impl<R: Reconciled> Own<R> {
                 "resourceVersion": self.resource_version,
             }
         });
-        // An event is where the object is that it is about: for the platform, that is its own namespace.
+        // An event is in the namespace of its object, and for the platform in the platform namespace.
         let platform = home.platform_namespace();
         let platform =
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "namespace": platform, "name": platform } });
@@ -231,7 +231,7 @@ impl<R: Reconciled> Own<R> {
         for event in join_events(&recorded) {
             let event = event.as_ref();
             let other;
-            // Each is written by the lane of the namespace that it is in.
+            // The lane of an event's namespace writes it.
             let (object, related, place) = match &event.place {
                 EventPlace::Beside => (&itself, None, self.key.namespace.as_str()),
                 EventPlace::Platform => (&platform, Some(related.clone()), home.platform_namespace()),
@@ -250,7 +250,7 @@ impl<R: Reconciled> Own<R> {
     }
 }
 
-/// An event of a plan, as it is recorded.
+/// Returns an event of a plan in the form for the API server.
 pub(crate) fn describe_event(event: &Event, related: Option<Value>) -> ObjectEvent {
     ObjectEvent {
         kind: match event.kind {
@@ -264,7 +264,7 @@ pub(crate) fn describe_event(event: &Event, related: Option<Value>) -> ObjectEve
     }
 }
 
-/// Says of a reconciled object, in its status and as an event, that its reconciler panicked.
+/// Reports in the status of a reconciled object, and as an event, that its reconciler panicked.
 pub(crate) async fn tell_of_crash<R: Reconciled>(
     home: &R::Home,
     key: &Key,
@@ -281,12 +281,12 @@ pub(crate) async fn tell_of_crash<R: Reconciled>(
     Ok(())
 }
 
-/// Says in the status of a reconciled object that it waits, since the controllers ended so often while it was being reconciled.
+/// Reports in the status of a reconciled object that it waits, because the controllers ended so often while it was being reconciled.
 pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
     tell_of_pause::<R>(home, key, &restart::describe_wait(crashes, until)).await;
 }
 
-/// Says in the status of a reconciled object why it waits.
+/// Reports in the status of a reconciled object why it waits.
 pub(crate) async fn tell_of_pause<R: Reconciled>(home: &R::Home, key: &Key, message: &str) {
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return;

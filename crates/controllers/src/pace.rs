@@ -1,18 +1,18 @@
-//! How fast a lane that is a process is heard: the hub is everybody's, and a process may say anything.
+//! Limits the reading of messages from a lane's process: all lanes share the hub, and a process may send anything.
 
 use std::time::{Duration, Instant};
 
-/// Bytes that are heard at once.
+/// Bytes that may be read at once.
 const AT_ONCE: u64 = 16 << 20;
-/// Bytes that are heard in a second, in the long run.
+/// Bytes per second that are read on average.
 const IN_A_SECOND: u64 = 2 << 20;
-/// What a frame counts for besides its bytes.
+/// The cost of a frame besides its bytes.
 const FRAME: u64 = 512;
 
-/// How fast a process is heard.
+/// The reading rate of a process.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Bytes that may be heard at once.
+    /// Bytes that may be read now.
     left: u64,
     at: Instant,
 }
@@ -22,7 +22,7 @@ impl Pace {
         Self { left: AT_ONCE, at: now }
     }
 
-    /// Takes a frame of so many bytes; how long to wait before it is seen to, and before the next is read.
+    /// Charges a frame of this size. Returns the pause before it is handled and the next frame is read.
     pub(crate) fn take(&mut self, bytes: usize, now: Instant) -> Duration {
         let passed = u64::try_from(now.saturating_duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
         let earned = passed.saturating_mul(IN_A_SECOND) / 1_000_000;
@@ -35,7 +35,7 @@ impl Pace {
             return Duration::ZERO;
         }
         let wait = Duration::from_micros(missing.saturating_mul(1_000_000) / IN_A_SECOND);
-        // What is earned while it waits pays for this one.
+        // The bytes earned during the pause pay for this frame.
         self.at += wait;
         wait
     }
@@ -49,7 +49,7 @@ mod tests {
     fn who_talks_without_end_is_heard_slowly() {
         let began = Instant::now();
         let mut pace = Pace::new(began);
-        // What one with a thousand Kustomizations says at its start.
+        // The messages of a lane with a thousand Kustomizations at its start.
         for _ in 0..2000 {
             assert_eq!(pace.take(2048, began), Duration::ZERO);
         }
@@ -60,10 +60,10 @@ mod tests {
             heard += 1 << 20;
         }
         assert!(heard <= AT_ONCE + 61 * IN_A_SECOND, "{heard}");
-        // Who is silent for a while is heard at once again.
+        // A lane that was silent for a while is read immediately again.
         let later = now + Duration::from_secs(60);
         assert_eq!(pace.take(1 << 20, later), Duration::ZERO);
-        // And one that says little, often, too.
+        // A lane with frequent small messages is read too.
         let mut frames = 0_u32;
         let (mut now, until) = (later, later + Duration::from_secs(60));
         while now < until {

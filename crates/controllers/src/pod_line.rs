@@ -1,6 +1,6 @@
-//! The line between the hub and a lane's Pod: one connection, on which go the frames of the lane itself (`crate::frames`), those of what is in the
-//! Pod besides it (`crate::lane_relay`), and pieces of archives that are lent. Each part has its length and its kind before it, and none is longer
-//! than a bound. Owns that form, and how long a Pod goes on without hearing of the hub; refuses whatever else comes.
+//! The line between the hub and a lane's Pod. One connection carries the frames of the lane (`crate::frames`), the frames of the relay in the Pod
+//! (`crate::lane_relay`), and pieces of borrowed archives. A part has its length and its kind before it, and no part is longer than a bound.
+//! Everything else is refused. This module also says how long a Pod works without hearing from the hub.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,36 +17,36 @@ use crate::frames::{FrameError, LONGEST, decode, encode, read_length};
 use crate::lane_door::PodStream;
 use crate::loans::Reference;
 
-/// What both ends have to be: a lane of another version speaks of other things.
+/// The version that both ends must have: a lane of another version has other frames.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The longest part that is no frame of a lane.
+/// The length limit of a part that is no frame of a lane.
 pub(crate) const LONGEST_OWN: u32 = 64 << 10;
-/// How much of an archive goes at once.
+/// The size of one piece of an archive.
 pub(crate) const PIECE: usize = 32 << 10;
-/// The longest greeting, with the token in it.
+/// The length limit of the greeting, with the token in it.
 const LONGEST_HELLO: u32 = 16 << 10;
-/// Archives that one Pod may wait for at the same time.
+/// The number of archives for which one Pod may wait at the same time.
 pub(crate) const LENT_AT_ONCE: usize = 4;
 
-/// How long a Pod works on without having heard that the hub has heard of it: well before the hub takes it for gone, which is after
-/// [`count_as_gone`]. Each counts from before what the other one counts from.
+/// Returns how long a Pod works without confirmation that the hub has heard from it. This is well before the hub counts the Pod as gone, after
+/// [`count_as_gone`]. Each side counts from an earlier moment than the other side.
 pub(crate) fn find_lease(patience: Duration) -> Duration {
     patience / 2
 }
 
-/// After how long the hub takes a Pod for gone of which it hears nothing, since it last told it that it was heard.
+/// Returns the silence of a Pod after which the hub counts it as gone. The hub counts from its last acknowledgement to the Pod.
 pub(crate) fn count_as_gone(patience: Duration) -> Duration {
     patience * 3 / 4
 }
 
-/// The first thing that a Pod says, before anything of it is believed.
+/// The Pod's first message, before it is trusted.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Hello {
     pub(crate) version: String,
-    /// Of its ServiceAccount, for the hub alone.
+    /// Token of the Pod's ServiceAccount, for the hub alone.
     pub(crate) token: String,
-    /// The folder for what the lane fetches.
+    /// The folder for the lane's fetched artifacts.
     pub(crate) folder: PathBuf,
 }
 
@@ -56,71 +56,71 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// What is told before a lane has its orders: how connections are opened for it, and how long all of it goes on alone.
+/// Message before the lane's orders: how connections are opened for the lane, and how long the Pod works without the hub.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Posting {
-    /// What it is called.
+    /// The lane's name.
     pub(crate) lane: String,
-    /// What its sources may reach.
+    /// The addresses that the lane's sources may reach.
     pub(crate) policy: Policy,
-    /// Where the API server is.
+    /// The address of the API server.
     pub(crate) server: String,
     pub(crate) lease: Duration,
 }
 
-/// From the hub to what is in a Pod besides the lane.
+/// From the hub to the relay in a Pod.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum ToPod {
-    /// The first, and only once: the lane is started.
+    /// The first message, sent exactly once: the Pod starts the lane.
     Begin(Box<Posting>),
-    /// That it is there was heard.
+    /// The hub has received the Pod's `Alive` with this number.
     Heard(u64),
-    /// A file of the lane's folder is wanted, of so many bytes at most; it comes in pieces of that number.
+    /// Requests a file of the lane's folder, of at most `most` bytes. It comes in pieces with that number.
     Open { number: u64, path: PathBuf, most: u64 },
-    /// What was asked for under that number isn't lent.
+    /// The hub does not lend the artifact that was requested with this number.
     Refused { number: u64, refusal: ConnectRefusal },
 }
 
-/// From there to the hub.
+/// From the relay in a Pod to the hub.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum FromPod {
-    /// It is there.
+    /// The Pod is alive.
     Alive(u64),
-    /// A file that was wanted under that number isn't there.
+    /// The file that was requested with this number does not exist.
     Missing { number: u64 },
-    /// What another lane has fetched is wanted; it comes in pieces of that number.
+    /// Requests an artifact that another lane has fetched. It comes in pieces with that number.
     Wants {
         number: u64,
         reference: Reference,
         digest: String,
     },
-    /// The lane has ended. Nothing comes after it.
+    /// The lane has ended. No message follows.
     Ended(PodEnd),
 }
 
-/// How a lane in a Pod ended, as that says.
+/// How a lane in a Pod ended, as the Pod reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) enum PodEnd {
     NotStarted(String),
     Exited(i32),
     Signalled(i32),
-    /// It did what no lane does.
+    /// The lane violated the protocol.
     Misspoke(String),
-    /// The Pod was told to end.
+    /// The Pod received the order to end.
     Left,
-    /// Nothing was heard of the hub for too long.
+    /// The Pod heard nothing from the hub for too long.
     Alone,
 }
 
-/// The longest reason that a Pod may have.
+/// The length limit of a Pod's reason.
 const LONGEST_REASON: usize = 512;
 
 impl PodEnd {
-    /// As it is told to people. What a Pod says is cut.
+    /// Returns the reason for users. Text from the Pod is cut.
     pub(crate) fn describe(self) -> Cause {
         let cut = |text: String| text.chars().take(LONGEST_REASON).collect();
         match self {
@@ -134,26 +134,26 @@ impl PodEnd {
     }
 }
 
-/// What comes over a line.
+/// One part that a line carries.
 #[derive(Debug)]
 pub(crate) enum Part<T> {
-    /// Between both ends of the line.
+    /// A message between both ends of the line.
     Own(T),
-    /// A frame of the lane, as it was written.
+    /// A frame of the lane, as the lane wrote it.
     Lane(Vec<u8>),
-    /// A piece of a file; an empty one is its end.
+    /// A piece of a file. An empty piece ends the file.
     Piece { number: u64, bytes: Vec<u8> },
 }
 
 const OWN: u8 = 0;
 const LANE: u8 = 1;
 const PIECES: u8 = 2;
-/// What stands before each part: its length, and its kind.
+/// The size of the header of each part: its length and its kind.
 const HEAD: usize = 5;
-/// What stands before each piece.
+/// The size of the number before each piece.
 const NUMBER: usize = 8;
 
-/// Reads the next part; none after the last. Takes no more memory than has arrived.
+/// Reads the next part; `None` after the last part. Allocates no more memory than has arrived.
 pub(crate) async fn read_part<T: DeserializeOwned>(
     line: &mut (impl AsyncRead + Unpin),
 ) -> Result<Option<Part<T>>, FrameError> {
@@ -189,7 +189,7 @@ pub(crate) async fn read_part<T: DeserializeOwned>(
     }
 }
 
-/// What may be said over a line, by one after the other.
+/// The writer of a line. It sends one part after the other.
 pub(crate) struct PodWriter {
     line: Mutex<WriteHalf<PodStream>>,
 }
@@ -205,20 +205,20 @@ impl PodWriter {
         Self { line: Mutex::new(line) }
     }
 
-    /// Says something to the other end of the line.
+    /// Sends a message to the other end of the line.
     pub(crate) async fn tell<T: Serialize + Sync>(&self, frame: &T) -> Result<(), FrameError> {
         let frame = encode(frame)?;
         let (head, body) = frame.split_at_checked(4).ok_or(FrameError::Unreadable(0))?;
         self.write(OWN, head, &[], body).await
     }
 
-    /// Hands on a frame of the lane, with its length before it.
+    /// Forwards a frame of the lane, with its length before it.
     pub(crate) async fn hand_on(&self, frame: &[u8]) -> Result<(), FrameError> {
         let (head, body) = frame.split_at_checked(4).ok_or(FrameError::Unreadable(0))?;
         self.write(LANE, head, &[], body).await
     }
 
-    /// Sends a piece of a file; an empty one is its end.
+    /// Sends a piece of a file. An empty piece ends the file.
     pub(crate) async fn send_piece(&self, number: u64, bytes: &[u8]) -> Result<(), FrameError> {
         let length = u32::try_from(bytes.len().saturating_add(NUMBER)).unwrap_or(u32::MAX);
         self.write(PIECES, &length.to_be_bytes(), &number.to_be_bytes(), bytes)
@@ -226,7 +226,7 @@ impl PodWriter {
     }
 
     async fn write(&self, kind: u8, length: &[u8], before: &[u8], body: &[u8]) -> Result<(), FrameError> {
-        // At once, so that it isn't sent in two parts of which the second waits for the first.
+        // In one write, so that no second packet waits for the first.
         let mut part = Vec::with_capacity(HEAD.saturating_add(before.len()).saturating_add(body.len()));
         part.extend_from_slice(length);
         part.push(kind);
@@ -234,12 +234,12 @@ impl PodWriter {
         part.extend_from_slice(body);
         let mut line = self.line.lock().await;
         line.write_all(&part).await?;
-        // What goes over TLS is kept there until it is much.
+        // TLS buffers small writes.
         line.flush().await?;
         Ok(())
     }
 
-    /// Nothing more is said.
+    /// Closes the sending side of the line.
     pub(crate) async fn shut_down(&self) {
         let _it_may_be_broken = self.line.lock().await.shutdown().await;
     }
@@ -252,7 +252,7 @@ pub(crate) async fn write_hello(line: &mut (impl AsyncWrite + Unpin), hello: &He
     Ok(())
 }
 
-/// Reads the greeting, which is of somebody who has proven nothing yet.
+/// Reads the greeting of a peer that has proven nothing yet.
 pub(crate) async fn read_hello(line: &mut (impl AsyncRead + Unpin)) -> Result<Hello, FrameError> {
     let mut head = [0; 4];
     line.read_exact(&mut head).await?;
@@ -302,7 +302,7 @@ mod tests {
             let mut line = bytes;
             read_part::<FromPod>(&mut line).await.map(drop)
         };
-        // A frame of a lane may be long, and nothing else.
+        // Only a lane's frame may be long.
         let head = |length: u32, kind: u8| [&length.to_be_bytes()[..], &[kind]].concat();
         for (length, kind) in [(LONGEST + 1, LANE), (LONGEST_OWN + 1, OWN), (LONGEST_OWN + 1, PIECES)] {
             let refused = read(&head(length, kind)).await.unwrap_err();

@@ -1,6 +1,6 @@
-//! Keeps tenancy's policies in force: the facts that they read, on namespaces, and the policies themselves; and says in the cluster's Enforcement
-//! whether they are. Where there are no policies and what is written is judged, it keeps the one fact that is read then. Carries out what [`tenure_planner::policies`] decides, as the controller; refuses to hold more of namespaces and policies than
-//! watches tell.
+//! Maintains tenancy's policies: the facts on namespaces that policies read, the policies themselves, and the report in the cluster's Enforcement. On
+//! a server without policies whose writes are checked, it maintains the one fact that the check reads. It executes the decisions of
+//! [`tenure_planner::policies`] as the controller, and stores no more of namespaces and policies than watches report.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
@@ -32,17 +32,17 @@ use crate::reconciled::Reconciled as _;
 /// The kinds, in the order in which they are written.
 pub(crate) const POLICY: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
 pub(crate) const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
-/// How many writes are under way at the same time.
+/// The number of concurrent writes.
 const AT_ONCE: usize = 8;
-/// How long news are gathered, at least and at most: a tenant may change what some of them follow from as often as it likes. Between these, four times
-/// as long as the last look took, so that looking takes a fifth of a thread's time whoever calls for it.
+/// The minimum and maximum time for which changes are gathered, because a tenant may cause changes without limit. In between, the time is four times
+/// the duration of the last check. So checks use at most a fifth of a thread's time.
 const GATHERED: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(800));
-/// How soon it is asked again whether policies are in force, at most.
+/// The maximum delay until the next question whether policies are in force.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
-/// How soon what was refused is tried again: at first, and at most.
+/// The first and the longest delay before a refused write is retried.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
-/// Keeps them until it is dropped.
+/// Maintains the policies until the future is dropped.
 pub(crate) async fn keep(hub: Arc<Hub>) {
     let mut said = EventHistory::default();
     let (mut refusals, mut complaint) = (Refusals::default(), String::new());
@@ -50,7 +50,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
     loop {
         let began = Instant::now();
         let (looks, refused, met) = (Arc::clone(&hub), refusals.list(), meeting.met.clone());
-        // All Tenants and namespaces are looked at: long, where there are many.
+        // The check goes through all Tenants and namespaces, which takes long on large clusters.
         let planned = tokio::task::spawn_blocking(move || plan(&observe(&looks, refused, met))).await;
         let took = began.elapsed();
         let Plan {
@@ -77,7 +77,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             complaint = failure;
         }
         hub.set_policies_in_force(standing.is_in_force);
-        // After what puts them back: that comes first.
+        // After the writes that restore policies: those come first.
         if hub.means.settings.has_policies {
             meeting.report(&hub, &standing).await;
         }
@@ -102,7 +102,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
     }
 }
 
-/// Follows whether policies are in force, in an instance that doesn't keep them: as the cluster's Enforcement reports it.
+/// Follows the cluster's Enforcement, in an instance that does not maintain the policies, to know whether they are in force.
 pub(crate) async fn follow(hub: Arc<Hub>) {
     loop {
         let are_in_force = read_policies_in_force(&hub.means.controller).await.unwrap_or_default();
@@ -112,25 +112,25 @@ pub(crate) async fn follow(hub: Arc<Hub>) {
     }
 }
 
-/// How long news are gathered, after a look that took so long.
+/// Returns how long changes are gathered after a check of this duration.
 fn find_gathering(took: Duration) -> Duration {
     took.saturating_mul(4).clamp(GATHERED.0, GATHERED.1)
 }
 
-/// Whether the API server has acted on the policies, and what was said of it.
+/// Tracks whether the API server has applied the policies, and the last report of it.
 #[derive(Debug, Default)]
 struct Meeting {
-    /// How the policies were when one of them was met last.
+    /// The state of the policies at the last confirmation that they are in force.
     met: Option<String>,
-    /// What was said last, when, and what kept it from being said.
+    /// The last reported state, and the time of that report.
     reported: Option<(Standing, Instant)>,
     complaint: String,
-    /// How long it is waited until it is asked again.
+    /// The delay until the next question.
     pause: Option<Duration>,
 }
 
 impl Meeting {
-    /// Says how the policies are, where that is news, and now and then where it is none: somebody may have written over it.
+    /// Reports the state of the policies after a change, and also at intervals, because another writer may have overwritten the report.
     async fn report(&mut self, hub: &Hub, standing: &Standing) {
         let is_said =
             |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < hub.means.policy_interval;
@@ -154,7 +154,7 @@ impl Meeting {
         }
     }
 
-    /// Asks, if something is to be asked. Returns how soon all is looked at again whatever happens.
+    /// Sends the probe, if one is due. Returns the delay until the next full check.
     async fn ask(&mut self, hub: &Hub, probe: Option<Probe>) -> Option<Duration> {
         let Some(Probe { state, object }) = probe else {
             self.pause = None;
@@ -175,7 +175,7 @@ impl Meeting {
     }
 }
 
-/// What the server refused to write, and when it is tried again: each by itself, so that what one tenant makes be refused keeps nothing else waiting.
+/// Writes that the server refused, with the time of the retry. Each has its own delay, so a tenant that causes refusals delays no other write.
 #[derive(Debug, Default)]
 struct Refusals(BTreeMap<Target, (Instant, Duration)>);
 
@@ -184,7 +184,7 @@ impl Refusals {
         self.0.keys().cloned().collect()
     }
 
-    /// Those writes that may be tried now. What nobody wants to write any more is forgotten.
+    /// Returns the writes that may be tried now. Refusals of writes that are no longer planned are dropped.
     fn pass(&mut self, mut writes: Vec<Write>, now: Instant) -> Vec<Write> {
         let wanted: BTreeSet<Target> = writes.iter().map(Write::target).collect();
         self.0.retain(|target, _| wanted.contains(target));
@@ -202,14 +202,14 @@ impl Refusals {
         self.0.remove(target);
     }
 
-    /// When something may be tried again, if anything was refused.
+    /// Returns the time of the next retry, if a write was refused.
     fn next(&self) -> Option<Instant> {
         self.0.values().map(|(until, _)| *until).min()
     }
 }
 
-/// Whether what stands on a namespace may follow from an object that changed: from one that names an account which isn't known there, from a
-/// Surface, or from a Kustomization that refuses edits by hand, or did.
+/// Checks whether the facts on a namespace may depend on a changed object. These objects are: an object that names an unknown account, a Surface, and
+/// a Kustomization that refuses hand edits or did so before.
 pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
     if is_account_unknown(hub, changed) {
         return true;
@@ -233,7 +233,7 @@ pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
     was_so || now.is_some_and(|kustomization| read_refusing(hub, &kustomization).is_some())
 }
 
-/// A Kustomization that refuses edits by hand, with its Surface. Others, which are most, aren't looked into.
+/// Reads a Kustomization that refuses hand edits, with its Surface. Most Kustomizations do not, and are skipped cheaply.
 fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Option<Value>)> {
     let metadata = &kustomization.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
@@ -253,7 +253,7 @@ fn read_refusing(hub: &Hub, kustomization: &Kustomization) -> Option<(Value, Opt
     Refusing::is_said(&kustomization, surface.as_ref()).then_some((kustomization, surface))
 }
 
-/// All that refuse edits by hand.
+/// Collects all objects that refuse hand edits.
 fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
     let (mut refusing, mut known) = (Refusing::default(), BTreeSet::new());
     for shard in hub.list_shards() {
@@ -271,7 +271,8 @@ fn collect_refusing(hub: &Hub, facts: &Facts) -> Refusing {
     refusing
 }
 
-/// Whether something in a namespace of no tenant acts as an account that doesn't stand there; or has gone, and with it perhaps an account.
+/// Checks whether an object in a namespace without a tenant acts as an account that the namespace's facts lack. A deleted object also counts, because
+/// its account may no longer be needed.
 fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
     if changed.kind == AccessProvider::KIND {
         let accounts = hub.access().and_then(|board| board.find_accounts(&changed.name));
@@ -286,7 +287,7 @@ fn is_account_unknown(hub: &Hub, changed: &Key) -> bool {
     account.is_some_and(|account| !hub.is_mintable(&changed.namespace, account))
 }
 
-/// The account that an object names, if it names one; nothing where there is no such object.
+/// Returns the account that an object names, if any; the outer `None` if the object does not exist.
 fn find_named(hub: &Hub, key: &Key) -> Option<Option<String>> {
     let (namespace, name) = (key.namespace.as_str(), key.name.as_str());
     if key.kind == Surface::KIND {
@@ -298,15 +299,15 @@ fn find_named(hub: &Hub, key: &Key) -> Option<Option<String>> {
         let kustomization = shard.caches.of::<Kustomization>().get(namespace, name)?;
         return Some(kustomization.spec.service_account_name.clone());
     }
-    // All others act as what names nobody does.
+    // All other kinds act as if they named no account.
     shard.has(key).then_some(None)
 }
 
-/// Which accounts objects name in namespaces of no tenant.
+/// Collects the accounts that objects name in namespaces without a tenant.
 fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
     let mut mintable = Mintable::default();
     for shard in hub.list_shards() {
-        // Those of tenants are no concern of this.
+        // Namespaces of tenants are not part of this fact.
         if facts.tenant_of(&shard.namespace).is_some() {
             continue;
         }
@@ -329,7 +330,7 @@ fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
     mintable
 }
 
-/// The namespaces that are nobody's and in which something is reconciled, and nothing else.
+/// Collects only the namespaces without a tenant in which something is reconciled.
 fn collect_nobodys(hub: &Hub) -> Facts {
     let mut facts = Facts::new(hub.means.settings.clone());
     for shard in hub.list_shards() {
@@ -345,7 +346,7 @@ fn collect_nobodys(hub: &Hub) -> Facts {
 
 fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
     let has_policies = hub.means.settings.has_policies;
-    // Without policies nothing is read of what stands on tenants' namespaces, so that nothing of tenants is looked at.
+    // Without policies, no reader uses the facts on tenants' namespaces, so tenants are skipped.
     let facts = if has_policies {
         hub.copy_facts()
     } else {
@@ -358,7 +359,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
             .filter_map(|object| serde_json::to_value(object.as_ref()).ok());
         values
             .map(|mut object| {
-                // A list's objects need not say what they are.
+                // Objects of a list may lack their kind.
                 if let Some(object) = object.as_object_mut() {
                     object.insert("kind".to_owned(), json!(kind));
                 }
@@ -398,7 +399,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
     }
 }
 
-/// Writes, and says what the first failure was. What changed or went meanwhile is looked at again when that is seen.
+/// Executes the writes, and returns the first failure. Objects that were changed or deleted meanwhile are checked again after the watch reports it.
 async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory, refusals: &mut Refusals) -> Option<String> {
     let controller = &hub.means.controller;
     let mut written = futures::stream::iter(writes)
@@ -463,7 +464,7 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
     Ok(())
 }
 
-/// Says that something was put back, in the log and as an event.
+/// Reports a restored object in the log and as an event.
 async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
     let Some((object, event)) = write.tells() else { return };
     tracing::warn!("{}", event.message);
@@ -479,7 +480,7 @@ async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
 mod tests {
     use super::*;
 
-    /// Who weakens one, and whoever floods it with news, keeps nobody from looking within a second of what a watch has told.
+    /// Neither a user that weakens a policy nor a flood of changes delays the check beyond a second after the watch event.
     #[test]
     fn what_is_told_is_looked_at_within_a_second() {
         for (took, gathered) in [(0, 100), (50, 200), (200, 800), (60_000, 800)] {
@@ -499,7 +500,7 @@ mod tests {
         let all = || vec![write("full"), write("other")];
         let (mut refusals, mut now) = (Refusals::default(), Instant::now());
         refusals.note(write("full").target(), now);
-        // Each time later, and at most so late.
+        // Each delay is longer, up to the maximum.
         for pause in [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000] {
             assert_eq!(names(refusals.pass(all(), now)), ["other"]);
             let next = now + Duration::from_millis(pause);
@@ -508,7 +509,7 @@ mod tests {
             assert_eq!(names(refusals.pass(all(), now)), ["full", "other"]);
             refusals.note(write("full").target(), now);
         }
-        // What nobody wants to write any more is forgotten.
+        // A refusal is dropped when the write is no longer planned.
         assert_eq!(names(refusals.pass(vec![write("other")], now)), ["other"]);
         assert_eq!(refusals.next(), None);
     }

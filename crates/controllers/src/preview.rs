@@ -1,7 +1,7 @@
-//! What a Kustomization would do with files that nobody has committed yet: the planner's own phases, as the ServiceAccount that it acts as,
+//! Computes what a Kustomization would do with uncommitted files: the planner's own phases, as the ServiceAccount that the Kustomization acts as,
 //! without a write.
 //!
-//! Refuses to send whatever would change something, should a plan ever ask for it, and to act as anybody else than it was made for.
+//! The preview sends no request that would change something, even if a plan asks for it, and acts only as the account for which it was made.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,15 +25,15 @@ use crate::kustomization::{describe_rival, list_labelled};
 use crate::reconciled::Reconciled as _;
 use crate::render::render_files;
 
-/// How many rounds a preview may have; a large one has some ten.
+/// The limit of rounds for a preview. A large one has about ten.
 const ROUNDS: u32 = 200;
-/// What stands for the revision and the digest of files that nobody has committed.
+/// The revision and digest of uncommitted files.
 const LOCAL: &str = "local";
 
-/// Why it can't be told what would be done.
+/// The reason why a preview failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PreviewError {
-    /// The Kustomization itself would not get so far: why, in the words of its condition.
+    /// The Kustomization itself would stop here, for the reason in its condition.
     #[error("{reason}: {message}")]
     Refused {
         /// The condition's reason.
@@ -41,45 +41,45 @@ pub enum PreviewError {
         /// The condition's message.
         message: String,
     },
-    /// It would act as somebody else than the connection is for.
+    /// The Kustomization would act as another account than the connection's.
     #[error("it acts as {0}, which is somebody else than was asked for")]
     AnotherIdentity(String),
-    /// A plan that only looks would write. It is a defect, and nothing was sent.
+    /// The plan of a preview would write. This is a defect, and nothing was sent.
     #[error("a plan that only looks wanted to write; nothing was sent")]
     WouldWrite,
-    /// It comes to no end.
+    /// The preview did not end within the limit of rounds.
     #[error("it comes to no end")]
     NoEnd,
 }
 
-/// Another Kustomization, by namespace and name, and whose its namespace is; nothing, if it is not there or may not be read.
+/// Returns another Kustomization by namespace and name, with its placement; `None` if it is missing or may not be read.
 pub type FindOther<'a> = dyn Fn(String, String) -> BoxFuture<'a, Option<(Kustomization, Placement)>> + 'a;
 
-/// What is looked at.
+/// The input of a preview.
 pub struct Preview<'a> {
-    /// The Kustomization, as it is stored.
+    /// The stored Kustomization.
     pub kustomization: Kustomization,
-    /// Whose its namespace is.
+    /// The placement of its namespace.
     pub placement: Placement,
-    /// Who it acts as.
+    /// The account that it acts as.
     pub account: ServiceAccount,
-    /// What it is rendered from, in place of its source.
+    /// The files to render, in place of its source.
     pub files: &'a dyn FileTree,
-    /// Finds those that have what it wants.
+    /// Finds the Kustomizations that have the same objects.
     pub find_other: &'a FindOther<'a>,
 }
 
-/// What would be done.
+/// The result of a preview.
 #[derive(Debug)]
 pub struct Previewed {
-    /// Object by object.
+    /// The differences, object by object.
     pub differences: Vec<Difference>,
-    /// Encrypted files that were changed afterwards.
+    /// Encrypted files that were changed after encryption.
     pub changed_files: Vec<String>,
 }
 
 impl Preview<'_> {
-    /// Looks. The connection must be [`Connection::of_account`], for the same account.
+    /// Computes the preview. The connection must be [`Connection::of_account`], for the same account.
     ///
     /// # Errors
     /// [`PreviewError`].
@@ -131,7 +131,7 @@ impl Preview<'_> {
                         return Err(PreviewError::WouldWrite);
                     }
                     Step::Ask(request) => requests.push(request),
-                    // These are for what is written, or written elsewhere.
+                    // These steps are only for writes, or for writes to another cluster.
                     Step::Survey(_) | Step::ReadHere(_) | Step::OrderToken(_) => return Err(PreviewError::WouldWrite),
                 }
             }
@@ -145,7 +145,7 @@ impl Preview<'_> {
         Err(PreviewError::NoEnd)
     }
 
-    /// What is known before anybody is asked. Neither suspension nor dependencies keep anybody from looking.
+    /// Returns the facts that are known before the first request. Suspension and dependencies do not stop a preview.
     fn begin(&self) -> Snapshot {
         let mut kustomization = self.kustomization.clone();
         kustomization.spec.suspend = false;
@@ -163,7 +163,7 @@ impl Preview<'_> {
                 artifact: Some(artifact),
                 conditions: Vec::new(),
             },
-            // An administrator's grants are a setting of the controllers, which nobody tells here.
+            // An administrator's grants are a setting of the controllers, and the preview does not have it.
             grants: Vec::new(),
             dependencies: BTreeMap::new(),
             cycle: None,
@@ -185,7 +185,7 @@ impl Preview<'_> {
         snapshot
     }
 
-    /// Which others have what is looked at.
+    /// Asks which other Kustomizations have the objects.
     async fn ask_owners(&self, key: &Key, snapshot: &mut Snapshot) {
         for (id, (namespace, name)) in list_labelled(key, &snapshot.live) {
             let label = format!("{namespace}/{name}");

@@ -1,4 +1,4 @@
-//! Providers: whether one can be used is said in its status. Sending something to one is `herald`'s.
+//! Providers: the status says whether a Provider is usable. `herald` sends to it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Whose a namespace is, as far as the controller has seen. Keeps tenancy's facts, one change at a time, and its answers until a change concerns
-//! them. Refuses to look at everything for one: what a Tenant or a namespace costs here grows with its own Tenant, not with the others'.
+//! The placement of namespaces, as far as the controller has seen. It updates tenancy's facts one change at a time, and caches answers until a change
+//! concerns them. The cost of a changed Tenant or namespace grows with its own Tenant, not with the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -11,16 +11,16 @@ use tenure_tenancy::{Concerned, Ending, Facts, Holder, NamespaceFacts, Placement
 
 use crate::cache::Cache;
 
-/// What is known, and the placements that were found since.
+/// The facts, and the placements computed from them.
 #[derive(Debug)]
 pub(crate) struct Known {
     facts: RwLock<Facts>,
-    /// By namespace. Written only by who holds the facts, so that none is older than they are.
+    /// By namespace. Written only under the lock of the facts, so that no placement is older than the facts.
     placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
 
 impl Known {
-    /// Nothing is known yet.
+    /// Creates an empty set of facts.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {
             facts: RwLock::new(Facts::new(settings)),
@@ -28,14 +28,14 @@ impl Known {
         }
     }
 
-    /// Whose a namespace is.
+    /// Returns the placement of a namespace: whose it is.
     pub(crate) fn place(&self, namespace: &str) -> Placement {
         if let Some(placement) = self.placements().get(namespace).cloned() {
             return placement.as_ref().clone();
         }
         let facts = self.read();
         let placement = facts.place(namespace);
-        // Of one that isn't known nothing tells that it is gone.
+        // No event reports the deletion of an unknown namespace, so its placement is not cached.
         if facts.find_namespace(namespace).is_some() {
             let kept = Arc::new(placement.clone());
             self.placements().insert(namespace.to_owned(), kept);
@@ -43,53 +43,53 @@ impl Known {
         placement
     }
 
-    /// The tenant that has recorded a namespace.
+    /// Returns the tenant that has recorded a namespace.
     pub(crate) fn find_holder(&self, namespace: &str) -> Holder {
         self.read().find_holder(namespace)
     }
 
-    /// What there is for one Tenant to be decided by.
+    /// Returns the facts that decide one Tenant.
     pub(crate) fn extract(&self, tenant: &TenantFacts) -> Realm {
         self.read().extract(tenant)
     }
 
-    /// Whether what a Tenant's namespaces may use together is written into each as its share.
+    /// Checks whether a Tenant's common quota is written into each namespace as its share.
     pub(crate) fn shares_quotas(&self, spec: &TenantSpec) -> bool {
         shares::are_written(spec, self.read().settings())
     }
 
-    /// What is ending about a namespace.
+    /// Returns whether the namespace or its Tenant is being deleted.
     pub(crate) fn find_ending(&self, namespace: &str) -> Option<Ending> {
         self.read().ending(namespace)
     }
 
-    /// Whether it stands on a namespace that lanes may ask for tokens of an account there.
+    /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.
     pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
         let facts = self.read();
         let known = facts.find_namespace(namespace);
         known.is_some_and(|known| known.mintable.contains(account))
     }
 
-    /// Whether a namespace names no Tenant.
+    /// Checks whether a namespace names no Tenant.
     pub(crate) fn is_nobodys(&self, namespace: &str) -> bool {
         !self.read().names_tenant(namespace)
     }
 
-    /// Everything: for who decides about all of it.
+    /// Returns a copy of all facts.
     pub(crate) fn copy(&self) -> Facts {
         self.read().clone()
     }
 
-    /// A namespace may have changed: what the cache has of it counts. Tells whom that concerns.
+    /// Updates a namespace from the cache after a possible change. Returns the affected objects.
     pub(crate) fn take_namespace(&self, name: &str, seen: &Cache<Namespace>) -> Concerned {
-        // Looked up under the lock, so that who comes later knows more.
+        // Read under the lock, so that a later caller never has older facts.
         self.change(|facts| {
             let found = seen.get("", name);
             facts.change_namespace(name, found.map(|found| NamespaceFacts::from(&found.metadata)))
         })
     }
 
-    /// A Tenant may have changed: what the cache has of it counts. Tells whom that concerns.
+    /// Updates a Tenant from the cache after a possible change. Returns the affected objects.
     pub(crate) fn take_tenant(&self, name: &str, seen: &Cache<Tenant>) -> Concerned {
         self.change(|facts| {
             let found = seen.get("", name);

@@ -1,5 +1,5 @@
-//! What ArtifactGenerators of a namespace tell of what they make, for the ExternalArtifacts that are made.
-//! Lost with the process, and told anew by the next one. Judges nothing.
+//! Reports of a namespace's ArtifactGenerators about their output, for the ExternalArtifacts. They are lost with the process, and the next process
+//! collects them again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_planner::artifact_generator::Told;
 use tenure_planner::maxima::TENANT_RECIPES;
 
-/// What was told, by the generator's name.
+/// The reports, by the generator's name.
 #[derive(Debug, Default)]
 pub(crate) struct RecipeBoard {
     told: Mutex<HashMap<String, Arc<Told>>>,
@@ -18,7 +18,7 @@ impl RecipeBoard {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Bytes that are left for what a generator tells, where those of the tenant's other namespaces told so many.
+    /// Returns the bytes left for a generator's report, if the tenant's other namespaces use `elsewhere` bytes.
     pub(crate) fn find_room(&self, generator: &str, elsewhere: usize) -> usize {
         let all = self.lock();
         let others = all.iter().filter(|(name, _)| *name != generator);
@@ -26,12 +26,12 @@ impl RecipeBoard {
         TENANT_RECIPES.saturating_sub(others).saturating_sub(elsewhere)
     }
 
-    /// Bytes that all generators told.
+    /// Returns the bytes of all reports.
     pub(crate) fn count_bytes(&self) -> usize {
         self.lock().values().map(|told| told.bytes).sum()
     }
 
-    /// Takes what a generator tells; if that is news, the names of what is, or was, made.
+    /// Stores a generator's report. If it changed, returns the names of the previous and the current artifacts.
     pub(crate) fn tell(&self, generator: &str, told: Arc<Told>) -> Vec<String> {
         let mut all = self.lock();
         let before = all.get(generator);
@@ -47,19 +47,19 @@ impl RecipeBoard {
         names
     }
 
-    /// What a generator told last.
+    /// Returns the last report of a generator.
     pub(crate) fn of(&self, generator: &str) -> Option<Arc<Told>> {
         self.lock().get(generator).cloned()
     }
 
-    /// The generators that make an artifact of this name.
+    /// Returns the generators that make an artifact of this name.
     pub(crate) fn list_makers(&self, artifact: &str) -> Vec<String> {
         let all = self.lock();
         let makers = all.iter().filter(|(_, told)| told.recipes.contains_key(artifact));
         makers.map(|(generator, _)| generator.clone()).collect()
     }
 
-    /// A generator is gone: it tells nothing any more.
+    /// Removes the report of a deleted generator.
     pub(crate) fn forget(&self, generator: &str) {
         self.lock().remove(generator);
     }

@@ -1,5 +1,5 @@
-//! What a kind has to say of itself to be reconciled. What is the same for all kinds is written once, for any of them; what differs stands
-//! in the kind's folder. Refuses to know any kind.
+//! The trait that a kind implements to be reconciled. Code for all kinds is written once over this trait. Code for one kind is in that kind's folder,
+//! and nothing here knows a particular kind.
 
 use std::sync::Arc;
 
@@ -20,32 +20,32 @@ use crate::key::{Key, Kind};
 use crate::mailbox::MailboxTable;
 use crate::means::Means;
 
-/// Where objects that are reconciled are kept, and who keeps books about them.
+/// The caches of reconciled objects, and the account that does their bookkeeping.
 pub(crate) trait Home: Send + Sync + 'static {
-    /// The objects.
+    /// Returns the caches of the objects.
     fn caches(&self) -> &CacheByKind;
 
-    /// Where it is counted what is done.
+    /// Returns the metrics.
     fn figures(&self) -> &Figures;
 
-    /// Who is woken.
+    /// Returns the mailboxes of the reconcilers.
     fn mailboxes(&self) -> &MailboxTable;
 
-    /// The controller's own client, by which it is found out what the API server serves.
+    /// Returns the controller's own client, used to discover the kinds that the API server serves.
     fn controller(&self) -> &Client;
 
-    /// Who keeps the books of what is in a namespace: the account of its lane. Of what is in none, the controller itself.
+    /// Returns the client for the bookkeeping of a namespace: the account of its lane. For cluster-scoped objects this is the controller itself.
     fn bookkeeper_of(&self, namespace: &str) -> impl Future<Output = Client> + Send;
 
-    /// Whether somebody else writes an event about an object of this home, since its place is elsewhere.
+    /// Returns true if another process writes an event about an object of this home, because the event belongs in another place.
     fn takes_event(&self, _about: &Key, _event: &Event) -> bool {
         false
     }
 
-    /// Where it is said what is for nobody but the platform.
+    /// Returns the namespace for events that only the platform may see.
     fn platform_namespace(&self) -> &str;
 
-    /// Cancelled once everything that is there has been seen.
+    /// Returns the token that is cancelled after all existing objects have been seen.
     fn ready(&self) -> &CancellationToken;
 }
 
@@ -59,56 +59,56 @@ pub(crate) trait Reconciled:
     + Sync
     + 'static
 {
-    /// Where its objects are kept.
+    /// The home of its objects.
     type Home: Home;
 
-    /// What is to be known of it without an object.
+    /// The static description of the kind.
     const KIND: &'static Kind;
 
-    /// The field of its status that somebody else may write, too: it is written over what its plan was made with, or not at all.
+    /// The status field that other writers may also change. It is written over the version from which the plan was made, or not at all.
     const SHARED_RECORD: Option<&'static str> = None;
 
-    /// Who reconciles one object.
+    /// Creates the reconciler of one object.
     fn reconciler(home: Arc<Self::Home>, key: Key) -> impl Reconciler;
 
-    /// The objects of this kind that look at another one, of any kind: they are told that it changed.
+    /// Returns the objects of this kind that depend on a changed object of any kind. They are woken.
     fn list_dependents(_home: &Self::Home, _changed: &Key) -> Vec<Key> {
         Vec::new()
     }
 
-    /// What it is looked up by in its cache, besides its name ([`crate::cache::Cache::find`]).
+    /// Returns terms by which the cache finds the object, besides its name ([`crate::cache::Cache::find`]).
     fn list_terms(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether nothing is done with it until somebody wants it.
+    /// Returns whether the object is suspended.
     fn is_suspended(&self) -> bool {
         false
     }
 
-    /// What is told of it besides, to who watches over all of them. Nothing that is secret.
+    /// Returns more facts for the metrics of all objects. They must contain nothing secret.
     fn describe(&self) -> Described {
         Described::default()
     }
 
-    /// A watch told of an object. What follows besides that its reconciler is told?
+    /// Handles a change that a watch reported, besides waking the object's reconciler.
     fn take_change(_home: &Self::Home, _change: &Change<Self>) {}
 
-    /// An object is another in the cache, or gone from it, by a watch or by the answer to a write.
+    /// Called after an object changed in the cache or was removed from it, by a watch or by the answer to a write.
     fn refresh(_home: &Self::Home, _key: &Key) {}
 
-    /// Tells whoever wants to know of an event about an object. Nobody waits for them.
+    /// Sends an event about an object to its other receivers. The reconciler does not wait for their answers.
     fn tell(_home: &Self::Home, _metadata: &ObjectMeta, _event: &Event) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Everything that is there has been seen, and nothing is reconciled yet.
+    /// Called after all existing objects have been seen, before anything is reconciled.
     fn take_stock(_means: Arc<Means>, _homes: Vec<Arc<Self::Home>>) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
 
-/// Takes an object from the answer to a write.
+/// Stores an object from the answer to a write.
 pub(crate) fn take_written<R: Reconciled>(home: &R::Home, object: Value) {
     let Some(object) = cache::read_object::<R>(object) else {
         return;

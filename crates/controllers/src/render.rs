@@ -1,6 +1,5 @@
-//! Rendering: kustomize over an artifact's files, on a thread of its own, within a time, a budget of what it may make and do, and room
-//! for it among others. Owns the bounds; what is built is kustomize's. Nothing is fetched while rendering, and nothing outside the
-//! artifact is read.
+//! Rendering: kustomize over an artifact's files, on a thread of its own, with limits for time, output and steps, and within memory shared with other
+//! renderings. This module has the limits, and kustomize builds the objects. Rendering fetches nothing, and reads nothing outside the artifact.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,21 +25,21 @@ use crate::looking::weigh;
 use crate::seen_files::{NotedTree, SeenFiles};
 use crate::trees::TreeInUse;
 
-/// How much renderings may take.
+/// Limits of renderings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RenderLimits {
-    /// How long one may take, waiting for room not counted.
+    /// The time limit of one rendering, without the time that it waits for memory.
     pub timeout: Duration,
-    /// Bytes that one may make, as [`Budget::bytes`] counts them.
+    /// The output limit of one rendering in bytes, as [`Budget::bytes`] counts them.
     pub bytes: u64,
-    /// Steps that one may do, as [`Budget::steps`] counts them.
+    /// The limit of steps of one rendering, as [`Budget::steps`] counts them.
     pub steps: u64,
-    /// Bytes that all renderings which run at the same time may make together.
+    /// The output limit in bytes of all concurrent renderings together.
     pub all_bytes: u64,
 }
 
 impl Default for RenderLimits {
-    /// A minute, 64 MiB, 500 million steps; 256 MiB for all.
+    /// Returns a minute, 64 MiB, 500 million steps, and 256 MiB for all.
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(60),
@@ -51,19 +50,19 @@ impl Default for RenderLimits {
     }
 }
 
-/// What most renderings stay far below: they share room of their own, so that large ones never keep them waiting.
+/// A size that most renderings stay far below. Small renderings have memory of their own, so they never wait for large ones.
 const SMALL: u64 = 4 << 20;
-/// Bytes of rendered objects, as [`weigh`] counts them, that a lane, and all lanes, may keep for the next reconciliation; others are
-/// rendered again.
+/// Bytes of rendered objects, as [`weigh`] counts them, that one lane and all lanes may keep for the next reconciliation. Other objects are rendered
+/// again.
 const KEPT: (u64, u64) = (24 << 20, 96 << 20);
-/// How long is waited for room for the files of an artifact, to compare them with those that were rendered before.
+/// How long a comparison with the previously rendered files waits for memory for an artifact's files.
 const COMPARING: Duration = Duration::from_secs(10);
 const WHAT: &str = "renderings";
 const ONE_SETTING: &str = "--rendering-bytes";
 const STEPS_SETTING: &str = "--rendering-steps";
 const ALL_SETTING: &str = "--renderings-bytes";
 
-/// The room that renderings share.
+/// The memory that renderings share.
 #[derive(Debug)]
 pub(crate) struct Renderings {
     limits: RenderLimits,
@@ -72,19 +71,19 @@ pub(crate) struct Renderings {
     kept: ByteBudget,
 }
 
-/// A rendering, and the room that its objects take.
+/// A rendering, and the memory of its objects.
 #[derive(Debug)]
 pub(crate) struct Roomy {
     pub(crate) rendered: Rendered,
     pub(crate) room: Option<Held>,
-    /// The files that it looked at; nothing when it came to nothing.
+    /// The files that were read. Absent after a failure.
     pub(crate) seen: Option<Arc<SeenFiles>>,
 }
 
-/// What a rendering made.
+/// The output of a rendering.
 struct Objects {
     objects: Vec<RenderedObject>,
-    /// Encrypted files whose MAC isn't right.
+    /// Encrypted files with a wrong MAC.
     changed_files: Vec<String>,
     /// The files that were looked at.
     seen: Arc<SeenFiles>,
@@ -102,7 +101,7 @@ impl Renderings {
                 is_half: false,
             })
         };
-        // A quarter is for the small ones; with less than one large rendering needs, there is room for one.
+        // A quarter is for small renderings. The rest is for large ones, and at least enough for one.
         let all_small = (limits.all_bytes / 4).max(SMALL);
         let all_large = limits.all_bytes.saturating_sub(all_small).max(limits.bytes);
         Self {
@@ -113,17 +112,17 @@ impl Renderings {
         }
     }
 
-    /// The room of small renderings, of large ones, and of what is kept of them.
+    /// Returns the memory for small renderings, for large ones, and for kept objects.
     pub(crate) fn rooms(&self) -> [&ByteBudget; 3] {
         [&self.small, &self.large, &self.kept]
     }
 
-    /// What one rendering asks for of the room of small ones, and of that of large ones.
+    /// Returns the request of one rendering in the memory for small renderings, and in the memory for large ones.
     pub(crate) fn list_asks(&self) -> [u64; 2] {
         [SMALL.min(self.limits.bytes), self.limits.bytes]
     }
 
-    /// Renders what a plan asks for. A failure is part of the answer: it becomes a status.
+    /// Renders as a plan requests. A failure is part of the answer: it becomes a status.
     pub(crate) async fn render(
         &self,
         artifacts: &ArtifactRecords,
@@ -143,7 +142,7 @@ impl Renderings {
         }
     }
 
-    /// Whether another artifact holds the same files, as far as a rendering looked at them; not when that can't be told.
+    /// Checks whether another artifact has the same files, as far as a rendering read them. False if that is unknown.
     pub(crate) async fn are_same(
         artifacts: &ArtifactRecords,
         artifact: (&SourceKey, &str),
@@ -158,9 +157,9 @@ impl Renderings {
         lane.turns.run(seen.content_bytes(), same).await
     }
 
-    /// Room for objects that are kept while nobody works with them; nothing when there is none, and they are to be rendered again.
+    /// Takes memory for objects that are kept while no attempt works; `None` if it is full, and the objects have to be rendered again.
     pub(crate) fn keep(&self, lane: &LaneBounds, room: Option<Held>) -> Option<Held> {
-        // Given back first: it may be the same room.
+        // Returned first, because it may be the same memory.
         let bytes = room?.bytes();
         self.kept.try_acquire(&lane.name, bytes).ok()
     }
@@ -186,7 +185,7 @@ impl Renderings {
                 timeout.as_secs()
             )));
         };
-        // Nothing is loaded for who still waits.
+        // The tree is loaded only after the wait for memory.
         let tree = artifacts
             .tree((source, &request.artifact_digest), &lane.name, deadline)
             .await
@@ -201,7 +200,7 @@ impl Renderings {
         self.within_room(&held, request, lane).await.map_err(failure)
     }
 
-    /// Renders in little room, and in all that one may have when that is too little.
+    /// Renders in the memory for small renderings, and in the full limit if that is too little.
     async fn within_room(
         &self,
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
@@ -225,7 +224,7 @@ impl Renderings {
         Err(format!("rendering {} needs more room than there is", request.path))
     }
 
-    /// Renders on a thread of its own, which ends when the time is over or nobody waits for it any more.
+    /// Renders on a thread of its own. The thread ends at the time limit, or when no caller waits for it any more.
     async fn on_a_thread(
         &self,
         held: Arc<(TreeInUse, OwnedSemaphorePermit)>,
@@ -256,7 +255,7 @@ impl Renderings {
                 };
                 (made, bytes)
             });
-            // Held until here, also when nobody waits for the outcome any more.
+            // Held until here, even if no caller waits for the result any more.
             drop(held);
             outcome
         });
@@ -276,7 +275,7 @@ impl Renderings {
     }
 }
 
-/// Renders the files of a tree that is at hand, within the usual bounds, where nobody else waits.
+/// Renders the files of a loaded tree within the default limits, without waiting for other renderings.
 pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Rendered {
     let inputs = (&request.overlay, &request.inputs);
     let (outcome, changed_files) = match build_tree(files, &request.path, inputs, Bounds::default()) {
@@ -292,7 +291,7 @@ pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Ren
     Rendered::of(request, outcome, changed_files)
 }
 
-/// Stops a rendering when it is dropped: nobody waits for it then, or it has ended.
+/// Stops a rendering when it is dropped: the caller has given up, or the rendering has ended.
 struct Stopping(Stop);
 
 impl Drop for Stopping {
@@ -301,17 +300,17 @@ impl Drop for Stopping {
     }
 }
 
-/// What a rendering may make and do, and what stops it.
+/// The limits of a rendering, and its stop signal.
 #[derive(Default)]
 pub(crate) struct Bounds {
     budget: Budget,
     stop: Stop,
 }
 
-/// Why nothing was built.
+/// Why a build failed.
 pub(crate) struct Unbuilt {
     pub(crate) message: String,
-    /// It would have made more than its budget.
+    /// The output would exceed its limit.
     is_too_large: bool,
 }
 
@@ -337,11 +336,11 @@ impl From<Error> for Unbuilt {
     }
 }
 
-/// Renders a folder of a tree, as kustomize-controller would: a folder without a kustomization file is built as if one named every
-/// YAML file below it.
+/// Renders a folder of a tree, as kustomize-controller would: a folder without a kustomization file is built as if one named every YAML file below
+/// it.
 ///
 /// # Errors
-/// [`Unbuilt`], its message with file and line where there is one.
+/// [`Unbuilt`], with the file and the line in the message if they are known.
 pub(crate) fn build_tree(
     files: &dyn FileTree,
     path: &str,
@@ -399,8 +398,8 @@ fn build_whole_tree(
     Ok((built, clear.into_changed()))
 }
 
-/// What is said of a build that failed after files were decrypted: what is wrong with the encrypted ones, too, or else nothing that could
-/// quote a clear text.
+/// Returns the message of a build that failed after files were decrypted. The message names the problems of the encrypted files, or contains nothing
+/// that could quote clear text.
 fn say(error: Error, clear: &ClearFiles<'_>, files: &dyn FileTree, (folder, options): (&str, &Options)) -> Unbuilt {
     let Some(unsaid) = clear.unsaid() else {
         return error.into();
@@ -411,7 +410,7 @@ fn say(error: Error, clear: &ClearFiles<'_>, files: &dyn FileTree, (folder, opti
     }
 }
 
-/// What went wrong, one line each: a name or a text of the repository can't make another.
+/// Returns the problems, one line each. A name or a text of the repository can't add a line.
 fn lines(error: &kustomize::Error) -> Vec<String> {
     match error {
         kustomize::Error::Several(errors) => errors.iter().flat_map(lines).collect(),
@@ -438,7 +437,7 @@ fn rendered(built: Build) -> Vec<RenderedObject> {
         .collect()
 }
 
-/// Substitutes, but in what says that it wants to be left alone.
+/// Substitutes variables, except in objects that disable substitution.
 fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
     let variables = variables.iter().map(|(name, variable)| {
         let variable = kustomize::Variable {

@@ -1,5 +1,4 @@
-//! The room that all lanes share, by name: what a lane that is a process has of it, the hub has granted. Owns the list; what is held in a room
-//! is for whoever has it to say.
+//! The list of capacities that all lanes share. A lane that is a process has of them what the hub has granted.
 
 use serde::{Deserialize, Serialize};
 use tenure_planner::lane_process::room::RoomTerms;
@@ -7,12 +6,12 @@ use tenure_sources::ByteBudget;
 
 use crate::means::Means;
 
-/// What a lane keeps of a room without using it: this part of all. So many lanes that do nothing leave room for those that do.
+/// A lane keeps one part in this many of a capacity without using it. The part is so small that many idle lanes leave capacity for busy ones.
 const KEPT: u64 = 256;
-/// The same of the disk, where what is received can't wait, and bytes are many.
+/// The disk that a lane keeps without using it: a transfer can't wait, and needs many bytes.
 const KEPT_OF_DISK: u64 = 16 << 20;
 
-/// A room that is everybody's together.
+/// A capacity that all lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) enum SharedRoom {
     Trees,
@@ -45,14 +44,14 @@ impl SharedRoom {
         Self::ClusterObjects,
     ];
 
-    /// Makes a budget the share of one process, in which there are several lanes or one. Of several, each has half at most; but a rendering asks for all that one
-    /// may have, and gives it back within a minute, so that of these rooms lanes have the whole in turn.
+    /// Makes a budget the share of one process with one or several lanes. Each of several lanes gets at most half. Renderings are an exception: one
+    /// rendering may request everything that a rendering may have, and returns it within a minute. So lanes get the whole of these budgets in turn.
     pub(crate) fn follow_share(self, budget: &ByteBudget, has_many: bool) {
         let is_of_renderings = matches!(self, Self::SmallRenderings | Self::LargeRenderings);
         budget.follow_share(has_many && !is_of_renderings);
     }
 
-    /// How a lane deals with its share of it.
+    /// Returns how a lane uses its share of it.
     pub(crate) fn terms(self, budget: &ByteBudget) -> RoomTerms {
         let room = budget.whole();
         let stays = self == Self::Archives;
@@ -71,7 +70,7 @@ impl SharedRoom {
 }
 
 impl Means {
-    /// The budget of a room: of all lanes where they are tasks, of the whole in the hub of processes, and of one's share in such a process.
+    /// Returns the budget of a capacity: for all lanes if lanes are tasks, the whole in the hub of processes, or the process's share.
     pub(crate) fn room(&self, room: SharedRoom) -> &ByteBudget {
         let [small, large, kept] = self.renderings.rooms();
         let [clusters, requests, watches, words, objects] = self.elsewhere.rooms();
@@ -100,7 +99,7 @@ mod tests {
     use crate::budgets::Budgets;
     use crate::render::{RenderLimits, Renderings};
 
-    /// As in the process of the pool: a rendering fits that fits anywhere else, however little there is for all.
+    /// As in the pool's process: a rendering that fits elsewhere also fits here, however little is available for all.
     #[test]
     fn where_namespaces_share_a_process_one_may_render_what_a_tenant_may() {
         let little = RenderLimits {
@@ -120,7 +119,7 @@ mod tests {
                 assert!(budget.try_acquire("a", asked).is_ok(), "{room:?}: {asked} bytes");
             }
         }
-        // The control: of what is held for longer, one leaves half.
+        // The control: of capacity that is held longer, one lane leaves half.
         let trees = Budgets::default().trees();
         SharedRoom::Trees.follow_share(&trees, true);
         trees.add_share(trees.whole().lane);

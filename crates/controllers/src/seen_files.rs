@@ -1,7 +1,7 @@
-//! Which files a rendering looked at, so that a commit that changes none of them needs no other rendering.
+//! The files that a rendering read, so that a commit that changes none of them needs no new rendering.
 //!
-//! Owns what makes two trees the same for a rendering: every path that it asked for leads to the same content, folder or link, or to
-//! nothing in both, and every folder that it listed has the same names. Refuses to know what was rendered from them.
+//! Two trees are the same for a rendering under two conditions. Every requested path leads in both to the same content, folder or link, or to
+//! nothing. Every listed folder has the same names in both. This module does not know the rendering itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use kustomize::{Entry, FileTree};
 use sha2::{Digest, Sha256};
 
-/// What one takes in memory besides its path: its digest, and its place in the map.
+/// Memory of an entry besides its path: its digest, and its place in the map.
 const ENTRY: u64 = 64;
 
-/// What a path led to.
+/// The result of looking up a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -32,17 +32,17 @@ impl Found {
     }
 }
 
-/// The files and folders that a rendering looked at, as they were.
+/// The files and folders that a rendering read, in their state at that time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenFiles {
     entries: BTreeMap<String, Found>,
     listed: BTreeMap<String, [u8; 32]>,
-    /// How much text the files have together.
+    /// The size of all files together.
     content: u64,
 }
 
 impl SeenFiles {
-    /// Whether a rendering would see the same in another tree.
+    /// Checks whether a rendering would see the same in another tree.
     pub(crate) fn are_same_in(&self, files: &dyn FileTree) -> bool {
         self.entries
             .iter()
@@ -53,12 +53,12 @@ impl SeenFiles {
                 .all(|(directory, names)| digest_names(&files.list(directory)) == *names)
     }
 
-    /// How many bytes of content are compared for that.
+    /// Returns the number of content bytes that this check compares.
     pub(crate) fn content_bytes(&self) -> usize {
         usize::try_from(self.content).unwrap_or(usize::MAX)
     }
 
-    /// What it takes in memory.
+    /// Returns the memory that it takes.
     pub(crate) fn held_bytes(&self) -> u64 {
         let paths = self.entries.keys().chain(self.listed.keys());
         paths.map(|path| ENTRY.saturating_add(path.len() as u64)).sum()
@@ -68,14 +68,14 @@ impl SeenFiles {
 fn digest_names(names: &[String]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for name in names {
-        // Names hold no NUL, so that two can't be taken for one.
+        // Names contain no NUL, so two names can't be taken for one.
         hash.update(name);
         hash.update([0]);
     }
     hash.finalize().into()
 }
 
-/// A tree that notes what is looked at in it.
+/// A tree that records reads.
 pub(crate) struct NotedTree<'a> {
     files: &'a dyn FileTree,
     seen: RefCell<SeenFiles>,
@@ -89,7 +89,7 @@ impl<'a> NotedTree<'a> {
         }
     }
 
-    /// What was looked at.
+    /// Returns the recorded files.
     pub(crate) fn into_seen(self) -> SeenFiles {
         self.seen.into_inner()
     }
@@ -178,9 +178,9 @@ mod tests {
                 "base/map.yaml",
                 "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n",
             ),
-            // It was asked for, and not there: kustomize takes it as a name of the file, and two are an error.
+            // The file was requested and missing. If it appears, kustomize finds two kustomization files, which is an error.
             ("a", "a/kustomization.yml", "resources: []"),
-            // Without a kustomization every file below is one of its resources.
+            // Without a kustomization file, every file below is a resource.
             (
                 "plain",
                 "plain/more.yaml",

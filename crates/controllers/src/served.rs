@@ -1,5 +1,5 @@
-//! The object that the address of an artifact leads to, as it is seen in its namespace, and what of it is served. Reads what is seen; which
-//! archives there are is for whoever keeps them to find out.
+//! Resolves the address of an artifact to its object in the namespace, and checks what of it is served. The keeper of the archives finds the archive
+//! itself.
 
 use jiff::Timestamp;
 use tenure_api::ObjectView;
@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::lane::Shard;
 use crate::source::find_source_kind;
 
-/// The source that an address leads to, as it is in the store, and what its status tells; nothing when it isn't there, or goes.
+/// The source of an address: its key in the store, and the facts in its status.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) source: SourceKey,
@@ -21,7 +21,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Looks for it in what is seen of its namespace.
+    /// Finds the source in the shard of its namespace; `None` if it is missing.
     pub(crate) fn find(shard: &Shard, address: &ArtifactAddress) -> Option<Self> {
         let kind = find_source_kind(address.kind)?.kind;
         let object = shard.write_object(&Key::new(kind, &address.namespace, &address.name))?;
@@ -35,7 +35,7 @@ impl Named {
         })
     }
 
-    /// When what is asked for was stored, if that is known; nothing when it isn't served.
+    /// Returns the time when the requested artifact was stored, if known; `None` if it is not served.
     pub(crate) fn check(
         &self,
         address: &ArtifactAddress,

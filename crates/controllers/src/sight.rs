@@ -1,5 +1,5 @@
-//! Where an object may look besides its own namespace: where its references may lead. Owns that nobody looks before `tenancy` has said so;
-//! refuses to look at anything else there than what was named.
+//! The objects outside its own namespace that an object may see: targets of its references. No lookup happens before `tenancy` has allowed the
+//! reference, and only the named object is looked up.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::key::Key;
 use crate::lane::{Neighbour, Shard};
 use crate::source::find_source_kind;
 
-/// What an object of this namespace may look at.
+/// The objects that an object of this namespace may see.
 #[derive(Clone, Copy)]
 pub(crate) struct Sight<'a> {
     shard: &'a Arc<Shard>,
-    /// Whose the namespace is.
+    /// The placement of the namespace.
     placement: &'a Placement,
 }
 
-/// A source that was named.
+/// The result of a lookup of a source.
 pub(crate) enum FoundKey {
-    /// There is none, or it may not be looked at.
+    /// The source is missing, or the reference is not allowed.
     Nothing,
-    /// It is another lane's, and that is in another process.
+    /// The source belongs to another lane in another process.
     Apart,
-    /// What is held for its namespace, and its key in the artifact store.
+    /// The shard of its namespace, and its key in the artifact store.
     There(Arc<Shard>, SourceKey),
 }
 
@@ -33,7 +33,7 @@ impl<'a> Sight<'a> {
         Self { shard, placement }
     }
 
-    /// Who looks.
+    /// Returns the referrer.
     pub(crate) fn referrer(&self) -> Referrer<'a> {
         Referrer {
             namespace: &self.shard.namespace,
@@ -42,12 +42,12 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// Whether a namespace is its own.
+    /// Checks whether a namespace is the object's own.
     pub(crate) fn is_own(&self, namespace: &str) -> bool {
         namespace == self.shard.namespace
     }
 
-    /// What is held for a namespace. To be asked once it is known that what is named there may be.
+    /// Returns the shard of a namespace. The caller must have checked that the reference is allowed.
     pub(crate) fn find_shard(&self, namespace: &str) -> Neighbour {
         if self.is_own(namespace) {
             return Neighbour::Here(Arc::clone(self.shard));
@@ -55,7 +55,7 @@ impl<'a> Sight<'a> {
         self.shard.surroundings.find_neighbour(namespace)
     }
 
-    /// A source, by kind, namespace and name, if it is there and may be named.
+    /// Returns a source by kind, namespace and name, if it exists and the reference is allowed.
     pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> FoundKey {
         if reference::check_source(self.referrer(), kind, namespace, name).is_err() {
             return FoundKey::Nothing;
@@ -72,7 +72,7 @@ impl<'a> Sight<'a> {
         }
     }
 
-    /// A source of another namespace, if it may be named: whom to listen to.
+    /// Returns the key of a source of another namespace, if the reference is allowed: the object to listen to.
     pub(crate) fn find_foreign(&self, kind: &str, namespace: Option<&str>, name: &str) -> Option<Key> {
         let other = namespace.filter(|other| !self.is_own(other))?;
         reference::check_source(self.referrer(), kind, Some(other), name).ok()?;

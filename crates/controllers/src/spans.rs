@@ -1,5 +1,5 @@
-//! What of the controllers' work is traced: each attempt, and in it each fetch, rendering, plan and round of requests. Owns the names and what they bear:
-//! which object, which revision, which reason. Refuses to bear what is in an object.
+//! Traces of the controllers' work: each attempt, and in it each fetch, rendering, plan and round of requests. This module has the names and the
+//! attributes: object, revision and reason. A span never contains the content of an object.
 
 use tenure_api::condition;
 use tenure_planner::Status;
@@ -11,7 +11,7 @@ use crate::key::Key;
 /// The target of these spans.
 pub const TRACED: &str = "tenure::traced";
 
-/// An attempt, from its first round until it waits.
+/// Begins the span of an attempt, from its first round until it waits.
 pub(crate) fn begin_attempt(key: &Key) -> Span {
     tracing::info_span!(
         target: TRACED,
@@ -25,27 +25,27 @@ pub(crate) fn begin_attempt(key: &Key) -> Span {
     )
 }
 
-/// What a source fetches.
+/// Begins the span of a source's fetch.
 pub(crate) fn begin_fetch() -> Span {
     tracing::info_span!(target: TRACED, "fetch", revision = Empty)
 }
 
-/// What a Kustomization renders.
+/// Begins the span of a Kustomization's rendering.
 pub(crate) fn begin_rendering() -> Span {
     tracing::info_span!(target: TRACED, "render")
 }
 
-/// One plan.
+/// Begins the span of one plan.
 pub(crate) fn begin_plan() -> Span {
     tracing::info_span!(target: TRACED, "plan")
 }
 
-/// What a plan asks of the cluster: it looks, tries, applies and deletes.
+/// Begins the span of a plan's requests: reads, dry-runs, applies and deletions.
 pub(crate) fn begin_requests() -> Span {
     tracing::info_span!(target: TRACED, "apply")
 }
 
-/// Notes on the attempt under way how it stands.
+/// Records the state of the current attempt.
 pub(crate) fn note_status(status: &impl Status) {
     let ready = condition::find(status.conditions(), condition::READY);
     if let Some(ready) = ready {
@@ -53,7 +53,7 @@ pub(crate) fn note_status(status: &impl Status) {
     }
 }
 
-/// Notes which revision the work under way is about.
+/// Records the revision of the current work.
 pub(crate) fn note_revision(revision: &str) {
     Span::current().record("revision", revision);
 }

@@ -1,5 +1,5 @@
-//! Files that go over a line in pieces: read and sent, received and written. Owns that what is received is no longer than was agreed, and that
-//! its file has no name that anybody could open. Refuses to know what is in them: an archive is verified by whoever imports it.
+//! Files that are sent over a line in pieces: read and sent, received and written. A received file is never longer than agreed, and has no name by
+//! which another process could open it. This module does not check the content: the importer of an archive verifies it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -13,17 +13,17 @@ use tokio::sync::mpsc;
 use crate::frames::FrameError;
 use crate::pod_line::{PIECE, PodWriter};
 
-/// Pieces that have arrived and are not written yet, of one file.
+/// The limit of received pieces of one file that are not written yet.
 const WAITING: usize = 16;
 
-/// What comes of a file that was asked for.
+/// A message about a requested file.
 #[derive(Debug)]
 enum Arriving<R> {
     Piece(Vec<u8>),
     Refused(R),
 }
 
-/// The files that one end of a line has asked for.
+/// The files that one end of a line has requested.
 #[derive(Debug)]
 pub(crate) struct Deliveries<R> {
     asked: Mutex<HashMap<u64, mpsc::Sender<Arriving<R>>>>,
@@ -39,16 +39,16 @@ impl<R> Default for Deliveries<R> {
     }
 }
 
-/// Why a file hasn't come.
+/// Why a file did not arrive.
 #[derive(Debug)]
 pub(crate) enum Undelivered<R> {
-    /// The other end has none.
+    /// The other end has no such file.
     Refused(R),
-    /// It broke off, was too long, or could not be written.
+    /// The transfer broke off, was too long, or could not be written.
     Broken(io::Error),
 }
 
-/// One file that was asked for.
+/// One requested file.
 pub(crate) struct Delivery<'a, R> {
     deliveries: &'a Deliveries<R>,
     pub(crate) number: u64,
@@ -66,7 +66,7 @@ impl<R> Deliveries<R> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A file is about to be asked for.
+    /// Prepares the request of a file.
     pub(crate) fn expect(&self) -> Delivery<'_, R> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, pieces) = mpsc::channel(WAITING);
@@ -78,7 +78,7 @@ impl<R> Deliveries<R> {
         }
     }
 
-    /// A piece has come; whether somebody waits for it. Who writes slowly is waited for.
+    /// Handles a received piece, and returns whether a receiver waits for it. A slow writer slows down the line.
     pub(crate) async fn take_piece(&self, number: u64, bytes: Vec<u8>) -> bool {
         let waiting = self.asked().get(&number).cloned();
         match waiting {
@@ -87,7 +87,7 @@ impl<R> Deliveries<R> {
         }
     }
 
-    /// There is no such file.
+    /// Ends a request: the file does not exist.
     pub(crate) async fn refuse(&self, number: u64, refusal: R) {
         let waiting = self.asked().remove(&number);
         if let Some(waiting) = waiting {
@@ -97,7 +97,7 @@ impl<R> Deliveries<R> {
 }
 
 impl<R> Delivery<'_, R> {
-    /// All of the file, below a folder where it has no name, of so many bytes at most; read from its beginning.
+    /// Receives the whole file below a folder, without a name, with at most `most` bytes. The returned file is at its beginning.
     pub(crate) async fn receive(mut self, folder: &Path, most: u64) -> Result<File, Undelivered<R>> {
         let folder = folder.to_owned();
         let mut file = work(move || make_nameless(&folder))
@@ -125,7 +125,7 @@ impl<R> Delivery<'_, R> {
     }
 }
 
-/// Sends a file, of which no more than this; an empty piece is its end. One that can't be read on ends early, which its digest shows.
+/// Sends a file, at most `most` bytes. An empty piece is its end. A file that becomes unreadable ends early, and its digest shows that.
 pub(crate) async fn send_file(line: &PodWriter, number: u64, mut file: File, most: u64) -> Result<(), FrameError> {
     let mut left = most;
     while left > 0 {
@@ -150,13 +150,13 @@ async fn work<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + '
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// A file that nobody else opens: its name is gone before anything is in it.
+/// Creates a file that no other process can open: its name is removed before it has content.
 fn make_nameless(folder: &Path) -> io::Result<File> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     std::fs::create_dir_all(folder)?;
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = folder.join(format!("lent-{}-{number}", std::process::id()));
-    // One of that name is a leftover of a process that had the same number.
+    // A file of that name is left over from a process that had the same number.
     let _not_there = std::fs::remove_file(&path);
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
@@ -171,7 +171,7 @@ mod tests {
     use crate::lane_door::PodStream;
     use crate::pod_line::{FromPod, Part, read_part};
 
-    /// What comes of a file that is sent in pieces, and taken as long as `most` allows.
+    /// Sends a file in pieces, and receives it within `most`.
     async fn carry(content: &[u8], most: u64) -> Result<Vec<u8>, Undelivered<()>> {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = tokio::io::duplex(64 << 10);

@@ -1,4 +1,4 @@
-//! What the tests of this crate stand on: a hub in whose cluster nobody answers, and that is told what watches would tell it.
+//! The base of this crate's tests: a hub whose cluster does not answer, with functions in place of watch events.
 
 #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
@@ -20,7 +20,7 @@ use crate::kinds;
 use crate::lane_mode::{ApartSettings, LaneServer};
 use crate::means::Means;
 
-/// A hub, and what it was made of.
+/// A hub, and its configuration.
 pub(crate) struct Stage {
     pub(crate) hub: Arc<Hub>,
     config: Config,
@@ -28,7 +28,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A hub that knows nothing yet, by a configuration that is changed first.
+    /// Creates a hub that has seen nothing, with a changed configuration.
     pub(crate) fn set(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::TempDir::new().unwrap();
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
@@ -43,7 +43,7 @@ impl Stage {
         Self { hub, config, folder }
     }
 
-    /// A watch tells of a Tenant that has recorded these namespaces.
+    /// Feeds a Tenant that has recorded these namespaces.
     pub(crate) fn show_tenant(&self, tenant: &str, namespaces: &[&str], revision: &str) {
         let spaces: Vec<_> = namespaces
             .iter()
@@ -57,7 +57,7 @@ impl Stage {
         self.hub.take_tenant(tenant);
     }
 
-    /// A watch tells of a namespace, of this tenant or of nobody; whether that changes whose it is.
+    /// Feeds a namespace of this tenant, or without one. Returns whether its owner changed.
     pub(crate) fn show_namespace(&self, name: &str, tenant: Option<&str>, revision: &str) -> bool {
         let labels = tenant.map(|tenant| json!({ TENANT_LABEL: tenant }));
         let owners = tenant.map(|tenant| {
@@ -69,7 +69,7 @@ impl Stage {
         self.hub.take_namespace(name)
     }
 
-    /// Two tenants, each with a namespace of its name.
+    /// Feeds two tenants, each with a namespace of its name.
     pub(crate) fn show_two_tenants(&self) {
         for tenant in ["green", "mauve"] {
             self.show_tenant(tenant, &[tenant], "1");
@@ -77,7 +77,7 @@ impl Stage {
         }
     }
 
-    /// The fleet of lanes that are no tasks.
+    /// Creates a fleet of lanes that are not tasks.
     pub(crate) fn make_fleet(&self) -> Arc<Fleet> {
         let overview = Arc::downgrade(&self.hub) as Weak<dyn Overview>;
         let (end, farewell) = (CancellationToken::new(), CancellationToken::new());
@@ -91,7 +91,7 @@ impl Stage {
     }
 }
 
-/// How lanes apart are told to reach an API server that isn't there.
+/// Returns settings with an API server that does not exist.
 pub(crate) fn make_apart_settings(patience: Duration) -> ApartSettings {
     ApartSettings {
         server: LaneServer {

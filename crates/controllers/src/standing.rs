@@ -1,4 +1,4 @@
-//! Reconciles objects that are only looked at, whatever their kind: observe → plan → write. What a kind adds is its plan.
+//! Reconciles objects that are only checked, of any kind: observe → plan → write. A kind adds its plan.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::lane::Shard;
 use crate::own::Own;
 use crate::reconciled::Reconciled;
 
-/// A kind of objects that are only looked at.
+/// A kind of objects that are only checked.
 pub(crate) trait Standing: Reconciled<Home = Shard> {
-    /// Its plan, by what is known in its namespace.
+    /// Makes the plan from the known facts of the namespace.
     fn make_plan(
         &self,
         shard: &Shard,
@@ -28,13 +28,13 @@ pub(crate) trait Standing: Reconciled<Home = Shard> {
         now: Timestamp,
     ) -> StandingPlan<<Self as HasStatus>::Status>;
 
-    /// As much text as the plan is to be counted for, in bytes.
+    /// Returns the text size for which the plan is counted, in bytes.
     fn estimate_work(&self) -> usize {
         0
     }
 }
 
-/// One object's reconciler.
+/// The reconciler of one object.
 pub(crate) struct StandingReconciler<K: Standing> {
     shard: Arc<Shard>,
     key: Key,

@@ -1,5 +1,5 @@
-//! Keeps a task alive: one that panicked is started again after a pause, longer each time, and whoever is asked to tells of it.
-//! Refuses to hide a panic: what is broken for one object is said at that object and in the log.
+//! Restarts a task after a panic, after a pause that becomes longer each time. The caller's function reports the panic. No panic is hidden: the
+//! affected object and the log show it.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
-/// The first and the longest pause after a panic. What ran longer than the longest begins with the first again.
+/// The first and the longest pause after a panic. After a run longer than the longest pause, the first pause applies again.
 pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
 
-/// Runs what `start` makes until it ends by itself, or `end`. `crashed` is told how often in a row it panicked, and how long is paused.
+/// Runs the future from `start` until it ends by itself, or until `end`. `crashed` gets the number of panics in a row, and the next pause.
 pub(crate) async fn supervise<F, C>(
     pauses: (Duration, Duration),
     end: &CancellationToken,
@@ -31,7 +31,7 @@ pub(crate) async fn supervise<F, C>(
             (pause, times) = (pauses.0, 0);
         }
         times = times.saturating_add(1);
-        // Saying so must not be the end of it either.
+        // A panic in the report must not end the loop either.
         let told = Box::pin(AssertUnwindSafe(crashed(times, pause)).catch_unwind());
         if end.run_until_cancelled(told).await.is_none() {
             return;
@@ -43,7 +43,7 @@ pub(crate) async fn supervise<F, C>(
     }
 }
 
-/// The pause after another one.
+/// Returns the next pause.
 fn lengthen(pause: Duration, longest: Duration) -> Duration {
     pause.saturating_mul(2).min(longest)
 }
@@ -60,7 +60,7 @@ mod tests {
         let runs = AtomicU32::new(0);
         let told = Arc::new(Mutex::new(Vec::new()));
         let milliseconds = Duration::from_millis;
-        // Nothing here runs for an hour, after which it would begin with the first pause again.
+        // No run here lasts an hour, after which the first pause would apply again.
         let longest = Duration::from_secs(3600);
         supervise(
             (milliseconds(1), longest),

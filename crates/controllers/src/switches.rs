@@ -1,55 +1,55 @@
-//! Which kinds are reconciled here, and which are left to somebody else. Owns how that is written; which kinds there are, and which of them
-//! needs another, says the table ([`crate::kinds`]). What is not reconciled is watched all the same where another kind looks at it: whose a
-//! namespace is, say, is told by Tenants that others keep.
+//! The kinds that are reconciled here, and those that other controllers reconcile. This module has the text form. The table ([`crate::kinds`]) has
+//! the kinds and their dependencies. A kind that is not reconciled is still watched if another kind reads it: for example, Tenants that another
+//! controller reconciles decide the tenant of a namespace.
 
 use std::collections::BTreeSet;
 
-/// The kinds that are left to somebody else: none by default.
+/// The kinds that other controllers reconcile: none by default.
 ///
-/// Written as kube-controller-manager's `--controllers` is: names with commas between them, `*` for all, and `-name` for all but this one.
+/// Written as kube-controller-manager's `--controllers`: names with commas between them, `*` for all, and `-name` for all but this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
     off: BTreeSet<&'static str>,
 }
 
-/// What can't be read as kinds to reconcile.
+/// Why a list of kinds is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchError {
-    /// There is no such kind here.
+    /// The kind does not exist here.
     #[error("{name:?} is no controller: there are {known}, * for all, and -NAME for one that is off")]
     Unknown {
-        /// What was written.
+        /// The name in the list.
         name: String,
-        /// What could have been.
+        /// The valid names.
         known: String,
     },
-    /// One needs another.
+    /// One kind needs another.
     #[error("{one} needs {other}: it works with what the same process keeps")]
     Without {
-        /// What is on.
+        /// The kind that is on.
         one: String,
-        /// What is not.
+        /// The needed kind that is off.
         other: String,
     },
-    /// Nothing is left.
+    /// No kind is left.
     #[error("no controller is left that could run")]
     Nothing,
 }
 
 impl Switches {
-    /// Whether objects of a kind, `Tenant`, are reconciled here.
+    /// Checks whether objects of a kind, for example `Tenant`, are reconciled here.
     #[must_use]
     pub fn is_on(&self, kind: &str) -> bool {
         !self.off.contains(kind)
     }
 
-    /// As it is written, for whoever reads it with the same kinds.
+    /// Returns the text form, for a reader with the same kinds.
     pub(crate) fn write(&self) -> String {
         let off = self.off.iter().map(|kind| format!(",-{kind}"));
         format!("*{}", off.collect::<String>())
     }
 
-    /// Reads what is written about kinds of these names; in each pair of `needs` the first is nothing without the second.
+    /// Reads the text form for kinds of these names. In each pair of `needs`, the first kind needs the second.
     pub(crate) fn read(
         text: &str,
         known: &BTreeSet<&'static str>,
@@ -93,7 +93,7 @@ impl Switches {
 mod tests {
     use super::*;
 
-    /// What is off.
+    /// Returns the kinds that are off.
     fn read(text: &str) -> Result<Vec<&'static str>, SwitchError> {
         let known = BTreeSet::from(["GitRepository", "Kustomization", "Surface", "Tenant"]);
         let needs = [("Kustomization", "GitRepository")];

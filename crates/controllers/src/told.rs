@@ -1,4 +1,4 @@
-//! What a watch told of one object, for whoever keeps it.
+//! A watch event about one object, for its caches.
 
 use kube::Resource;
 use serde::de::DeserializeOwned;
@@ -6,16 +6,16 @@ use tenure_cluster::Seen;
 
 use crate::cache::{Cache, Change};
 
-/// What a watch told.
+/// A watch event.
 pub(crate) enum Told<'a> {
-    /// An object is there, as it is now.
+    /// The object exists in this version.
     Changed(&'a Seen),
-    /// An object, by namespace and name, is gone at a revision.
+    /// The object, by namespace and name, was deleted at a revision.
     Gone((&'a str, &'a str), &'a str),
 }
 
 impl Told<'_> {
-    /// Where the object is.
+    /// Returns the namespace of the object.
     pub(crate) fn namespace(&self) -> &str {
         match self {
             Self::Changed(object) => &object.namespace,
@@ -23,7 +23,7 @@ impl Told<'_> {
         }
     }
 
-    /// What the object is called.
+    /// Returns the name of the object.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Changed(object) => &object.name,
@@ -31,7 +31,7 @@ impl Told<'_> {
         }
     }
 
-    /// Brings a cache up to date.
+    /// Updates a cache.
     pub(crate) fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
         match self {
             Self::Changed(object) => cache.take_seen(object),

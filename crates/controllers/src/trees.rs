@@ -1,7 +1,7 @@
-//! The files of artifacts, in memory while something is rendered from them and for a moment after.
+//! The files of artifacts, in memory while something is rendered from them and for a short time after.
 //!
-//! Owns what is loaded and what is let go: each tree is charged to its lane before it is loaded, and whoever needs room that others'
-//! trees take, which nothing renders from any more, gets it: the least recently used goes first. Refuses to let go of one in use.
+//! Each tree is charged to its lane before it is loaded. If memory is needed and unused trees occupy it, the least recently used tree is dropped
+//! first. A tree in use is never dropped.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use tenure_sources::{ArtifactStore, ByteBudget, Held, Limits, OverBudget, SourceKey, StorageError, Tree};
 use tokio::sync::OnceCell;
 
-/// How long a tree that nothing renders from is kept.
+/// How long an unused tree is kept.
 const TREE_KEPT: Duration = Duration::from_secs(30);
-/// How long is waited for a share of the room for all, before trees of one's own are let go of.
+/// How long a load waits for a share of the common memory before it drops unused trees of this process.
 const SHARE_COMES: Duration = Duration::from_millis(50);
-/// What a tree is charged at least.
+/// The minimum charge for a tree.
 const LEAST: u64 = 4 << 10;
 
 type Key = (SourceKey, String);
 type Slot = Arc<OnceCell<Arc<Loaded>>>;
 
-/// A tree, and the bytes that it is charged.
+/// A tree, and its charge in bytes.
 #[derive(Debug)]
 struct Loaded {
     tree: Tree,
     lane: String,
-    /// Given back when the tree is dropped.
+    /// Returned when the tree is dropped.
     _held: Held,
 }
 
@@ -37,7 +37,7 @@ struct Cached {
     used: Instant,
 }
 
-/// The trees that are loaded.
+/// The loaded trees.
 #[derive(Debug)]
 pub(crate) struct TreeCache {
     store: ArtifactStore,
@@ -57,7 +57,7 @@ impl Deref for TreeInUse {
 
     fn deref(&self) -> &Tree {
         static NOTHING: std::sync::LazyLock<Tree> = std::sync::LazyLock::new(Tree::default);
-        // It is there until it is dropped.
+        // Set until it is dropped.
         self.loaded.as_ref().map_or(&NOTHING, |loaded| &loaded.tree)
     }
 }
@@ -83,7 +83,7 @@ impl TreeCache {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The files of an artifact, charged to a lane; waits for room until the deadline. Those who ask at the same time share one loading.
+    /// Loads the files of an artifact, charged to a lane, and waits for memory until the deadline. Concurrent callers share one load.
     pub(crate) async fn load(
         self: &Arc<Self>,
         (source, digest): (&SourceKey, &str),
@@ -126,7 +126,7 @@ impl TreeCache {
         })
     }
 
-    /// Room for files of several artifacts together, taken at once: nobody waits for some while it holds others.
+    /// Takes memory for files of several artifacts at once, so that no caller waits for one part while it holds another.
     pub(crate) async fn take_room(
         &self,
         lane: &str,
@@ -136,18 +136,18 @@ impl TreeCache {
         self.room(lane, bytes.max(LEAST), deadline).await
     }
 
-    /// The room of all trees.
+    /// Returns the memory budget of all trees.
     pub(crate) fn budget(&self) -> &ByteBudget {
         &self.budget
     }
 
     async fn room(&self, lane: &str, bytes: u64, deadline: tokio::time::Instant) -> Result<Held, OverBudget> {
         let mut waiting = std::pin::pin!(self.budget.acquire(lane, bytes, deadline));
-        // In the queue first: what falls out of use from here on goes to those who wait.
+        // Join the queue first: trees that fall out of use from here on go to the queue.
         if let Poll::Ready(answer) = futures::poll!(&mut waiting) {
             return answer;
         }
-        // Where a share is all that is missing, it comes soon, if there is any: nothing is let go of for that.
+        // If only a share is missing, it comes soon, if at all. Nothing is dropped for it before that.
         if self.budget.is_short_of_share()
             && let Ok(answer) = tokio::time::timeout(SHARE_COMES, &mut waiting).await
         {
@@ -157,7 +157,7 @@ impl TreeCache {
         waiting.await
     }
 
-    /// Lets go of trees that nothing renders from, as long as somebody waits for the room that they take.
+    /// Drops unused trees while callers wait for their memory.
     fn let_go(&self) {
         while self.budget.is_wanted() {
             let mut cached = self.cached();
@@ -166,24 +166,24 @@ impl TreeCache {
             let Some(gone) = oldest.and_then(|key| cached.remove(&key)) else {
                 return;
             };
-            // Not under the lock: what it gives back goes to others at once.
+            // Outside the lock: the freed memory goes to others immediately.
             drop(cached);
             drop(gone);
         }
     }
 
-    /// Whether nothing renders from it, and somebody waits for what its lane holds.
+    /// Checks whether a tree is unused, and a caller waits for memory that its lane holds.
     fn is_in_the_way(&self, cached: &Cached) -> bool {
         let idle = cached.slot.get().filter(|loaded| Arc::strong_count(loaded) == 1);
         idle.is_some_and(|loaded| self.budget.is_wanted_of(&loaded.lane))
     }
 
-    /// Lets go of trees that were not used lately.
+    /// Drops trees that were not used recently.
     pub(crate) fn sweep(&self) {
         self.drop_all_but(|cached| cached.used.elapsed() < TREE_KEPT);
     }
 
-    /// Lets go of all trees that nothing renders from.
+    /// Drops all unused trees.
     pub(crate) fn drop_idle(&self) {
         self.drop_all_but(|cached| cached.slot.get().is_none_or(|loaded| Arc::strong_count(loaded) > 1));
     }
@@ -220,7 +220,7 @@ mod tests {
 
     use super::*;
 
-    /// Files of a mebibyte, each source's own, and room for three of them, two of which may be one lane's.
+    /// Each source's own files of one mebibyte, and memory for three trees, of which one lane may have two.
     struct Bed {
         folder: tempfile::TempDir,
         server: GitServer,
@@ -304,21 +304,21 @@ mod tests {
         assert_eq!(tree.entry("a").map(|_| ()), Some(()));
         let one = bed.budget.held();
         assert!(one > 1 << 20 && one < (1 << 20) + (4 << 10), "{one}");
-        // Whoever asks for what is loaded shares it.
+        // A second load of the same artifact shares the loaded tree.
         drop(bed.load(a, "one").await.unwrap());
         assert_eq!(bed.budget.held(), one);
         drop(bed.load(b, "one").await.unwrap());
         assert_eq!((bed.loaded(), bed.budget.held_by("one")), (2, 2 * one));
-        // The lane is full: of its two, the one that nothing renders from goes.
+        // The lane is full: the unused one of its two trees is dropped.
         let other = bed.load(c, "one").await.unwrap();
         assert_eq!((bed.loaded(), bed.budget.held()), (2, 2 * one));
-        // Another lane has room of its own, and takes nothing from this one.
+        // Another lane has its own memory, and takes nothing from this one.
         drop(bed.load(b, "two").await.unwrap());
         assert_eq!((bed.loaded(), bed.budget.held()), (3, 3 * one));
-        // Everybody's room is taken, and two trees of three are in use.
+        // All memory is taken, and two of the three trees are in use.
         drop(bed.load(d, "three").await.unwrap());
         assert_eq!((bed.budget.held_by("two"), bed.budget.held_by("three")), (0, one));
-        // Nothing is idle: it waits until something is.
+        // No tree is unused: the load waits until one is.
         let deadline = tokio::time::Instant::now();
         let late = bed.trees.load((&b.0, &b.1), "one", deadline).await;
         assert!(matches!(

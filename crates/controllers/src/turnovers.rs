@@ -1,5 +1,5 @@
-//! What the Kustomizations of a namespace tell each other: what each gains and drops with a revision.
-//! Lost with the process, and told anew by the next one. Judges nothing.
+//! Reports between the Kustomizations of a namespace: the objects that each gains and drops with a revision. They are lost with the process, and the
+//! next process collects them again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tenure_planner::kustomization::Turnover;
 
 use crate::key::Key;
 
-/// What was told.
+/// The reports.
 #[derive(Debug, Default)]
 pub(crate) struct TurnoverBoard {
     told: Mutex<HashMap<Key, Arc<Turnover>>>,
@@ -19,7 +19,7 @@ impl TurnoverBoard {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what a Kustomization tells; whether that is news.
+    /// Stores a Kustomization's report. Returns whether it changed.
     pub(crate) fn tell(&self, key: &Key, turnover: Turnover) -> bool {
         let mut told = self.lock();
         if told.get(key).is_some_and(|before| **before == turnover) {
@@ -29,12 +29,12 @@ impl TurnoverBoard {
         true
     }
 
-    /// What a Kustomization told last.
+    /// Returns the last report of a Kustomization.
     pub(crate) fn of(&self, key: &Key) -> Option<Arc<Turnover>> {
         self.lock().get(key).cloned()
     }
 
-    /// A Kustomization is gone: it tells nothing any more.
+    /// Removes the report of a deleted Kustomization.
     pub(crate) fn forget(&self, key: &Key) {
         self.lock().remove(key);
     }

@@ -1,8 +1,7 @@
-//! Marks on disk of what is being reconciled, so that a process which is started after one that ended in the midst of it doesn't begin
-//! with just that again. Owns the marks and the turns; how long somebody waits is the planner's (`tenure_planner::restart`).
+//! Marks on disk of running reconciliations, so that a process that starts after a crash does not begin with the reconciliation that may have caused
+//! it. This module has the marks and the turns. The planner decides how long a marked object waits (`tenure_planner::restart`).
 //!
-//! A mark is a small file that is written before an attempt and removed after it. It is not synced: it has to outlive the process,
-//! not the machine.
+//! A mark is a small file that is written before an attempt and removed after it. It is not synced: it has to outlive the process, not the machine.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,35 +15,35 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::key::Key;
 
-/// How long those that were not under way may keep the others waiting.
+/// The longest time that marked objects wait for the first attempts of unmarked ones.
 const OTHERS: Duration = Duration::from_secs(60);
 
-/// What a mark says.
+/// The content of a mark.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 struct Mark {
     kind: String,
     namespace: String,
     name: String,
-    /// How often the process has ended in the midst of it, one after the other.
+    /// The number of processes in a row that ended during its reconciliation.
     crashes: u32,
-    /// Whether it is being worked on, or only waits because of the marks of earlier ones.
+    /// Whether it was being reconciled, or only waited because of an earlier mark.
     begun: bool,
 }
 
-/// What is being reconciled, and what was when an earlier process ended.
+/// The running reconciliations, and those that ran when an earlier process ended.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     folder: PathBuf,
-    /// How often a process ended in the midst of it, by the name of the mark.
+    /// How often a process ended during its reconciliation, by the name of the mark.
     found: Mutex<HashMap<String, Mark>>,
     turns: Arc<Semaphore>,
-    /// How many that have no mark have not ended their first attempt.
+    /// The number of unmarked objects whose first attempt has not ended.
     others: watch::Sender<usize>,
 }
 
 impl UnderWay {
-    /// Reads the marks that an earlier process left. What can't be read or written is no reason not to start.
+    /// Reads the marks of an earlier process. An unreadable or unwritable mark does not prevent the start.
     pub(crate) fn open(folder: PathBuf) -> Self {
         if let Err(error) = std::fs::create_dir_all(&folder) {
             tracing::warn!(%error, "what is under way can't be marked");
@@ -54,7 +53,7 @@ impl UnderWay {
             let Ok(name) = entry.file_name().into_string() else {
                 continue;
             };
-            // One that was being written counts as begun.
+            // A mark that was being written counts as begun.
             let read = std::fs::read(entry.path()).ok();
             let read = read.and_then(|bytes| serde_json::from_slice::<Mark>(&bytes).ok());
             let mut mark = read.unwrap_or(Mark {
@@ -82,12 +81,12 @@ impl UnderWay {
         }
     }
 
-    /// How often an earlier process ended in the midst of this one; 0 for most.
+    /// Returns how often an earlier process ended during the object's reconciliation; 0 for most.
     pub(crate) fn crashes(&self, key: &Key) -> u32 {
         self.lock().get(&file(key)).map_or(0, |mark| mark.crashes)
     }
 
-    /// Marks that an attempt begins; it has ended when the answer is dropped.
+    /// Marks the beginning of an attempt. The attempt has ended when the returned value is dropped.
     pub(crate) fn begin(&self, key: &Key) -> Marked<'_> {
         let name = file(key);
         let path = self.folder.join(&name);
@@ -106,20 +105,20 @@ impl UnderWay {
         }
     }
 
-    /// Counts one that has no mark as not having ended its first attempt, until the answer is dropped.
+    /// Counts an unmarked object as being in its first attempt, until the returned value is dropped.
     pub(crate) fn first(&self) -> First<'_> {
         self.others.send_modify(|count| *count += 1);
         First(self)
     }
 
-    /// Waits until those that have no mark have ended their first attempt, and for one's own turn among the others.
+    /// Waits for the first attempts of the unmarked objects, and then for a turn among the marked ones.
     pub(crate) async fn turn(&self) -> Turn {
         let mut others = self.others.subscribe();
         let _ = tokio::time::timeout(OTHERS, others.wait_for(|count| *count == 0)).await;
         let permit = Arc::clone(&self.turns).acquire_owned().await;
         let ended = CancellationToken::new();
         let guard = ended.clone().drop_guard();
-        // One that takes long keeps the next waiting for a while only.
+        // A long attempt blocks the next object only for a limited time.
         tokio::spawn(async move {
             let _ = tokio::time::timeout(restart::ALONE, ended.cancelled()).await;
             drop(permit);
@@ -127,7 +126,7 @@ impl UnderWay {
         Turn(guard)
     }
 
-    /// Forgets the marks of objects that are gone.
+    /// Removes the marks of deleted objects.
     pub(crate) fn forget_gone(&self, exists: impl Fn(&str, &str, &str) -> bool) {
         self.lock().retain(|name, mark| {
             let stays = exists(&mark.kind, &mark.namespace, &mark.name);
@@ -143,7 +142,7 @@ impl UnderWay {
     }
 }
 
-/// An attempt that is under way.
+/// A running attempt.
 #[derive(Debug)]
 pub(crate) struct Marked<'a> {
     under_way: &'a UnderWay,
@@ -170,11 +169,11 @@ impl Drop for First<'_> {
     }
 }
 
-/// One's own turn, until it is dropped.
+/// The turn of one marked object, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn(#[expect(dead_code, reason = "held until it is dropped")] DropGuard);
 
-/// The name of an object's mark: names of objects may be longer than those of files.
+/// Returns the file name of an object's mark. Names of objects may be longer than file names.
 fn file(key: &Key) -> String {
     digest::digest_bytes(key.to_string().as_bytes()).replace(':', "-")
 }
@@ -197,7 +196,7 @@ mod tests {
         Key::new(tenure_api::Kustomization::KIND, "team", name)
     }
 
-    /// A process that ends without being told to drops nothing.
+    /// Simulates a crash: a process that crashes drops nothing.
     fn crash(mark: Marked<'_>) {
         std::mem::forget(mark);
     }
@@ -215,17 +214,17 @@ mod tests {
         let second = open();
         let counts = |under_way: &UnderWay| ["ended", "culprit", "beside"].map(|name| under_way.crashes(&key(name)));
         assert_eq!(counts(&second), [0, 1, 1]);
-        // The other waits while it ends the process again.
+        // The other object waits while this one ends the process again.
         crash(second.begin(&key("culprit")));
 
         let third = open();
         assert_eq!(counts(&third), [0, 2, 1]);
-        // One that ends well is like any other.
+        // An object whose attempt ends normally is like any other.
         drop(third.begin(&key("beside")));
         assert_eq!(counts(&third), [0, 2, 0]);
         assert_eq!(counts(&open()), [0, 2, 0]);
 
-        // A mark cut short is one.
+        // A truncated mark counts as a mark.
         std::fs::write(folder.join(file(&key("torn"))), "{\"kin").unwrap();
         let fourth = open();
         assert_eq!(fourth.crashes(&key("torn")), 1);

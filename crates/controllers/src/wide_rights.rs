@@ -1,13 +1,13 @@
-//! What is bound in the whole cluster, as it was read: good for a while, for all Tenants. Holds it, and refuses to say what it means.
+//! The cluster-wide bindings as read, valid for a while for all Tenants. Their meaning is decided elsewhere.
 
 use std::time::{Duration, Instant};
 
 use tenure_planner::access::audit::{Bindings, Roles};
 
-/// For how long it is good for another Tenant.
+/// How long they are valid for other Tenants.
 const GOOD_FOR: Duration = Duration::from_secs(60);
 
-/// What ClusterRoleBindings give, and what ClusterRoles are.
+/// The rules of ClusterRoles, and the ClusterRoleBindings.
 #[derive(Debug)]
 pub(crate) struct WideRights {
     read_at: Instant,
@@ -16,7 +16,7 @@ pub(crate) struct WideRights {
 }
 
 impl WideRights {
-    /// As they are now.
+    /// Creates the value, read now.
     pub(crate) fn of(roles: Roles, bindings: Result<Bindings, String>) -> Self {
         Self {
             read_at: Instant::now(),
@@ -25,7 +25,7 @@ impl WideRights {
         }
     }
 
-    /// Whether they still count.
+    /// Checks whether they are still valid.
     pub(crate) fn is_fresh(&self) -> bool {
         self.read_at.elapsed() < GOOD_FOR
     }

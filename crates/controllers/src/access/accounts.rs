@@ -1,5 +1,5 @@
-//! Reads and changes the ServiceAccounts that an entry names, for the Secret among their `imagePullSecrets`: as the account that writes credentials, which an
-//! administrator lets get and patch single accounts. Which change it is, the plan says.
+//! Reads and changes the ServiceAccounts that an entry names, to add the Secret to their `imagePullSecrets`. This happens as the account that writes
+//! credentials, which an administrator allows to get and patch single accounts. The plan decides the change.
 
 use tenure_api::metadata::{PLATFORM_NAMESPACE, TENURE_CONTROLLER};
 use tenure_cluster::{Client, ClusterError};
@@ -10,13 +10,13 @@ use super::secrets::fail_as;
 use super::steps::Actor;
 
 const SERVICE_ACCOUNT: &str = "ServiceAccount";
-/// What the Role is called that a message proposes.
+/// The name of the Role that a message proposes.
 const ROLE: &str = "tenure-pull-secrets";
-/// The most accounts that a message names.
+/// The limit of accounts that a message names.
 const TOLD: usize = 5;
 
 impl Actor {
-    /// The accounts of the entry in a namespace.
+    /// Reads the accounts of the entry in a namespace.
     pub(super) async fn look_at_accounts(&self, namespace: &str) -> AccountsSeen {
         if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
             return AccountsSeen::Seen(Vec::new());
@@ -39,7 +39,7 @@ impl Actor {
         AccountsSeen::Seen(accounts)
     }
 
-    /// Changes accounts. One that can't be changed is in no other's way; of several the first is told.
+    /// Changes accounts. A failure for one account does not stop the others, and the first failure is returned.
     pub(super) async fn change_accounts(&self, namespace: &str, changes: &[AccountChange]) -> Result<(), WriteFailure> {
         let client = self.writer().await.map_err(WriteFailure::Refused)?;
         let mut first = Ok(());
@@ -59,7 +59,7 @@ impl Actor {
         first
     }
 
-    /// What failed, and who has to be let do what.
+    /// Returns the failure, and the right that is missing for which account.
     fn explain_account(&self, client: &Client, namespace: &str, account: &str, error: &ClusterError) -> String {
         if !matches!(error, ClusterError::Forbidden { .. }) {
             return format!("ServiceAccount {namespace}/{account}: {error}");

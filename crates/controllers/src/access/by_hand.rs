@@ -1,4 +1,4 @@
-//! Looks at Secrets that somebody writes by hand, as the account that writes credentials elsewhere: how old they are, and nothing else.
+//! Checks the age of Secrets that users write by hand, as the account that writes credentials elsewhere. Nothing else is read of them.
 
 use jiff::Timestamp;
 use tenure_api::access::Period;
@@ -12,12 +12,12 @@ use super::secrets::{SECRET, explain, find, id, wipe};
 use super::steps::Actor;
 
 impl Actor {
-    /// Whether nobody makes credentials for it. What was made before is ended as ever.
+    /// Checks whether no credential is made for the request. Credentials made earlier are ended as usual.
     pub(super) fn is_by_hand(&self) -> bool {
         self.provider.is_some() && self.host_kind == HostKind::Static && find_made(&self.request).is_none()
     }
 
-    /// What there is to say of the Secret in a namespace.
+    /// Returns the plan for the hand-written Secret in a namespace.
     pub(super) async fn watch(&self, case: Case<'_>, namespace: &str) -> Option<Plan> {
         let rotate: Period = self.request.spec.rotate.parse().ok()?;
         let now = Timestamp::now();

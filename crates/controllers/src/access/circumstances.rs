@@ -1,4 +1,4 @@
-//! All that a request is acted on by, beside what is in single namespaces: once it is another one, everything is looked at again.
+//! Everything that a request's steps depend on, besides the state of single namespaces. After a change, everything is read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tenure_tenancy::access::approval::Verdict;
 
 use super::{Desk, Relatives};
 
-/// What a request is acted on by: once it is another one, everything is looked at again.
+/// The facts that a request's steps depend on. After a change, everything is read again.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Circumstances {
     is_deleted: bool,
@@ -22,16 +22,16 @@ pub(super) struct Circumstances {
     is_suspended: bool,
     provider: Option<tenure_api::access::AccessProviderSpec>,
     pub(super) deliveries: Option<Arc<BTreeSet<String>>>,
-    /// Where it would deliver if it was approved.
+    /// The namespaces in which it would deliver if it was approved.
     pub(super) reaching: Option<Arc<BTreeSet<String>>>,
     relatives: Relatives,
-    /// What these hold, by name and namespace.
+    /// The holdings of its predecessors and successor, by name and namespace.
     holdings: BTreeMap<String, BTreeMap<String, Holding>>,
     namespaces: Vec<(String, NamespaceSeen)>,
 }
 
 impl Circumstances {
-    /// As it is now.
+    /// Reads the current facts.
     pub(super) fn observe(desk: &Desk, request: &FluxAccessRequest) -> Self {
         let name = request.metadata.name.as_deref().unwrap_or_default();
         let provider = desk.find_provider(&request.spec.provider);
@@ -63,7 +63,7 @@ impl Circumstances {
         self.holdings.get(request)?.get(namespace)
     }
 
-    /// Those from which it takes over in a namespace.
+    /// Returns its predecessors in a namespace.
     pub(super) fn list_predecessors(&self, namespace: &str) -> Vec<Predecessor> {
         let earlier = self.relatives.predecessors.iter().filter_map(|name| {
             let holding = self.find_holding(name, namespace)?;
@@ -75,7 +75,7 @@ impl Circumstances {
         earlier.collect()
     }
 
-    /// The one that takes over from it in a namespace.
+    /// Returns its successor in a namespace.
     pub(super) fn find_heir(&self, namespace: &str) -> Option<Heir> {
         let name = self.relatives.heir.clone()?;
         let is_proven = self
@@ -88,7 +88,7 @@ impl Circumstances {
     }
 }
 
-/// The namespaces that something was made for, and those where it is wanted.
+/// Returns the namespaces with a credential, and those that should have one.
 pub(super) fn list_namespaces(request: &FluxAccessRequest, deliveries: Option<&BTreeSet<String>>) -> BTreeSet<String> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let recorded = ledgers.map(|ledger| ledger.namespace.clone());

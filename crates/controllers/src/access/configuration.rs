@@ -1,7 +1,7 @@
-//! Reads what an agent's configuration asks for, out of the artifact of the source that an administrator named.
+//! Reads an agent's configuration from the artifact of the source that an administrator named.
 //!
-//! Owns that a file which can't be read changes nothing of what it said before, for as long as this process lives. Believes nothing of the artifact but what
-//! its digest says.
+//! While this process lives, an unreadable file does not change the entries that it had before. The artifact's content is trusted only after its
+//! digest was verified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,24 @@ use crate::artifact_endpoint::ArtifactKeeper as _;
 use crate::key::Key;
 use crate::source::find_source_kind;
 
-/// How long room in memory is waited for.
+/// How long a read waits for memory.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What was read last.
+/// The last read configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LastRead {
-    /// Of which agent and source.
+    /// The agent and its source.
     of: Option<Agent>,
     group: String,
-    /// The digest that was looked at last, whatever came of it.
+    /// The digest of the last attempt, successful or not.
     digest: String,
     pub(super) revision: Option<String>,
     pub(super) configuration: Option<Arc<Configuration>>,
-    /// Why the last one could not be read.
+    /// Why the last configuration could not be read.
     pub(super) problem: Option<String>,
 }
 
-/// Reads the configuration of a provider's agent, if there is another one than before.
+/// Reads the configuration of a provider's agent, if it changed.
 pub(super) async fn read(desk: &Desk, provider: &AccessProvider, last: &mut LastRead) {
     let Some(agent) = &provider.spec.agent else {
         *last = LastRead::default();
@@ -65,7 +65,7 @@ pub(super) async fn read(desk: &Desk, provider: &AccessProvider, last: &mut Last
     }
 }
 
-/// The artifact, unless it is the one with this digest.
+/// Returns the artifact, unless it has the digest `before`.
 async fn look(desk: &Desk, agent: &Agent, before: &str) -> Result<Option<(String, String, Tree)>, String> {
     let platform = desk.platform();
     let source = &agent.source_ref;
@@ -102,7 +102,7 @@ async fn look(desk: &Desk, agent: &Agent, before: &str) -> Result<Option<(String
     }
 }
 
-/// Both files of an agent; each alone may be there.
+/// Reads both files of an agent. Each file may be missing.
 fn read_tree(tree: &Tree, agent: &Agent, group: &str) -> Result<Configuration, String> {
     let mut configuration = Configuration::default();
     let mut is_there = false;

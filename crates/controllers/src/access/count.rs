@@ -1,4 +1,5 @@
-//! Figures of access: how much is asked for and waits, how much lives, and what goes wrong. Owns no label but names of AccessProviders.
+//! Metrics of access: numbers of requests and waiting requests, of existing credentials, and of failures. The only labels are names of
+//! AccessProviders.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +11,19 @@ use super::{Desk, lock};
 use crate::figures::AccessView;
 use crate::reconciled::Home as _;
 
-/// The most providers of which something is counted.
+/// The limit of providers with metrics.
 const MOST: usize = 100;
 /// States of a request.
 const STATES: [&str; 4] = ["Pending", "Approved", "Denied", "Revoked"];
 
-/// What has happened, by provider and by what it was; and how long answers took.
+/// Counts of actions, by provider and action, and the time until approvals.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     happened: BTreeMap<(String, &'static str), u64>,
     answered: BTreeMap<String, (u64, f64)>,
 }
 
-/// What there is of one provider.
+/// The sums of one provider.
 #[derive(Default)]
 struct Sums {
     states: [u64; 4],
@@ -32,7 +33,7 @@ struct Sums {
 }
 
 impl Desk {
-    /// Counts what has happened to a credential.
+    /// Counts an action on a credential.
     pub(super) fn count(&self, provider: &str, action: &'static str) {
         let mut counts = lock(&self.counts);
         if counts.happened.len() < MOST * 16 {
@@ -40,7 +41,7 @@ impl Desk {
         }
     }
 
-    /// Counts an approval, and how many seconds it was waited for.
+    /// Counts an approval, with the seconds until it.
     pub(super) fn count_approval(&self, provider: &str, seconds: f64) {
         let mut counts = lock(&self.counts);
         if counts.answered.len() < MOST {

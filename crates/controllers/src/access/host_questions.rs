@@ -1,5 +1,5 @@
-//! What an AccessProvider's reconciler asks its host about what is nobody's request: whether the authoriser is accepted, and what the host has that nobody has
-//! recorded.
+//! An AccessProvider's questions to its host that belong to no request: whether the host accepts the authoriser, and which unrecorded credentials the
+//! host has.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::key::Key;
 use crate::reconciled::{Home as _, Reconciled as _};
 
 impl ProviderReconciler {
-    /// Lists what the host has of each target that something is delivered of, and revokes what nobody has recorded.
+    /// Lists the host's credentials of each target with deliveries, and revokes unrecorded ones.
     pub(super) async fn sweep(&mut self, requests: &[(FluxAccessRequest, Verdict)], now: Timestamp) {
         let is_old =
             |at: Option<&Timestamp>| at.is_none_or(|at| at.checked_add(BELIEVED).is_ok_and(|until| until <= now));
@@ -67,7 +67,7 @@ impl ProviderReconciler {
                         again: now.checked_add(AGAIN).unwrap_or(Timestamp::MAX),
                     };
                     self.unlisted.insert(key, failed);
-                    // The others would wait for the same silence.
+                    // The other targets would wait for the same silent host.
                     if matches!(trouble, Trouble::Unreachable(_)) {
                         break;
                     }
@@ -76,7 +76,7 @@ impl ProviderReconciler {
             };
             self.unlisted.remove(&key);
             self.listed.insert(key, asked_at);
-            // What is recorded is read after the host was asked.
+            // The records are read after the host's list.
             let all = self
                 .desk
                 .caches()
@@ -136,7 +136,7 @@ impl ProviderReconciler {
             .collect()
     }
 
-    /// Whether the host accepts the authoriser, asked once an hour.
+    /// Checks whether the host accepts the authoriser, once an hour.
     pub(super) async fn try_authoriser(
         &mut self,
         provider: &AccessProvider,
@@ -195,7 +195,7 @@ impl ProviderReconciler {
         (said, ends)
     }
 
-    /// Who asks this provider's host about what is nobody's request.
+    /// Returns an actor for questions to this provider's host that belong to no request.
     pub(super) async fn make_actor(&self, provider: &AccessProvider) -> Actor {
         let spec = FluxAccessRequestSpec {
             provider: provider.name_any(),

@@ -1,7 +1,8 @@
-//! The hosts of AccessProviders: how each is reached, as whom, and how much of it is asked at once.
+//! The hosts of AccessProviders: the connection to each, its credential, and the limit of concurrent requests.
 //!
-//! Owns the connection to each host, with the authoriser's credential in it for a minute at most, and the last lists that hosts gave. A host that doesn't
-//! answer holds up nobody else's: each has its own turns. Refuses addresses that the policy of the platform's sources refuses.
+//! This module has the connection to each host, with the authoriser's credential in it for a minute at most, and the last lists of each host. Each
+//! host has its own turns, so a host that does not answer delays no other host. Addresses that the policy of the platform's sources forbids are
+//! refused.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,15 +18,15 @@ use tenure_providers::{Answered, Authoriser, Host, RemoteHost, fingerprint_bytes
 use tenure_sources::{Hidden, Reach, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 
-/// How many questions and orders a host has at the same time.
+/// The limit of concurrent questions and orders of a host.
 const AT_ONCE: usize = 4;
-/// How many requests of one who asks are worked on at the same time.
+/// The limit of concurrently processed requests of one requester.
 const OF_AN_ASKER: usize = 2;
 /// How long a connection is used before the authoriser's Secret is read again.
 const KEPT: Duration = Duration::from_secs(60);
-/// The longest that a question may take, all its pages together.
+/// The time limit of a question, with all its pages.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The most lists that are kept of one host.
+/// The limit of stored lists of one host.
 const MOST_LISTINGS: usize = 2_000;
 
 /// One host.
@@ -41,9 +42,9 @@ pub(super) struct HostSlot {
 pub(super) struct Connected {
     host: Arc<RemoteHost>,
     pub(super) is_app: bool,
-    /// The certificates by which the host is known, as PEM, if the authoriser's Secret has some.
+    /// The certificates of the host's authority, as PEM, if the authoriser's Secret has some.
     pub(super) authority: Option<Arc<Vec<u8>>>,
-    /// What this connection was made of.
+    /// The provider's fields from which this connection was made.
     made_of: String,
     since: Instant,
 }
@@ -73,7 +74,7 @@ impl Default for HostSlot {
     }
 }
 
-/// Which API an AccessProvider says that it speaks.
+/// Returns the API that an AccessProvider names.
 pub(super) fn read_kind(provider: &AccessProvider) -> Option<HostKind> {
     match provider.spec.kind.as_str() {
         "gitlab" => Some(HostKind::Gitlab),
@@ -84,9 +85,9 @@ pub(super) fn read_kind(provider: &AccessProvider) -> Option<HostKind> {
     }
 }
 
-/// What credentials of a kind can do at a host; that of one of which nothing is known says nothing.
+/// Returns the capabilities of credentials of a kind at a host. If the host's API does not know the kind, cautious defaults are returned.
 pub(super) fn find_capabilities(kind: HostKind, credentials: CredentialKind) -> Capabilities {
-    // Asked without a connection: it follows from the API alone.
+    // Without a connection: the answer follows from the API alone.
     let host = RemoteHost::new(
         kind,
         "https://host.invalid",
@@ -105,7 +106,7 @@ pub(super) fn find_capabilities(kind: HostKind, credentials: CredentialKind) -> 
     })
 }
 
-/// The authoriser that a Secret holds, and what is believed of its host's certificate.
+/// Reads the authoriser from a Secret, and the trust in its host's certificate.
 fn read_authoriser(kind: HostKind, secret: &SecretData) -> Result<(Authoriser, bool), String> {
     if kind == HostKind::Github && secret.contains_key("githubAppID") {
         let app = tenure_sources::GitHubApp::read(Some(secret)).map_err(|error| error.to_string())?;
@@ -124,7 +125,7 @@ impl HostSlot {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The part of this host's work that one who asks can have.
+    /// Returns one requester's part of this host's capacity.
     pub(super) fn share(&self, asker: &str) -> Arc<Semaphore> {
         let mut kept = self.kept();
         if kept.shares.len() > MOST_LISTINGS {
@@ -134,22 +135,22 @@ impl HostSlot {
         Arc::clone(share.or_insert_with(|| Arc::new(Semaphore::new(OF_AN_ASKER))))
     }
 
-    /// By how much the host's clock is ahead of this one.
+    /// Returns the lead of the host's clock over this one.
     pub(super) fn ahead(&self) -> SignedDuration {
         self.kept().ahead
     }
 
-    /// SHA-256 of the certificates by which the host is known, as the last connection had them.
+    /// Returns the SHA-256 of the host's authority certificates in the last connection.
     pub(super) fn authority(&self) -> Option<String> {
         self.kept().authority.clone()
     }
 
-    /// How often a target may be asked for something now.
+    /// Returns how often a target may be asked for something now.
     pub(super) fn see_restraint(&self, target: &Target) -> RestraintSeen {
         self.kept().restraint.see(target, Timestamp::now())
     }
 
-    /// Counts a look.
+    /// Counts a read at the host.
     pub(super) fn note_look(&self, now: Timestamp) {
         self.kept().restraint.note_look(now);
     }
@@ -159,22 +160,22 @@ impl HostSlot {
         self.kept().restraint.note_refused_probe(now);
     }
 
-    /// Counts a new credential that was refused for good.
+    /// Counts a new credential that was refused permanently.
     pub(super) fn note_refusal(&self, target: &Target) {
         self.kept().restraint.note_refusal(target, Timestamp::now());
     }
 
-    /// A new credential of a target works.
+    /// Records that a new credential of a target works.
     pub(super) fn note_acceptance(&self, target: &Target) {
         self.kept().restraint.note_acceptance(target);
     }
 
-    /// The last list of a target.
+    /// Returns the last list of a target.
     pub(super) fn listing(&self, target: &Target, kind: CredentialKind) -> Option<Listing> {
         self.kept().listings.get(&(target.scope, target.id, kind)).cloned()
     }
 
-    /// Keeps a list.
+    /// Stores a list.
     pub(super) fn keep_listing(&self, target: &Target, kind: CredentialKind, listing: Listing) {
         let mut kept = self.kept();
         if kept.listings.len() >= MOST_LISTINGS {
@@ -183,7 +184,7 @@ impl HostSlot {
         kept.listings.insert((target.scope, target.id, kind), listing);
     }
 
-    /// The host with its authoriser's credential: the one that is connected, or one that is made of what `read` reads.
+    /// Returns the host's connection with its authoriser's credential: the existing one, or a new one from the Secret that `read` reads.
     pub(super) async fn connect(
         &self,
         provider: &AccessProvider,
@@ -224,12 +225,12 @@ impl HostSlot {
         Ok(new)
     }
 
-    /// Forgets the connection: the host didn't accept what was shown.
+    /// Drops the connection: the host did not accept the credential.
     async fn forget(&self) {
         *self.connected.lock().await = None;
     }
 
-    /// Asks, once, in the host's turns. An order that hasn't been sent by its deadline isn't sent any more.
+    /// Asks once, in the host's turns. An order that has not been sent by its deadline is not sent any more.
     pub(super) async fn ask(
         &self,
         connected: &Connected,
@@ -248,7 +249,7 @@ impl HostSlot {
         let now = Timestamp::now();
         let answer = match tokio::time::timeout(left(), connected.host.ask(ask, now)).await {
             Ok(answer) => answer,
-            // It may have been received.
+            // The host may have received it.
             Err(_) if ask.is_order() => Err(Trouble::Unknown("the host gave no answer in time".to_owned())),
             Err(_) => Err(Trouble::Unreachable("the host gave no answer in time".to_owned())),
         };

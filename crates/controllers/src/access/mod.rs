@@ -1,10 +1,12 @@
-//! Access to Git and registries: what an agent's configuration and FluxAccesses ask for becomes requests, what is approved becomes Secrets, and these are
-//! replaced and revoked: observe → plan → execute → write.
+//! Access to Git and registries: observe → plan → execute → write. Agents' configurations and FluxAccesses become requests. Approved requests become
+//! Secrets, which the controllers replace and revoke.
 //!
-//! Owns what is seen of the kinds of access, and who is woken by it. An AccessProvider's reconciler (`provider`) makes requests and ends them, and looks
-//! for what is left over at the host; a request's (`request`) carries out what the machine of `planner::access::rotation` orders, in one namespace after the other.
-//! Records are written as the controller, the authoriser's Secret and the staging Secret as the account that the AccessProvider names, what is delivered
-//! as the one that writes credentials. Refuses to choose, and to keep a value longer than one step takes.
+//! This module has the watched objects of access and wakes the reconcilers. The reconciler of an AccessProvider (`provider`) makes and ends requests,
+//! and finds leftover credentials at the host. The reconciler of a request (`request`) executes the orders of the state machine
+//! `planner::access::rotation`, in one namespace after the other.
+//!
+//! Records are written as the controller. The authoriser's Secret and the staging Secret are written as the account that the AccessProvider names.
+//! Delivered Secrets are written as the account that writes credentials. This module makes no choice, and stores no value longer than one step takes.
 
 mod accounts;
 mod by_hand;
@@ -60,25 +62,25 @@ use crate::mailbox::MailboxTable;
 use crate::reconciled::{Home, Reconciled};
 use hosts::HostSlot;
 
-/// Name of the namespace by whose uid this cluster is known.
+/// Name of the namespace whose uid identifies this cluster.
 const CLUSTER: &str = "kube-system";
 
 /// Namespaces by the names of requests.
 type Places = BTreeMap<String, Arc<BTreeSet<String>>>;
 
-/// What was found out last of the requests of a provider, by name.
+/// The last findings about the requests of a provider, by name.
 #[derive(Clone, Debug, Default)]
 struct Board {
-    /// The namespaces in which each delivers.
+    /// The namespaces in which each request delivers.
     deliveries: Places,
-    /// The namespaces in which each would deliver if it was approved.
+    /// The namespaces in which each request would deliver if it was approved.
     reaching: Places,
     /// The requests that take over from others, or from which others take over.
     relatives: BTreeMap<String, Relatives>,
 }
 
 impl Board {
-    /// Whether another board says the same of one request.
+    /// Checks whether another board has the same facts about one request.
     fn agrees_with(&self, other: &Self, request: &str) -> bool {
         self.deliveries.get(request) == other.deliveries.get(request)
             && self.reaching.get(request) == other.reaching.get(request)
@@ -93,29 +95,29 @@ struct Relatives {
     heir: Option<String>,
 }
 
-/// What is seen of access, and of the hosts of repositories.
+/// The watched objects of access, and the hosts of repositories.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub(crate) hub: Arc<Hub>,
     /// AccessProviders and FluxAccessRequests, of the platform namespace.
     caches: CacheByKind,
     pub(crate) kinds: Vec<Entry<Self>>,
-    /// Those of all namespaces.
+    /// FluxAccesses of all namespaces.
     pub(crate) asked: Cache<FluxAccess>,
-    /// Those of the platform namespace, by the request that they answer.
+    /// FluxAccessGrants of the platform namespace, by the request that they answer.
     pub(crate) grants: Cache<FluxAccessGrant>,
-    /// Those of the platform namespace.
+    /// FluxAccessStandingGrants of the platform namespace.
     pub(crate) standing: Cache<FluxAccessStandingGrant>,
     pub(crate) targets: Cache<FluxAccessTarget>,
-    /// What was found out last, by provider.
+    /// The last board of each provider.
     boards: Mutex<HashMap<String, Board>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
     counts: Mutex<count::Counts>,
-    /// Which issues were begun last.
+    /// The issues that were last begun.
     notices: Mutex<NoticeBook>,
-    /// Where each request has its Secret, as Surfaces were told last.
+    /// The namespaces in which each request has its Secret, as Surfaces were last notified.
     told: Mutex<HashMap<String, BTreeSet<String>>>,
     /// Cancelled once all kinds of access have been seen.
     ready: CancellationToken,
@@ -126,13 +128,13 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Desk {
-    /// Starts the reconcilers: all kinds of access have been seen.
+    /// Starts the reconcilers after all kinds of access have been seen.
     pub(crate) fn begin(&self) {
         self.ready.cancel();
         self.hub.means.mailboxes.wake_all();
     }
 
-    /// Nothing is seen yet.
+    /// Creates a desk that has seen no object.
     pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<Entry<Self>>) -> Arc<Self> {
         let caches = CacheByKind::default();
         for entry in &kinds {
@@ -170,17 +172,17 @@ impl Desk {
         all
     }
 
-    /// The host of a provider.
+    /// Returns the host of a provider.
     fn host(&self, provider: &str) -> Arc<HostSlot> {
         Arc::clone(lock(&self.hosts).entry(provider.to_owned()).or_default())
     }
 
-    /// Uid of this cluster's namespace `kube-system`.
+    /// Returns the uid of this cluster's namespace `kube-system`.
     fn find_cluster_uid(&self) -> Option<String> {
         self.hub.namespaces.get("", CLUSTER)?.metadata.uid.clone()
     }
 
-    /// What holds for a request.
+    /// Returns the verdict on a request: whether it is approved.
     fn judge(&self, request: &FluxAccessRequest) -> Verdict {
         let platform = self.platform();
         let name = request.metadata.name.as_deref().unwrap_or_default();
@@ -199,7 +201,7 @@ impl Desk {
         })
     }
 
-    /// What holds for the provider of a request.
+    /// Returns the state of a request's provider.
     fn find_standing(&self, provider: Option<&AccessProvider>) -> Standing {
         match provider {
             None => Standing::Gone,
@@ -211,7 +213,7 @@ impl Desk {
         }
     }
 
-    /// What is seen of a namespace.
+    /// Returns the known state of a namespace.
     fn find_namespace(&self, name: &str) -> NamespaceSeen {
         match self.hub.namespaces.get("", name) {
             None => NamespaceSeen::Gone,
@@ -220,21 +222,21 @@ impl Desk {
         }
     }
 
-    /// Where a request delivers, once somebody has found out.
+    /// Returns the namespaces in which a request delivers, once its provider was planned.
     fn find_deliveries(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
         let boards = lock(&self.boards);
         let board = boards.get(provider)?;
         Some(board.deliveries.get(request).cloned().unwrap_or_default())
     }
 
-    /// Where a request would deliver if it was approved, once somebody has found out.
+    /// Returns the namespaces in which a request would deliver if it was approved, once its provider was planned.
     fn find_reach(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
         let boards = lock(&self.boards);
         let board = boards.get(provider)?;
         Some(board.reaching.get(request).cloned().unwrap_or_default())
     }
 
-    /// Who takes over from a request, and from whom it takes over.
+    /// Returns the successors and the predecessors of a request.
     fn find_relatives(&self, request: &FluxAccessRequest) -> Relatives {
         let boards = lock(&self.boards);
         let board = boards.get(&request.spec.provider);
@@ -243,7 +245,7 @@ impl Desk {
         found.cloned().unwrap_or_default()
     }
 
-    /// What requests hold, by name, those that there still are.
+    /// Returns the holdings of the requests that still exist, by name.
     fn list_holdings<'a>(
         &self,
         names: impl IntoIterator<Item = &'a String>,
@@ -259,7 +261,7 @@ impl Desk {
         held.collect()
     }
 
-    /// Once what a request holds was recorded: whoever takes over from it looks again, or from whom it takes over, and who plans that.
+    /// Wakes a request's predecessors, its successors and the provider after a recorded change of its holdings.
     fn tell_relatives(&self, request: &FluxAccessRequest, status: &FluxAccessRequestStatus) {
         if request.status.as_ref().map(list_holdings).unwrap_or_default() == list_holdings(status) {
             return;
@@ -274,7 +276,7 @@ impl Desk {
         self.wake_provider(&request.spec.provider);
     }
 
-    /// Sets what was planned of the requests of a provider: where they deliver, which of them would, and who takes over; wakes those for whom that is news.
+    /// Stores the plan for a provider's requests: deliveries, possible deliveries, and successors. Wakes the objects for which that is a change.
     fn set_board(&self, provider: &str, planned: &Plan) {
         let share = |places: &BTreeMap<String, BTreeSet<String>>| -> Places {
             let shared = places
@@ -315,13 +317,13 @@ impl Desk {
         self.hub.means.mailboxes.wake_where(|key| kinds.contains(&key.kind));
     }
 
-    /// How soon a Secret that was delivered is looked at again.
+    /// Returns the time until the next check of a delivered Secret.
     fn choose_look(&self) -> Duration {
         let delivered = lock(&self.told).values().map(BTreeSet::len).sum();
         choose_look(delivered)
     }
 
-    /// Tells the Surfaces of namespaces in which a request has its Secret now, or has it no more.
+    /// Notifies the Surfaces of namespaces in which a request has its Secret now, or no longer has it.
     fn tell_surfaces(&self, key: &Key) {
         let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
         let now = request.as_deref().map(list_delivered).unwrap_or_default();
@@ -336,7 +338,7 @@ impl Desk {
         }
     }
 
-    /// A request waits for sources of a namespace, or doesn't any more.
+    /// Records whether a request waits for sources of a namespace.
     fn set_waiting(&self, namespace: &str, key: &Key, waits: bool) {
         let mut waiting = lock(&self.waiting);
         if waits {
@@ -349,7 +351,7 @@ impl Desk {
         }
     }
 
-    /// An object of another kind changed.
+    /// Wakes the requests and providers that a changed object of another kind concerns.
     pub(crate) fn tell(&self, changed: &Key) {
         if changed.kind == Tenant::KIND {
             self.wake_all(&[AccessProvider::KIND]);
@@ -377,7 +379,7 @@ impl Desk {
         }
     }
 
-    /// A namespace came, went, or is labelled otherwise.
+    /// Handles a namespace that was created, deleted or labelled differently.
     pub(crate) fn take_namespace(&self, change: &Change<Namespace>) {
         let marks = |namespace: &Option<Arc<Namespace>>| {
             let namespace = namespace.as_ref()?;
@@ -391,14 +393,14 @@ impl Desk {
         }
     }
 
-    /// What is asked for in Kubernetes changed.
+    /// Handles a changed FluxAccess.
     pub(crate) fn take_asked(&self, change: &Change<FluxAccess>) {
         for access in change.old.iter().chain(&change.new) {
             self.wake_provider(&access.spec.provider);
         }
     }
 
-    /// An answer changed.
+    /// Handles a changed grant.
     pub(crate) fn take_grant(&self, change: &Change<FluxAccessGrant>) {
         for grant in change.old.iter().chain(&change.new) {
             let name = &grant.spec.request_ref.name;
@@ -410,13 +412,13 @@ impl Desk {
         }
     }
 
-    /// An answer that stands changed.
+    /// Handles a changed standing grant.
     pub(crate) fn take_standing(&self) {
         self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
     }
 }
 
-/// Who reads the host's credential, and who writes what is made, where that is said.
+/// Returns the accounts that a provider names for reading the host's credential and for writing created credentials.
 fn list_accounts_of(provider: &AccessProvider) -> Vec<String> {
     let spec = &provider.spec;
     let authoriser = spec
@@ -467,7 +469,7 @@ impl Home for Desk {
         &self.hub.means.controller
     }
 
-    /// Records of access are the controller's own: no lane's.
+    /// The controller writes the records of access itself, not a lane.
     async fn bookkeeper_of(&self, _namespace: &str) -> Client {
         self.hub.means.controller.clone()
     }
@@ -520,7 +522,7 @@ impl Reconciled for FluxAccessRequest {
         reporter: "tenure-controller",
     };
 
-    // What was made at a host stands there: it is written over what was read, or not at all.
+    // The record lists credentials that exist at a host. It is written over the version that was read, or not at all.
     const SHARED_RECORD: Option<&'static str> = Some("credentials");
 
     fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {

@@ -1,5 +1,5 @@
-//! The issue that shows a request to the owner of its project: looked for, opened and closed as the plan says. Chooses nothing, and reads no answer to a request
-//! there.
+//! The issue that shows a request to the owner of its project: found, opened and closed as planned. It makes no choice. An answer in the issue does
+//! not count for the request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::{hosts, lock};
 use crate::own::Own;
 
 impl RequestReconciler {
-    /// Takes the step that is due; whether there was one.
+    /// Executes the due step. Returns whether one was due.
     pub(super) async fn announce(
         &mut self,
         request: &Arc<FluxAccessRequest>,
@@ -50,14 +50,14 @@ impl RequestReconciler {
         Ok(true)
     }
 
-    /// Nothing of what was decided is done.
+    /// Gives up the planned step: it is not executed.
     pub(super) fn drop_notice(&self, request: &FluxAccessRequest, planned: &Plan) {
         if planned.step == Some(Step::Begin) {
             lock(&self.desk.notices).end(request, false);
         }
     }
 
-    /// Decides, with what others have: what is begun counts at once.
+    /// Plans with the state of all requests. A begun issue counts immediately.
     pub(super) fn plan_notice(
         &mut self,
         request: &FluxAccessRequest,

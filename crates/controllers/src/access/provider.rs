@@ -1,5 +1,5 @@
-//! One AccessProvider's rounds: what is asked for becomes requests and targets, which end when nobody asks any more; what of its host's lists nobody has
-//! recorded is revoked. Keeps what was read and looked up; every choice is the plan's.
+//! The rounds of one AccessProvider: entries become requests and targets, which end when no entry asks for them any more. Unrecorded credentials in
+//! the host's lists are revoked. This module stores what was read and looked up. The plan makes every choice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -40,14 +40,14 @@ use crate::lane::Surroundings as _;
 use crate::own::Own;
 use crate::reconciled::{Home as _, Reconciled as _};
 
-/// How long it is believed which number a path has.
+/// How long the number of a path is trusted.
 pub(super) const BELIEVED: SignedDuration = SignedDuration::from_hours(1);
-/// How soon a path is looked up again about which nothing could be said.
+/// The delay before an unanswered path is looked up again.
 pub(super) const AGAIN: SignedDuration = SignedDuration::from_mins(1);
-/// The most FluxAccesses that are read for one provider.
+/// The limit of FluxAccesses that are read for one provider.
 const MOST_OBJECTS: usize = 5_000;
 
-/// Where one clones something, as its host says.
+/// The clone addresses of a target, as its host reports them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Addresses {
     pub(super) http: Option<String>,
@@ -62,15 +62,15 @@ pub(super) struct Unlisted {
     pub(super) again: Timestamp,
 }
 
-/// One provider's reconciler.
+/// The reconciler of one provider.
 pub(super) struct ProviderReconciler {
     pub(super) desk: Arc<Desk>,
     pub(super) key: Key,
     pub(super) last: LastRead,
     pub(super) looked_up: BTreeMap<(Scope, String), (LookedUp, Timestamp)>,
-    /// Where one clones what was looked up.
+    /// Clone addresses of the paths that were looked up.
     pub(super) addresses: BTreeMap<(Scope, String), Addresses>,
-    /// When each target was listed, and what of it was swept.
+    /// When each target was last listed and swept.
     pub(super) listed: HashMap<(Scope, u64), Timestamp>,
     pub(super) unlisted: BTreeMap<(Scope, u64), Unlisted>,
     pub(super) authoriser: Option<(Condition, Option<Time>, Timestamp)>,
@@ -144,7 +144,7 @@ impl ProviderReconciler {
                 },
             };
             if index >= MOST_OBJECTS {
-                // Its requests continue.
+                // The requests of an unread FluxAccess continue.
                 unread.push((asked_in, Unread::anything()));
                 objects.push((access, placement));
                 continue;
@@ -158,7 +158,7 @@ impl ProviderReconciler {
             };
             unread.push((asked_in.clone(), left));
             match author {
-                // Whose it is has to be known, or he could answer it himself.
+                // The namespace's tenant must be known, or the requester could approve the request.
                 None => problems.push(Problem {
                     place: tenure_planner::access::configuration::Place {
                         file: format!("FluxAccess {namespace}/{}", access.name_any()).into(),
@@ -179,7 +179,7 @@ impl ProviderReconciler {
         (asked, unread, problems, objects)
     }
 
-    /// Asks the host about paths. What it says is believed for a while.
+    /// Asks the host about paths. Its answers are trusted for a while.
     async fn look_up(&mut self, actor: &Actor, paths: &[(Scope, String)]) {
         for (scope, path) in paths {
             let ask = Ask::FindByPath {
@@ -210,7 +210,7 @@ impl ProviderReconciler {
         }
     }
 
-    /// Where there is nobody to ask, a path is its own number.
+    /// Without a host to ask, a path is its own number.
     fn identify(&mut self, paths: &[(Scope, String)]) {
         let until = Timestamp::now().checked_add(BELIEVED).unwrap_or(Timestamp::MAX);
         for (scope, path) in paths {
@@ -219,7 +219,7 @@ impl ProviderReconciler {
         }
     }
 
-    /// Makes, ends and keeps what the plan says.
+    /// Creates, ends and keeps requests and targets as planned.
     async fn execute(&self, plan: &Plan) -> Result<(), ClusterError> {
         let platform = self.key.namespace.as_str();
         for (name, target) in &plan.targets {
@@ -255,7 +255,7 @@ impl ProviderReconciler {
         Ok(())
     }
 
-    /// The names of the targets that were made for this provider.
+    /// Returns the names of the targets that were made for this provider.
     fn list_targets(&self) -> BTreeSet<String> {
         let all = self.desk.targets.all();
         let is_own = |target: &&Arc<FluxAccessTarget>| {
@@ -304,7 +304,7 @@ impl ProviderReconciler {
         request.metadata.finalizers = Some(vec![TENURE_FINALIZER.to_owned()]);
         let object = serde_json::to_value(&request).unwrap_or(Value::Null);
         match self.controller().create(&object, TENURE_CONTROLLER).await {
-            // A watch tells of it, and so it is begun with.
+            // The watch reports the new request, and its reconciler starts.
             Ok(_) => {
                 tracing::info!(
                     request = name,
@@ -314,13 +314,13 @@ impl ProviderReconciler {
                 );
                 Ok(())
             }
-            // One that is going has the name still: it is made once that is gone.
+            // A request that is being deleted still has the name. The new one is made after it is gone.
             Err(ClusterError::AlreadyExists { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// The end of a provider: its requests end first, and what they have at the host.
+    /// Ends a provider: first its requests, with their credentials at the host.
     async fn end(&self, provider: &AccessProvider) -> Result<Option<Next>, ClusterError> {
         let requests = self.desk.list_requests(&self.key.name);
         let living = requests
@@ -351,7 +351,7 @@ impl ProviderReconciler {
             .checked_add(SignedDuration::from_secs(FAREWELL_SECONDS))
             .unwrap_or(now);
         if until <= now {
-            // Nobody waits for the host any more.
+            // No request waits for the host any more.
             self.desk.wake_all(&[FluxAccessRequest::KIND]);
         }
         let soon = now.checked_add(AGAIN).unwrap_or(now);
@@ -371,7 +371,7 @@ fn name_agent(name: &str) -> AskedIn {
     }
 }
 
-/// What an administrator gave the provider. What is no pattern gives nothing.
+/// Returns the reach that an administrator gave the provider. An invalid pattern gives nothing.
 fn read_reach(provider: &AccessProvider) -> ProviderReach {
     ProviderReach {
         name: provider.name_any(),
@@ -536,7 +536,7 @@ impl Reconciler for ProviderReconciler {
         };
         let status = self.conclude(&provider, &problems, (authoriser.clone(), ends.clone()), now);
         Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
-        // It takes long where the host is slow, so the status is written before, and after if there is news.
+        // A sweep is slow if the host is slow. So the status is written before it, and again after it if something changed.
         self.sweep(&requests, now).await;
         let swept = self.conclude(&provider, &problems, (authoriser, ends), now);
         if swept != status {

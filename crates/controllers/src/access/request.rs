@@ -1,5 +1,5 @@
-//! One FluxAccessRequest's rounds: in each of its namespaces the rotation machine says what is next, until nothing is due. Keeps the answers to steps from
-//! round to round, and no value; every choice is the plan's.
+//! The rounds of one FluxAccessRequest: in each of its namespaces the rotation machine names the next step, until nothing is due. This module stores
+//! the answers to steps from round to round, and no value. The plan makes every choice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -38,31 +38,31 @@ use crate::drive::Reconciler;
 use crate::key::Key;
 use crate::own::Own;
 
-/// How many namespaces are gone on with at the same time: each is a part of one record, and each order has to be given soon after it was recorded.
+/// The limit of namespaces that proceed at the same time. They share one record, and each order has to be sent soon after it was recorded.
 const WIDTH: usize = 4;
-/// How soon it is looked again where nothing says when.
+/// The delay of the next check if nothing else says when.
 const IDLE: SignedDuration = SignedDuration::from_hours(1);
 
-/// What is known of one namespace.
+/// The known state of one namespace.
 #[derive(Debug, Default)]
 struct Place {
-    /// Nothing is due before.
+    /// The time before which nothing is due.
     again: Option<Timestamp>,
-    /// When accounts and RoleBindings are looked at again; the Secret is looked at more often.
+    /// The time of the next check of accounts and RoleBindings. The Secret is checked more often.
     whole_again: Option<Timestamp>,
     answer: Option<Answer>,
     secret: Option<SecretSeen>,
     staging: Option<StagingSeen>,
     accounts: Option<AccountsSeen>,
-    /// Whether nobody else comes to the Secret, where that is asked for.
+    /// Whether no other account can read the Secret, if the request requires that.
     strict: Option<Result<(), String>>,
-    /// The sources as they were seen last.
+    /// The sources, as last seen.
     sources: Vec<SourceSeen>,
     plan: Option<Plan>,
 }
 
 impl Place {
-    /// Whether sources changed in what counts: all of it while they are waited for, else since when the host refuses them.
+    /// Checks whether sources changed in what counts: any change while they are waited for, otherwise the time since when the host refuses them.
     fn has_news(&self, sources: &[SourceSeen]) -> bool {
         let refusals = |sources: &[SourceSeen]| -> Vec<Option<Timestamp>> {
             sources.iter().map(|source| source.refused_at).collect()
@@ -75,16 +75,16 @@ impl Place {
     }
 }
 
-/// One request's reconciler.
+/// The reconciler of one request.
 pub(super) struct RequestReconciler {
     pub(super) desk: Arc<Desk>,
     key: Key,
     pub(super) said: EventHistory,
     places: BTreeMap<String, Place>,
-    /// What came of the last step about its issue.
+    /// The result of the last step about its issue.
     pub(super) notice: Option<notice::Answer>,
     acted: Option<Circumstances>,
-    /// Since when this process looks after it.
+    /// The time since when this process reconciles it.
     begun: Timestamp,
 }
 
@@ -109,7 +109,7 @@ impl RequestReconciler {
             .get(&self.key.namespace, &self.key.name)
     }
 
-    /// One namespace as it is now.
+    /// Reads the current state of one namespace.
     async fn look(
         &mut self,
         actor: &Actor,
@@ -189,7 +189,7 @@ impl RequestReconciler {
         })
     }
 
-    /// Writes what has changed of the ledgers, and tells what has happened: nothing is ordered before it is recorded.
+    /// Writes changed ledgers, and reports what happened. Nothing is ordered before it is recorded.
     async fn record(
         &mut self,
         request: &FluxAccessRequest,
@@ -287,7 +287,7 @@ impl RequestReconciler {
         Ok(())
     }
 
-    /// What was answered is not known any more, and what was seen may be another.
+    /// Forgets the answers, because the state may have changed.
     fn forget_answers(&mut self) {
         for place in self.places.values_mut() {
             *place = Place::default();
@@ -329,7 +329,7 @@ impl Reconciler for RequestReconciler {
         &self.key
     }
 
-    /// A part of its host's work: a slow host holds up nobody else's, and who asks for much nobody who asks for little.
+    /// Returns a part of its host's capacity: a slow host delays no other host, and a requester with many requests delays no requester with few.
     async fn permits(&self) -> Arc<Semaphore> {
         let request = self.current();
         let (provider, asker) = request.as_ref().map_or(("", ""), |request| {
@@ -357,7 +357,7 @@ impl Reconciler for RequestReconciler {
             return Ok(Some(Next::Again));
         }
         let circumstances = Circumstances::observe(&self.desk, &request);
-        // Between two rounds, too: what was planned by others is planned anew.
+        // Checked between rounds too: a plan from other circumstances is made again.
         if self.acted.as_ref() != Some(&circumstances) {
             self.restart();
         }
@@ -379,7 +379,7 @@ impl Reconciler for RequestReconciler {
             let Some(place) = self.places.get(namespace.as_str()) else {
                 return true;
             };
-            // What was answered to the last step is not left until there is time for the next.
+            // The answer to the last step is handled now, not at the time of the next step.
             place.answer.is_some()
                 || place.again.is_none_or(|again| again <= now)
                 || place.has_news(&list_sources(&self.desk, &request.spec.secret_name, namespace))
@@ -544,13 +544,13 @@ fn next_second(now: Timestamp) -> Timestamp {
     now.checked_add(SignedDuration::from_secs(1)).unwrap_or(now)
 }
 
-/// Whether sources are waited for.
+/// Checks whether the request waits for sources.
 fn is_unproven(plan: &Plan) -> bool {
     let next = plan.ledger.next.as_ref();
     next.is_some_and(|next| next.phase == CredentialPhase::Distributed)
 }
 
-/// Whether it matters what becomes of sources.
+/// Checks whether the state of sources matters.
 fn is_followed(plan: &Plan) -> bool {
     !plan.is_over && (plan.ledger.current.is_some() || is_unproven(plan))
 }
@@ -563,7 +563,7 @@ fn changes_staging(step: &Step) -> bool {
     matches!(step, Step::MintAndStage(_) | Step::ClearStaging)
 }
 
-/// A step without what it is about.
+/// Returns the name of a step without its content.
 fn name_step(step: &Step) -> &'static str {
     match step {
         Step::Record => "Record",

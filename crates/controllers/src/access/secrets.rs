@@ -1,7 +1,7 @@
-//! Reads and writes the Secrets of credentials: the authoriser's, and the one in a namespace; as the accounts that are named for each.
+//! Reads and writes the Secrets of credentials, as the accounts that are named for each: the authoriser's Secret, and the Secret in a namespace.
 //!
-//! Owns the values between a host's answer and a Secret, and wipes them. Refuses to say anything of a Secret but what may be known: its uid and version, for
-//! which request it was written, and the fingerprint of what it holds. No message quotes one.
+//! This module has the values between a host's answer and a Secret, and wipes them. Of a Secret it reports only public facts: the uid, the version,
+//! the request for which it was written, and the fingerprint of the content. No message quotes a value.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ use super::surroundings::Surroundings;
 pub(super) const SECRET: &str = "Secret";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Where a credential is, and for which request.
+/// The namespace and the request of a credential.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) request: &'a str,
@@ -47,7 +47,7 @@ pub(super) fn id(kind: &str, namespace: &str, name: &str) -> ObjectId {
     }
 }
 
-/// A failed request about a Secret, without anything that could quote it, and with what is missing.
+/// Returns the error message of a failed request about a Secret. It quotes no content of the Secret, and names a missing right.
 pub(super) fn explain(client: &Client, id: &ObjectId, error: &ClusterError) -> String {
     let who = client.identity();
     let (kind, namespace, name) = (&id.kind, &id.namespace, &id.name);
@@ -74,7 +74,7 @@ fn fail(client: &Client, id: &ObjectId, error: &ClusterError) -> WriteFailure {
     fail_as(error, explain(client, id, error))
 }
 
-/// What a failed write comes to, which is explained so.
+/// Returns the failure of a write, with its explanation.
 pub(super) fn fail_as(error: &ClusterError, explained: String) -> WriteFailure {
     match error {
         ClusterError::Conflict { .. } | ClusterError::AlreadyExists { .. } | ClusterError::NotFound { .. } => {
@@ -85,7 +85,7 @@ pub(super) fn fail_as(error: &ClusterError, explained: String) -> WriteFailure {
     }
 }
 
-/// Wipes what a Secret holds from memory.
+/// Wipes the values of a Secret from memory.
 pub(super) fn wipe(secret: &mut Value) {
     for field in ["data", "stringData"] {
         let entries = secret.get_mut(field).and_then(Value::as_object_mut);
@@ -133,7 +133,7 @@ pub(super) async fn read_data(client: &Client, namespace: &str, name: &str) -> R
     }
 }
 
-/// Looks at the Secret in a namespace.
+/// Reads the facts of the Secret in a namespace.
 pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> SecretSeen {
     match find(client, place.namespace, place.name).await {
         Ok(None) => SecretSeen::Absent,
@@ -146,7 +146,7 @@ pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> Secre
     }
 }
 
-/// What may be known of a Secret.
+/// Returns the public facts of a Secret.
 fn tell(secret: &Value, form: Form) -> SecretFacts {
     let view = ObjectView::of(secret);
     SecretFacts {
@@ -173,7 +173,7 @@ fn find_fingerprint(secret: &Value, form: Form) -> Option<String> {
     })
 }
 
-/// The data of a Secret.
+/// Returns the data of a Secret.
 fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Value, String> {
     let username = staged.username.as_deref().unwrap_or(TOKEN_USER);
     let value = staged.value.reveal();
@@ -194,7 +194,7 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
             let pair = Zeroizing::new(format!("{username}:{value}"));
             let auth = json!({ "username": username, "password": value, "auth": STANDARD.encode(pair.as_bytes()) });
             let mut auths = json!({ registry: auth });
-            // A client shows the password to a server of tokens on another site only if the Secret names that one, too.
+            // If the token server is on another site, a client sends the password there only if the Secret also names that site.
             if let Some(host) = surroundings.host.filter(|host| *host != registry) {
                 set(&mut auths, host, auth);
             }
@@ -208,7 +208,7 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
     Ok(data)
 }
 
-/// What another request had in the Secret that is taken over goes, if this one has nothing there.
+/// Empties the keys of another request in a Secret that is taken over, if this request has no value for them.
 fn empty_others(data: &mut Value, form: Form) {
     let Some(entries) = data.as_object_mut().filter(|_| form != Form::Docker) else {
         return;
@@ -218,7 +218,7 @@ fn empty_others(data: &mut Value, form: Form) {
     }
 }
 
-/// The data of a Secret as a client reads them, to try them.
+/// Returns the data of a Secret as a client reads them, for a probe.
 pub(super) fn make_client_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<SecretData, String> {
     let mut written = json!({ "data": write_data(staged, surroundings)? });
     let entries = written
@@ -245,7 +245,7 @@ pub(super) async fn try_apply(client: &Client, object: &Value) -> Result<(), Clu
         .map(|mut applied| wipe(&mut applied.object))
 }
 
-/// Tries whether all could be written that a credential needs in a namespace.
+/// Tries, with dry-runs, to write everything that a credential needs in a namespace.
 pub(super) async fn try_delivery(
     client: &Client,
     place: Place<'_>,
@@ -257,7 +257,7 @@ pub(super) async fn try_delivery(
         "metadata": write_metadata(place.request, place.namespace, place.name),
     });
     if form == Form::Docker {
-        // Of this type, none is without it.
+        // A Secret of this type must have this key.
         set(
             &mut secret,
             "data",
@@ -274,7 +274,7 @@ pub(super) async fn try_delivery(
         check_access(client, place, &object).await?;
         let kind = ObjectView::of(&object).read_text("/kind").to_owned();
         match try_apply(client, &object).await {
-            // The Role that it binds is not there yet.
+            // The Role that it binds does not exist yet.
             Ok(()) | Err(ClusterError::NotFound { .. }) => {}
             Err(error) => return Err(explain(client, &id(&kind, place.namespace, place.name), &error)),
         }
@@ -282,7 +282,7 @@ pub(super) async fn try_delivery(
     Ok(())
 }
 
-/// Whether an administrator permits the account to write credentials in a namespace. The account asks for itself.
+/// Checks whether an administrator permits the account to write credentials in a namespace. The account asks for itself.
 async fn check_permission(client: &Client, namespace: &str) -> Result<(), String> {
     let account = client.identity();
     let answer = client
@@ -294,7 +294,7 @@ async fn check_permission(client: &Client, namespace: &str) -> Result<(), String
     permission::check_review(&account.to_string(), namespace, &answer.object)
 }
 
-/// Whether a Role or RoleBinding of that name is ours, or none; whether it is as wanted.
+/// Checks that a Role or RoleBinding of that name is ours or missing. Returns whether it is as wanted.
 async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Result<bool, String> {
     let kind = ObjectView::of(wanted).read_text("/kind").to_owned();
     let found = async {
@@ -314,7 +314,7 @@ async fn check_access(client: &Client, place: Place<'_>, wanted: &Value) -> Resu
     }
 }
 
-/// Lets accounts read the Secret, and nobody else.
+/// Grants only these accounts read access to the Secret.
 async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>) -> Result<(), WriteFailure> {
     if accounts.is_empty() {
         return Ok(());
@@ -339,7 +339,7 @@ async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>
     Ok(())
 }
 
-/// Writes a staged value into the Secret of a namespace, bound to what was seen of it; its uid.
+/// Writes a staged value into the Secret of a namespace, only if the Secret is still as it was seen. Returns its uid.
 pub(super) async fn spread(
     client: &Client,
     place: Place<'_>,
@@ -353,7 +353,7 @@ pub(super) async fn spread(
     let earlier = seen.and_then(|seen| seen.marked_for.as_deref());
     let earlier = earlier.filter(|earlier| *earlier != place.request);
     if let (Some(earlier), true) = (earlier, accounts.is_empty()) {
-        // Who read what is taken over doesn't read what is written now.
+        // Readers of the previous request's Secret must not read the new value.
         end_access(client, place, earlier).await?;
     }
     let_read(client, place, accounts).await?;
@@ -383,7 +383,7 @@ pub(super) async fn spread(
     finish(client, &target, written)
 }
 
-/// Puts our mark on a Secret again, and the certificates of the host's authority into it.
+/// Writes our mark and the certificates of the host's authority into a Secret again.
 pub(super) async fn mark(
     client: &Client,
     place: Place<'_>,
@@ -424,7 +424,7 @@ fn finish(
     }
 }
 
-/// Deletes the Secret of a namespace, bound to what was seen of it, and what let accounts read it.
+/// Deletes the Secret of a namespace, only if it is still as it was seen, and the read access of accounts to it.
 pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts) -> Result<(), WriteFailure> {
     let target = id(SECRET, place.namespace, place.name);
     let options = DeleteOptions {
@@ -443,7 +443,7 @@ pub(super) async fn delete(client: &Client, place: Place<'_>, seen: &SecretFacts
     end_access(client, place, place.request).await
 }
 
-/// Takes away what let accounts read the Secret, as far as it was written for a request.
+/// Removes the read access of accounts to the Secret, if it was written for a request.
 async fn end_access(client: &Client, place: Place<'_>, request: &str) -> Result<(), WriteFailure> {
     for kind in ["RoleBinding", "Role"] {
         let ended = async {
@@ -521,7 +521,7 @@ mod tests {
                 Some(staged().facts.fingerprint),
                 "{form:?}"
             );
-            // The control: another value has another one.
+            // The control: another value has another fingerprint.
             let mut other = staged();
             other.value = Hidden::new("open");
             let secret = json!({ "data": write_data(&other, surroundings).unwrap() });

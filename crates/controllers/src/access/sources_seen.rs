@@ -1,4 +1,4 @@
-//! What is seen of the sources that use a Secret.
+//! The known facts of the sources that use a Secret.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::Desk;
 use crate::key::Kind;
 use crate::reconciled::Reconciled as _;
 
-/// The sources of a namespace that use a Secret.
+/// Returns the sources of a namespace that use a Secret.
 pub(super) fn list_sources(desk: &Desk, secret: &str, namespace: &str) -> Vec<SourceSeen> {
     let Some(shard) = desk.hub.find_shard(namespace) else {
         return Vec::new();
@@ -51,16 +51,16 @@ pub(super) fn list_sources(desk: &Desk, secret: &str, namespace: &str) -> Vec<So
     sources
 }
 
-/// Since when a source is refused by the host, or can't read its Secret.
+/// Returns the time since when the host refuses a source, or its Secret can't be read.
 fn find_refusal(conditions: &[Condition]) -> Option<Timestamp> {
     let ready = conditions.iter().find(|condition| condition.type_ == READY)?;
     let is_refused = ready.status == ConditionStatus::False && ready.reason == AUTHENTICATION_FAILED;
     is_refused.then_some(ready.last_transition_time.0)
 }
 
-/// Metadata, the Secret, whether nothing is fetched, and how often.
+/// Metadata, the Secret, whether the source is suspended, and its interval.
 type SourceSpec<'a> = (&'a ObjectMeta, Option<&'a LocalObjectReference>, bool, &'a DurationText);
-/// Conditions, and which request was handled last.
+/// Conditions, and the last handled request.
 type SourceStatus<'a> = Option<(&'a [Condition], Option<&'a String>)>;
 
 fn read_interval(text: &DurationText) -> Duration {

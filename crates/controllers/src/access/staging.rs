@@ -1,7 +1,7 @@
-//! The staging Secrets of an AccessProvider: a value is there between the host's answer and the namespaces, and until it is seen in use. They are read and written
-//! as the account that the AccessProvider names for its authoriser, one key for each credential.
+//! The staging Secrets of an AccessProvider. A value is there from the host's answer until it is in its namespace and seen in use. They are read and
+//! written as the account that the AccessProvider names for its authoriser, with one key for each credential.
 //!
-//! A Secret holds a mebibyte. The next Secret takes the values that find no room in the ones before.
+//! A Secret holds a mebibyte. The next Secret takes the values that do not fit into the previous ones.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,11 +23,11 @@ pub(super) struct StagedValue {
     pub(super) facts: StagedFacts,
     pub(super) username: Option<String>,
     pub(super) value: Hidden,
-    /// Of a key, its public half.
+    /// The public key, if the value is a private key.
     pub(super) public: Option<String>,
 }
 
-/// How it is written down.
+/// The stored form.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Written {
@@ -47,17 +47,17 @@ impl Drop for Written {
     }
 }
 
-/// The most staging Secrets of an AccessProvider.
+/// The limit of staging Secrets of an AccessProvider.
 const MOST: usize = 16;
-/// The most bytes of one: Kubernetes takes a mebibyte, and several values may come at once.
+/// The size limit of one: Kubernetes takes a mebibyte, and several values may come at once.
 const MOST_BYTES: usize = 900 << 10;
-/// The room that a value is sure to find.
+/// The space that a value is guaranteed to find.
 const VALUE_BYTES: usize = 4 << 10;
 
-/// How often the record of how many there are is tried to be written.
+/// The limit of attempts to write the record of their number.
 const ATTEMPTS: usize = 5;
 
-/// The name of a staging Secret of an AccessProvider: an administrator names it in a Role.
+/// Returns the name of a staging Secret of an AccessProvider. An administrator names it in a Role.
 fn name_staging(provider: &str, number: usize) -> String {
     match number {
         0 => format!("tenure-access-{provider}-staging"),
@@ -65,7 +65,7 @@ fn name_staging(provider: &str, number: usize) -> String {
     }
 }
 
-/// What is seen of a staging Secret. One that isn't there is empty.
+/// The known facts of a staging Secret. A missing one is empty.
 #[derive(Debug)]
 struct Shard {
     name: String,
@@ -73,28 +73,28 @@ struct Shard {
     entry: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// The staging Secrets that are in use, in their order.
+/// The staging Secrets in use, in their order.
 struct Staging {
     seen: Vec<Shard>,
-    /// How many the first one records, if it does.
+    /// The number in the record of the first one, if it has a record.
     recorded: Option<usize>,
-    /// The version of the first one, if it is there.
+    /// The version of the first one, if it exists.
     version: Option<String>,
 }
 
-/// Where a value goes.
+/// The Secret for a value.
 #[derive(Debug, PartialEq, Eq)]
 enum Place {
-    /// Into this one of those that are in use.
+    /// Into the Secret at this index, which is in use.
     Among(usize),
-    /// Into the next one, which is not in use yet.
+    /// Into the next Secret, which is not in use yet.
     Next(usize),
-    /// Nowhere: all that there may be are full.
+    /// Into no Secret: all allowed ones are full.
     Nowhere,
 }
 
 impl Staging {
-    /// Chooses the Secret for a value: the one that has it, or the first with room.
+    /// Chooses the Secret for a value: the one that already has it, or the first with space.
     fn choose(&self) -> Place {
         let has_room = |shard: &Shard| shard.bytes.saturating_add(VALUE_BYTES) <= MOST_BYTES;
         let holder = self.seen.iter().position(|shard| shard.entry.is_some());
@@ -106,7 +106,7 @@ impl Staging {
     }
 }
 
-/// Reads the staging Secrets that are in use. The first one records how many these are, so that one that can't be read is not taken for one that isn't there.
+/// Reads the staging Secrets in use. The first one records their number, so that an unreadable one is not taken for a missing one.
 async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<Staging, String> {
     let explained = |name: &str, error: &ClusterError| explain_staging(client, namespace, name, error);
     let name = name_staging(provider, 0);
@@ -122,7 +122,7 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
         let name = name_staging(provider, number);
         let found = match (find(client, namespace, &name).await, recorded) {
             (Ok(found), Some(_)) => found,
-            // There is no record, or it is gone with the first Secret: those are in use that are there.
+            // The record is missing, or was deleted with the first Secret. Then the existing ones count as in use.
             (Ok(Some(found)), None) => Some(found),
             (Ok(None) | Err(ClusterError::Forbidden { .. }), None) => break,
             (Err(error), _) => return Err(explained(&name, &error)),
@@ -136,13 +136,13 @@ async fn read_staging(client: &Client, namespace: &str, provider: &str, key: &st
     })
 }
 
-/// How many staging Secrets are in use, as the first one says.
+/// Returns the number of staging Secrets in use, from the first one's record.
 fn read_record(first: &Value) -> Option<usize> {
     let annotation = ObjectView::of(first).find_annotation(STAGING_SECRETS_ANNOTATION)?;
     annotation.parse().ok().filter(|count| (1..=MOST).contains(count))
 }
 
-/// Takes what concerns a credential out of a staging Secret, and wipes the rest.
+/// Returns one credential's data from a staging Secret, and wipes the rest.
 fn take_shard(name: String, found: Option<Value>, key: &str) -> Shard {
     let mut found = found.unwrap_or_default();
     let shard = Shard {
@@ -154,7 +154,7 @@ fn take_shard(name: String, found: Option<Value>, key: &str) -> Shard {
     shard
 }
 
-/// Finds the Secret for a value, and how many will be in use with it.
+/// Finds the Secret for a value, and the number of Secrets in use with it.
 async fn find_place(
     client: &Client,
     namespace: &str,
@@ -185,7 +185,7 @@ async fn find_place(
     }
 }
 
-/// The bytes of all keys and values, as Kubernetes counts them against its limit.
+/// Counts the bytes of all keys and values, as Kubernetes counts them for its limit.
 fn count_bytes(secret: &Value) -> usize {
     let entries = secret.get("data").and_then(Value::as_object);
     let sizes = entries.into_iter().flatten().map(|(key, value)| {
@@ -195,12 +195,12 @@ fn count_bytes(secret: &Value) -> usize {
     sizes.fold(0, usize::saturating_add)
 }
 
-/// The key of a credential in it.
+/// Returns the key of a credential in it.
 pub(super) fn name_staged(request_uid: &str, namespace: &str) -> String {
     format!("{request_uid}.{namespace}")
 }
 
-/// Looks at what is staged of a credential.
+/// Returns the public facts of a staged credential.
 pub(super) async fn look_at_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> StagingSeen {
     match read_staged(client, namespace, provider, key).await {
         Ok(Some(staged)) => StagingSeen::Present(staged.facts),
@@ -209,7 +209,7 @@ pub(super) async fn look_at_staging(client: &Client, namespace: &str, provider: 
     }
 }
 
-/// Reads what is staged of a credential.
+/// Reads a staged credential.
 pub(super) async fn read_staged(
     client: &Client,
     namespace: &str,
@@ -248,7 +248,7 @@ fn explain_staging(client: &Client, namespace: &str, name: &str, error: &Cluster
     }
 }
 
-/// Puts a value into the staging Secret.
+/// Writes a value into the staging Secret.
 pub(super) async fn stage(
     client: &Client,
     namespace: &str,
@@ -274,7 +274,7 @@ pub(super) async fn stage(
     changed
 }
 
-/// Finds the Secret for a value, and records it as one in use before something is put into it.
+/// Finds the Secret for a value, and records it as in use before a value is written into it.
 async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<String, String> {
     let first = name_staging(provider, 0);
     for _ in 0..ATTEMPTS {
@@ -306,7 +306,7 @@ async fn claim_place(client: &Client, namespace: &str, provider: &str, key: &str
     ))
 }
 
-/// Takes a value out of the staging Secret.
+/// Removes a value from the staging Secret.
 pub(super) async fn clear(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), WriteFailure> {
     let staging = read_staging(client, namespace, provider, key).await;
     let staging = staging.map_err(WriteFailure::Unknown)?;
@@ -358,7 +358,7 @@ fn write_staging(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// Tries whether a value could be staged.
+/// Tries with a dry-run whether a value could be staged.
 pub(super) async fn try_staging(client: &Client, namespace: &str, provider: &str, key: &str) -> Result<(), String> {
     let staging = read_staging(client, namespace, provider, key).await?;
     let (chosen, _) = find_place(client, namespace, provider, &staging).await?;

@@ -1,4 +1,5 @@
-//! What an AccessProvider's reconciler says, in the provider's own status and in those of FluxAccesses, grants and targets. Writes nothing that is said already.
+//! The reports of an AccessProvider's reconciler, in the provider's own status and in those of FluxAccesses, grants and targets. An unchanged report
+//! is not written.
 
 use std::sync::Arc;
 
@@ -23,11 +24,11 @@ use tenure_tenancy::access::approval::Verdict;
 use super::hosts::read_kind;
 use super::provider::ProviderReconciler;
 
-/// The most problems that stand in a status.
+/// The limit of problems in a status.
 const MOST_PROBLEMS: usize = 100;
 
 impl ProviderReconciler {
-    /// Says in FluxAccesses, grants and targets what came of them, where that is news.
+    /// Reports the results in the statuses of FluxAccesses, grants and targets, if they changed.
     pub(super) async fn tell_others(
         &self,
         plan: &Plan,
@@ -98,7 +99,7 @@ impl ProviderReconciler {
         Ok(())
     }
 
-    /// That an object is gone is no error.
+    /// Writes a status. A deleted object is no error.
     async fn patch_status<T: serde::Serialize>(
         &self,
         (kind, namespace, name): (&str, &str, String),
@@ -118,7 +119,7 @@ impl ProviderReconciler {
         }
     }
 
-    /// The status of the provider.
+    /// Returns the status of the provider.
     pub(super) fn conclude(
         &self,
         provider: &AccessProvider,

@@ -1,4 +1,4 @@
-//! Carries out single steps of the rotation machine: looks, asks the host, writes Secrets, asks sources. Chooses nothing.
+//! Executes single steps of the rotation machine: reads state, calls the host, writes Secrets, asks sources to fetch. It makes no choice.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -35,10 +35,10 @@ use super::surroundings::{FoundSurroundings, find_host};
 use crate::lane::Surroundings as _;
 use crate::reconciled::{Home as _, Reconciled as _};
 
-/// How long a probe may take.
+/// The time limit of a probe.
 const PROBE: Duration = Duration::from_secs(30);
 
-/// All that belongs to the credentials of one request.
+/// Everything that belongs to the credentials of one request.
 pub(super) struct Actor {
     pub(super) desk: Arc<Desk>,
     pub(super) request: Arc<FluxAccessRequest>,
@@ -47,7 +47,7 @@ pub(super) struct Actor {
     pub(super) role: Role,
     pub(super) kind: CredentialKind,
     pub(super) host_kind: HostKind,
-    /// Why nothing can be made.
+    /// Why no credential can be made.
     pub(super) obstacle: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Actor {
             obstacle: None,
         };
         let made = find_made(&actor.request);
-        // Whatever else is in the way, what lives is ended as what it is.
+        // Existing credentials are ended as the kind that they are, even if something else is wrong.
         actor.kind = made.unwrap_or(actor.kind);
         let is_app = match host_kind {
             HostKind::Github if made.is_none() => actor.connect().await.map(|connected| connected.is_app),
@@ -121,7 +121,7 @@ impl Actor {
         staging::name_staged(self.request.metadata.uid.as_deref().unwrap_or_default(), namespace)
     }
 
-    /// The account that writes credentials.
+    /// Returns the client of the account that writes credentials.
     pub(super) async fn writer(&self) -> Result<Client, String> {
         let name = self
             .provider
@@ -131,7 +131,7 @@ impl Actor {
         self.act_as(&who).await
     }
 
-    /// The account that the AccessProvider names for its authoriser.
+    /// Returns the client of the account that the AccessProvider names for its authoriser.
     async fn authoriser(&self) -> Result<Client, String> {
         let authoriser = self
             .provider
@@ -150,7 +150,7 @@ impl Actor {
         client.map_err(|error| format!("nothing can be done as {who}: {error}"))
     }
 
-    /// The host, with the authoriser's credential.
+    /// Returns the host's client, with the authoriser's credential.
     pub(super) async fn connect(&self) -> Result<Connected, String> {
         let provider = self.provider.as_deref().ok_or("the AccessProvider is gone")?;
         let read = async {
@@ -171,7 +171,7 @@ impl Actor {
         self.host.ask(&connected, ask, deadline).await
     }
 
-    /// The accounts of a namespace that read the Secret.
+    /// Returns the accounts of a namespace that read the Secret.
     async fn list_readers(&self, namespace: &str) -> BTreeSet<String> {
         let placement = self.desk.hub.place(namespace).await;
         let source = identity::decide_for_source(&placement, namespace).ok();
@@ -181,7 +181,7 @@ impl Actor {
         self.request.spec.service_accounts.iter().cloned().chain(own).collect()
     }
 
-    /// The Secret in a namespace.
+    /// Reads the Secret in a namespace.
     pub(super) async fn look_at_secret(&self, namespace: &str) -> SecretSeen {
         if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
             return SecretSeen::Absent;
@@ -192,10 +192,10 @@ impl Actor {
         }
     }
 
-    /// What is staged of a credential.
+    /// Reads the staging Secret of a credential.
     pub(super) async fn look_at_staging(&self, namespace: &str) -> StagingSeen {
         if self.provider.is_none() {
-            // Nobody is named who could look.
+            // No account is named that could read it.
             return StagingSeen::Absent;
         }
         match self.authoriser().await {
@@ -220,7 +220,7 @@ impl Actor {
         staging::stage(&client, self.desk.platform(), &self.request.spec.provider, &key, staged).await
     }
 
-    /// Whether nobody comes to the Secret but those who are meant, by what the namespace itself gives.
+    /// Checks whether only the intended accounts can read the Secret, as far as the namespace's own RBAC says.
     pub(super) async fn check_strict(&self, namespace: &str) -> Result<(), String> {
         let placement = self.desk.hub.place(namespace).await;
         let mut others = vec![identity::decide_for_lane(&placement, namespace).to_string()];
@@ -241,10 +241,10 @@ impl Actor {
         check_strict(meant, &list_other_readers(meant, &bindings)).map_err(|denial| denial.to_string())
     }
 
-    /// Carries out a step in a namespace.
+    /// Executes a step in a namespace.
     pub(super) async fn perform(&self, namespace: &str, step: &Step, ledger: &CredentialLedger) -> Option<Answer> {
         Some(match step {
-            // A record is written for all of a request at once.
+            // A record is written once for all namespaces of a request.
             Step::Record | Step::Begin => return None,
             Step::Preflight => Answer::Preflight(self.try_all(namespace).await),
             Step::MintAndStage(order) => self.mint(namespace, order, ledger).await,
@@ -313,7 +313,7 @@ impl Actor {
         .await
     }
 
-    /// A project of a group, if there is one in which its credential can be tried.
+    /// Returns a project of a group in which the group's credential can be tried, if one exists.
     async fn find_member(&self, group: Target) -> Result<Option<Found>, Trouble> {
         let role = self.role;
         self.ask_for(&Ask::FindMember { group, role }).await
@@ -338,7 +338,7 @@ impl Actor {
         secrets::try_delivery(&writer, self.place(namespace), self.form(), &readers).await
     }
 
-    /// Orders a credential, and puts its value into the staging Secret. Of a key the private half is staged first.
+    /// Orders a credential, and writes its value into the staging Secret. For a key, the private key is staged before the order.
     async fn mint(&self, namespace: &str, order: &MintRequest, ledger: &CredentialLedger) -> Answer {
         let Some(next) = &ledger.next else {
             return Answer::MintFailed(Trouble::Unreachable(
@@ -395,7 +395,7 @@ impl Actor {
         }
     }
 
-    /// What goes into a Secret besides the value, as the AccessProvider or the host says.
+    /// Returns the registry for a Docker Secret, from the AccessProvider or the host.
     async fn find_registry(&self, ledger: &CredentialLedger) -> Result<Option<String>, Trouble> {
         if self.form() != Form::Docker {
             return Ok(None);
@@ -412,7 +412,7 @@ impl Actor {
         Ok(prefix.and_then(|prefix| prefix.split('/').next().map(str::to_owned)))
     }
 
-    /// Finds the parts of a Secret besides the value.
+    /// Returns the parts of a Secret besides the value.
     async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSurroundings, Trouble> {
         let connected = self.connect().await.map_err(Trouble::Unreachable)?;
         let spec = self.provider.as_ref().map(|provider| &provider.spec);
@@ -425,7 +425,7 @@ impl Actor {
         })
     }
 
-    /// SHA-256 of the certificates that belong into the Secret; none into one of a key for ssh.
+    /// Returns the SHA-256 of the certificates for the Secret; `None` for the Secret of an ssh key.
     pub(super) fn find_authority(&self) -> Option<String> {
         self.host.authority().filter(|_| self.form() != Form::Ssh)
     }
@@ -462,7 +462,7 @@ impl Actor {
 
     async fn mark(&self, namespace: &str, seen: &SecretFacts) -> Result<String, WriteFailure> {
         let authority = match self.find_authority() {
-            // Only the fingerprint is kept, so the certificates are read again.
+            // Only the fingerprint is stored, so the certificates are read again.
             Some(_) => self.connect().await.map_err(WriteFailure::Unknown)?.authority,
             None => None,
         };
@@ -471,7 +471,7 @@ impl Actor {
         secrets::mark(&client, self.place(namespace), authority, seen).await
     }
 
-    /// What a client would read of the staged value.
+    /// Returns the staged value as a client would read it.
     async fn read_staged_data(&self, namespace: &str, ledger: &CredentialLedger) -> Result<SecretData, String> {
         let staged = self.read_staged(namespace).await?;
         let found = self.find_surroundings(ledger).await;
@@ -479,7 +479,7 @@ impl Actor {
         secrets::make_client_data(&staged, found.borrow())
     }
 
-    /// What a client reads in a namespace.
+    /// Reads the Secret in a namespace as a client would.
     async fn read_delivered(&self, namespace: &str) -> Result<SecretData, String> {
         let client = self.writer().await?;
         secrets::read_data(&client, namespace, &self.request.spec.secret_name).await
@@ -495,7 +495,7 @@ impl Actor {
             let found = found.ok_or_else(|| "the host doesn't show what it is for".to_owned())?;
             let found = match target.scope {
                 Scope::Project => found,
-                // A group has no repository of its own: it is tried at one of those that are in it.
+                // A group has no repository of its own. The probe uses a project in it.
                 Scope::Group => {
                     let member = self.find_member(found.target).await;
                     match member.map_err(|trouble| trouble.to_string())? {
@@ -509,14 +509,14 @@ impl Actor {
                     (Form::Basic, Some(url), ..) => Some(probe_git(&url, &data, reach).await),
                     (Form::Ssh, _, Some(url), _) => Some(probe_git(&url, &data, reach).await),
                     (Form::Docker, _, _, Some(prefix)) => {
-                        // Where the host itself is reached without TLS, so is its registry: in tests alone.
+                        // If the host is reached without TLS, so is its registry. This occurs only in tests.
                         let is_plain = self
                             .provider
                             .as_ref()
                             .is_some_and(|provider| provider.spec.address.starts_with("http://"));
                         Some(probe_registry(&format!("oci://{prefix}"), is_plain, &data, reach).await)
                     }
-                    // The host says of none how it is reached: its sources prove it.
+                    // The host reports no address for these. Their sources prove the credential.
                     _ => None,
                 }
             };
@@ -558,7 +558,7 @@ impl Actor {
         }
     }
 
-    /// By how much the host's clock is ahead.
+    /// Returns the lead of the host's clock.
     pub(super) fn ahead(&self) -> SignedDuration {
         self.host.ahead()
     }
@@ -568,7 +568,7 @@ pub(super) fn not_understood() -> Trouble {
     Trouble::NotUnderstood("the answer is to another question".to_owned())
 }
 
-/// Letters and digits that nobody else has.
+/// Returns a unique string of letters and digits.
 pub(super) fn make_nonce() -> String {
     let random = || std::hash::RandomState::new().build_hasher().finish();
     format!("{:016x}", random() ^ random().rotate_left(17))

@@ -1,5 +1,4 @@
-//! Reads who has which rights in a namespace by what is bound there, for an entry that lets nobody else come to its Secret. A role that can't be read may
-//! give anything.
+//! Reads the rights in a namespace from its bindings, for an entry that excludes other readers of its Secret. An unreadable role may grant anything.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,10 +7,10 @@ use tenure_cluster::{Client, ClusterError};
 use tenure_tenancy::access::readers::{BindingFacts, RuleFacts, SubjectFacts};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
-/// The most RoleBindings that are looked at in a namespace.
+/// The limit of RoleBindings that are read in a namespace.
 const MOST: usize = 500;
 
-/// The RoleBindings of a namespace. They are listed as the controller; a Role is read as the account that writes credentials there.
+/// Returns the RoleBindings of a namespace. The controller lists them, and the account that writes credentials there reads their Roles.
 pub(super) async fn list_bindings(
     controller: &Client,
     writer: &Client,
@@ -52,7 +51,7 @@ async fn read_rules(client: &Client, kind: &str, namespace: &str, name: &str) ->
         client.find(&resource, namespace, name).await
     };
     match found.await {
-        // What isn't there gives nothing.
+        // A missing role grants nothing.
         Ok(None) => Some(Vec::new()),
         Ok(Some(role)) => {
             let rules = role.get("rules").cloned().unwrap_or(Value::Array(Vec::new()));

@@ -1,4 +1,4 @@
-//! Reconciles ArtifactGenerators: observe → plan → execute → tell those that are made what they are made of.
+//! Reconciles ArtifactGenerators: observe → plan → execute → report to the ExternalArtifacts what they are made of.
 
 mod observe;
 mod reconcile;
@@ -34,7 +34,7 @@ impl Reconciled for ArtifactGenerator {
         herald::tell::<Self>(shard, metadata, event).await;
     }
 
-    /// Those that take files of a source, those that make an ExternalArtifact, and those that may be fed by another generator.
+    /// Returns the generators that take files of a source, those that make an ExternalArtifact, and those that another generator may feed.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         let takes = |generator: &Self| {
             let own = generator.metadata.namespace.as_deref();
@@ -42,7 +42,7 @@ impl Reconciled for ArtifactGenerator {
             sources.any(|source| {
                 let is_beside = source.namespace.is_none() || source.namespace.as_deref() == own;
                 let is_named = source.kind == changed.kind.name && source.name == changed.name && is_beside;
-                // Whether two feed each other depends on either.
+                // A cycle of generators depends on both of them.
                 let is_fed = changed.kind == Self::KIND && source.kind == ExternalArtifact::KIND.name;
                 is_named || is_fed
             })

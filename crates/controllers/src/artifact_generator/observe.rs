@@ -1,4 +1,4 @@
-//! What is known about an ArtifactGenerator: its sources, as far as it may look at them, and what is stored for what it makes.
+//! The known facts about an ArtifactGenerator: its sources, as far as it may see them, and the stored artifacts of its output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::loans::Borrowed;
 use crate::reconciled::Reconciled as _;
 use crate::sight::{FoundKey, Sight};
 
-/// Its sources, by alias.
+/// Returns its sources, by alias.
 pub(super) fn observe_sources(
     sight: Sight<'_>,
     loans: &LoanBook,
@@ -49,7 +49,8 @@ pub(super) fn observe_sources(
     list_visible(generator, sight.referrer()).map(find).collect()
 }
 
-/// What another lane's process lends of a source. What a generator made there is not taken: whether that feeds on what is made here, nobody could see.
+/// Returns a source borrowed from another lane's process. An artifact of a generator there is refused: a cycle through artifacts of this lane could
+/// not be detected.
 fn find_lent(
     sight: Sight<'_>,
     loans: &LoanBook,
@@ -80,14 +81,14 @@ fn find_lent(
     }
 }
 
-/// Those of its sources that other lanes' processes may lend it.
+/// Returns those of its sources that other lanes' processes may lend.
 pub(super) fn list_lent(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
     let mut foreign = list_foreign(sight, generator);
     foreign.retain(|key| key.kind != ExternalArtifact::KIND);
     foreign
 }
 
-/// Its sources in other namespaces, as far as it may look there: whom it listens to.
+/// Returns its sources in other namespaces, as far as it may see them: the objects to which it listens.
 pub(super) fn list_foreign(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
     let foreign = list_visible(generator, sight.referrer());
     foreign
@@ -95,7 +96,7 @@ pub(super) fn list_foreign(sight: Sight<'_>, generator: &ArtifactGenerator) -> B
         .collect()
 }
 
-/// The way over the generators that feed it back to itself: over those that it may look at.
+/// Returns the cycle of generators that feed the generator's output back to it, over generators that it may see.
 pub(super) fn observe_circle(sight: Sight<'_>, generator: &ArtifactGenerator) -> Option<Vec<String>> {
     let feeds = |name: &str| {
         let (namespace, name) = name.split_once('/')?;
@@ -118,7 +119,7 @@ pub(super) fn observe_circle(sight: Sight<'_>, generator: &ArtifactGenerator) ->
     find_circle(generator, feeds)
 }
 
-/// The objects that bear its label.
+/// Returns the objects with its label.
 pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTreeMap<ObjectId, Live> {
     let Some(uid) = generator.metadata.uid.as_deref() else {
         return BTreeMap::new();
@@ -130,7 +131,7 @@ pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTr
     children
 }
 
-/// What is stored for what it makes, by name.
+/// Returns the stored artifacts of its output, by name.
 pub(super) fn list_stored(shard: &Arc<Shard>, generator: &ArtifactGenerator) -> BTreeMap<String, StoredArtifact> {
     let (namespace, own) = (shard.namespace.as_str(), generator.metadata.name.as_deref());
     let artifacts = shard.caches.of::<ExternalArtifact>().in_namespace(namespace);

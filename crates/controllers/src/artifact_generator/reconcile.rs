@@ -1,4 +1,4 @@
-//! One ArtifactGenerator's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+//! The rounds of one ArtifactGenerator. The Snapshot stays from round to round. The plan makes every choice.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::reconciled::Reconciled as _;
 use crate::sight::Sight;
 use crate::under_way::UnderWay;
 
-/// How long is waited for room for the files of which folders are looked for.
+/// How long a search for folders waits for memory for the files.
 const LOOKING: Duration = Duration::from_secs(60);
 
-/// One ArtifactGenerator's reconciler.
+/// The reconciler of one ArtifactGenerator.
 pub(crate) struct GeneratorReconciler {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot>,
     said: EventHistory,
     answered: Answered,
-    /// What it names in other lanes' processes, and whether they are to be asked again.
+    /// References into other lanes' processes, and whether to ask for them again.
     loans: LoanBook,
     asks_for_loans: bool,
 }
@@ -92,7 +92,7 @@ impl GeneratorReconciler {
         })
     }
 
-    /// Tells those that it makes what they are made of.
+    /// Reports to its ExternalArtifacts what they are made of.
     fn tell(&self, plan: &Plan) {
         let Some(told) = plan.memory.told.clone() else { return };
         for name in self.shard.recipes.tell(&self.key.name, told) {

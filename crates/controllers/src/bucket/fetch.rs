@@ -1,4 +1,4 @@
-//! Executes a fetch from a store of objects.
+//! Executes a fetch from an object store.
 
 use tenure_cluster::ServiceAccount;
 use tenure_planner::bucket::FetchRequest;
@@ -8,7 +8,7 @@ use tenure_sources::{BucketError, BucketRequest, BucketSecrets, SourceKey, fetch
 use crate::lane::{Lane, Shard};
 use crate::source::{read_secret, remember};
 
-/// Fetches what a plan asks for.
+/// Fetches as a plan requests.
 pub(super) async fn perform_fetch(
     shard: &Shard,
     (source, lane): (&SourceKey, &Lane),

@@ -1,4 +1,4 @@
-//! Reconciles Buckets: as all sources, with fetches from stores of objects.
+//! Reconciles Buckets: as all sources, with fetches from object stores.
 
 mod fetch;
 
@@ -34,7 +34,7 @@ impl Reconciled for Bucket {
         SourceReconciler::<Self>::new(shard, key)
     }
 
-    /// Those that apply from it in other namespaces listen to it.
+    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
     }

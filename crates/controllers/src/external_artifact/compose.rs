@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::lane::{Lane, Shard};
 use crate::source::remember;
 
-/// Makes what a plan asks for.
+/// Makes an artifact as a plan requests.
 pub(super) async fn perform(
     shard: &Shard,
     (source, lane): (&SourceKey, &Lane),
@@ -31,7 +31,7 @@ pub(super) async fn perform(
     remember(shard, source, &artifact)?;
     let known = request.known.as_ref().map(|known| &known.facts);
     if known.is_some_and(|known| known.digest == artifact.facts.digest && known.revision == artifact.facts.revision) {
-        // It is made of something else and came out the same: nothing new for anybody.
+        // The sources changed, but the result is the same: no user of the artifact needs to be notified.
         let revision = artifact.facts.revision;
         return Ok(Fetched::Unchanged { revision });
     }

@@ -1,4 +1,4 @@
-//! Reconciles ExternalArtifacts: as all sources, made of the files of others instead of fetched.
+//! Reconciles ExternalArtifacts: as all sources, but made from the files of other artifacts instead of fetched.
 
 mod compose;
 
@@ -39,7 +39,7 @@ impl Reconciled for ExternalArtifact {
         herald::tell::<Self>(shard, metadata, event).await;
     }
 
-    /// Those that a generator makes; what it tells, it tells them itself.
+    /// Returns the artifacts of a changed generator. Its reports reach them another way.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         if changed.kind != ArtifactGenerator::KIND {
             return Vec::new();
@@ -60,7 +60,7 @@ impl Reconciled for ExternalArtifact {
         }
     }
 
-    /// Those that use it in other namespaces listen to it.
+    /// Wakes the objects in other namespaces that use it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
     }
@@ -70,7 +70,7 @@ impl Reconciled for ExternalArtifact {
     }
 }
 
-/// Fetches what another controller has made.
+/// Fetches an artifact that another controller has made.
 async fn perform_download(
     shard: &Shard,
     (key, lane): (&SourceKey, &Lane),

@@ -1,5 +1,5 @@
-//! How long the attempts of each object took. Owns the bound on whose have a series of their own (`share`): those that have none are in one
-//! series of their kind, without a name, so that sums stay right.
+//! Durations of each object's attempts. The number of objects with a series of their own is bounded (`share`). The others share one series of their
+//! kind, without a name, so that sums stay correct.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::histogram::{Histogram, OF_OBJECTS};
 use super::share::decide_share;
 use crate::key::Key;
 
-/// The name that Flux's users' dashboards look for.
+/// The name that dashboards of Flux's users query.
 const NAME: &str = "gotk_reconcile_duration_seconds";
 
 /// How long attempts took, by object.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     named: BTreeMap<Key, Named>,
-    /// How many objects of each tenant have a series.
+    /// The number of objects of each tenant with a series.
     owners: HashMap<String, usize>,
-    /// Of objects without a series, by kind.
+    /// Durations of objects without a series, by kind.
     others: BTreeMap<&'static str, Histogram>,
 }
 
@@ -30,7 +30,7 @@ struct Named {
 }
 
 impl Durations {
-    /// Takes an attempt of an object, and whose it is; nobody's is one that is gone.
+    /// Counts an attempt of an object with its owner. A deleted object has no owner.
     pub(super) fn take(&mut self, key: &Key, owner: Option<String>, took: Duration) {
         if let Some(named) = self.named.get_mut(key) {
             named.histogram.observe(took);
@@ -55,7 +55,7 @@ impl Durations {
         own.unwrap_or_default() < decide_share(owners)
     }
 
-    /// An object is gone.
+    /// Removes the series of a deleted object.
     pub(super) fn forget(&mut self, key: &Key) {
         let Some(named) = self.named.remove(key) else { return };
         if let Some(count) = self.owners.get_mut(&named.owner) {
@@ -106,7 +106,7 @@ mod tests {
         text.lines().filter(|line| line.contains(part)).count()
     }
 
-    /// A tenant that makes a hundred thousand Kustomizations has a bounded number of series, and takes nobody else's.
+    /// A tenant with a hundred thousand Kustomizations has a bounded number of series, and takes none from other tenants.
     #[test]
     fn what_one_tenant_makes_stays_within_its_share() {
         let mut durations = Durations::default();
@@ -139,7 +139,7 @@ mod tests {
         durations.forget(&first);
         durations.forget(&first);
         assert!(durations.named.is_empty() && durations.owners.is_empty());
-        // Its last attempt ends after it: it is counted, and not named again.
+        // Its last attempt ends after the deletion: the attempt is counted, and the name does not return.
         durations.take(&first, None, took);
         let mut out = String::new();
         durations.write(&mut out);

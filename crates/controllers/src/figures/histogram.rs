@@ -1,9 +1,8 @@
-//! How observations of time are distributed. Owns the ends of buckets, which are those of Flux and of controller-runtime, since dashboards
-//! compute with them.
+//! Histograms of durations. Their bucket bounds are those of Flux and of controller-runtime, because dashboards compute with them.
 
 use std::time::Duration;
 
-/// Of an object's attempts (Flux's: ten ends from 10 ms to half an hour, each the same multiple of the one before).
+/// Bounds for an object's attempts (Flux's: ten bounds from 10 ms to half an hour, each the same multiple of the previous one).
 pub(super) const OF_OBJECTS: &[f64] = &[
     0.01,
     0.038_363_583_488_692_544,
@@ -16,19 +15,19 @@ pub(super) const OF_OBJECTS: &[f64] = &[
     469.194_959_467_365_3,
     1800.0,
 ];
-/// Of a kind's attempts (controller-runtime's).
+/// Bounds for a kind's attempts (controller-runtime's).
 pub(super) const OF_KINDS: &[f64] = &[
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
     1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// Of a queue (controller-runtime's).
+/// Bounds for a queue (controller-runtime's).
 pub(super) const OF_QUEUES: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0];
 
 /// How observations are distributed among buckets.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     pub(super) ends: &'static [f64],
-    /// Those that are in no earlier bucket.
+    /// Observations that are in no earlier bucket.
     pub(super) counts: Box<[u64]>,
     /// In microseconds.
     sum: u64,
@@ -56,7 +55,7 @@ impl Histogram {
         }
     }
 
-    /// All observations together, in seconds.
+    /// Returns the sum of all observations in seconds.
     pub(super) fn sum(&self) -> f64 {
         self.sum as f64 / 1e6
     }

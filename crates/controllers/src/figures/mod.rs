@@ -1,10 +1,9 @@
-//! What is counted and measured of the controllers' work, for who watches over them: under Flux's and controller-runtime's names, so that the
-//! dashboards and alerts that exist go on working, and under our own where there is none.
+//! Metrics of the controllers' work. They have the names of Flux and controller-runtime, so that existing dashboards and alerts keep working, and
+//! names of our own where those have no metric.
 //!
-//! Owns the numbers. What objects are like is looked up when it is asked for (`state`), what their attempts took is kept here (`durations`);
-//! of both, how much one tenant can make of it is bounded (`share`), and what is beyond is counted without names. The process of a lane keeps
-//! nothing: it tells the hub (`report`), which believes of it what it may say. No label holds what a user wrote but names, a revision, and an
-//! address without what is secret in it.
+//! States of objects are read at each scrape (`state`). Durations of attempts are stored here (`durations`). For both, each tenant has a bounded
+//! share of series (`share`), and the excess is counted without names. The process of a lane stores nothing: it reports to the hub (`report`), and
+//! the hub accepts only what the lane may report. No label holds user-written text except names, a revision, and an address without its secret parts.
 
 mod durations;
 mod histogram;
@@ -28,13 +27,13 @@ pub(crate) use state::{Described, Seen, StateView};
 pub(crate) use work::Outcome;
 use work::WorkTable;
 
-/// Who knows what there is of access to hosts of repositories.
+/// Knows the state of access to Git hosts.
 pub(crate) trait AccessView: std::fmt::Debug + Send + Sync {
-    /// Writes its families.
+    /// Writes its metric families.
     fn write(&self, out: &mut String);
 }
 
-/// What the controllers count. Cheap to clone; all clones tell the same, before the controllers run and after they end, too.
+/// The metrics of the controllers. Cheap to clone; all clones share one state, also before the controllers run and after they end.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(Arc<Inner>);
 
@@ -42,11 +41,11 @@ pub struct Figures(Arc<Inner>);
 struct Inner {
     durations: Mutex<Durations>,
     work: Mutex<WorkTable>,
-    /// In the process of a lane: what is to be told.
+    /// In the process of a lane: metrics that wait to be sent.
     outbox: Mutex<Option<Outbox>>,
-    /// What the processes of lanes have told last, by lane.
+    /// The last report of each lane's process.
     lanes: Mutex<BTreeMap<String, Gauges>>,
-    /// Who knows what there is; nobody, while another process leads.
+    /// Knows the state of objects; `None` while another process leads.
     view: RwLock<Option<Weak<dyn StateView>>>,
     requests: RwLock<Option<RequestCounts>>,
     access: RwLock<Option<Weak<dyn AccessView>>>,
@@ -57,12 +56,12 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Figures {
-    /// Sets who knows what there is.
+    /// Sets the source of the objects' state.
     pub(crate) fn set_view(&self, view: Weak<dyn StateView>) {
         *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
 
-    /// Sets who knows what there is of access.
+    /// Sets the source of the state of access.
     pub(crate) fn set_access(&self, view: Weak<dyn AccessView>) {
         *self.0.access.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
     }
@@ -77,7 +76,7 @@ impl Figures {
         view.as_ref()?.upgrade()
     }
 
-    /// Sets where requests to the API server are counted.
+    /// Sets the counters of requests to the API server.
     pub(crate) fn set_requests(&self, requests: RequestCounts) {
         *self.0.requests.write().unwrap_or_else(PoisonError::into_inner) = Some(requests);
     }
@@ -87,12 +86,12 @@ impl Figures {
         requests.clone()
     }
 
-    /// Keeps nothing from now on, but what is to be told the hub.
+    /// Stores nothing from now on, except what has to be sent to the hub.
     pub(crate) fn keep_for_hub(&self) {
         *lock(&self.0.outbox) = Some(Outbox::default());
     }
 
-    /// An object waits for room in its lane, until what is returned is dropped or begins.
+    /// Counts an object as waiting for capacity in its lane, until the returned value is dropped or begins.
     pub(crate) fn wait(&self, key: &Key) -> Waiting {
         lock(&self.0.work).of(key.kind.name).waiting += 1;
         Waiting {
@@ -102,7 +101,7 @@ impl Figures {
         }
     }
 
-    /// An attempt is over. `exists` says whether its object is there still.
+    /// Counts an attempt that has ended. `exists` says whether its object still exists.
     pub(crate) fn take_attempt(&self, key: &Key, took: Duration, outcome: Outcome, exists: impl FnOnce() -> bool) {
         if let Some(outbox) = lock(&self.0.outbox).as_mut() {
             outbox.take_attempt(key, took, outcome);
@@ -111,17 +110,17 @@ impl Figures {
         lock(&self.0.work).of(key.kind.name).take_attempt(took, outcome);
         let view = self.view();
         let mut durations = lock(&self.0.durations);
-        // Asked under the lock under which it is forgotten: what is gone gets no series any more.
+        // Asked under the lock of `forget`, so that a deleted object gets no series any more.
         let owner = view.filter(|_| exists()).map(|view| view.find_owner(&key.namespace));
         durations.take(key, owner, took);
     }
 
-    /// An object is gone.
+    /// Removes the series of a deleted object.
     pub(crate) fn forget(&self, key: &Key) {
         lock(&self.0.durations).forget(key);
     }
 
-    /// What the process of a lane has to tell; nothing when there is no news.
+    /// Takes the report of a lane's process; `None` if nothing changed.
     pub(crate) fn take_report(&self) -> Option<Report> {
         let counts = self.requests().map(|requests| requests.take_all());
         let gauges = lock(&self.0.work).read_gauges(Instant::now());
@@ -130,7 +129,7 @@ impl Figures {
             .take_report(gauges, counts.unwrap_or_default())
     }
 
-    /// Takes what the process of a lane tells of these kinds. `find` finds an object of its, if it is there.
+    /// Adds a report of a lane's process about these kinds. `find` finds one of the lane's objects, if it exists.
     pub(crate) fn take_from_lane(
         &self,
         (lane, kinds): (&str, &[&'static str]),
@@ -160,13 +159,13 @@ impl Figures {
         Ok(())
     }
 
-    /// The process of a lane has ended.
+    /// Removes the gauges of a lane whose process has ended.
     pub(crate) fn forget_lane(&self, lane: &str) {
         lock(&self.0.lanes).remove(lane);
     }
 }
 
-/// Who waits for room.
+/// An object that waits for capacity.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     figures: Figures,
@@ -175,7 +174,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// There is room, until what is returned is dropped.
+    /// Counts the object as running, until the returned value is dropped.
     pub(crate) fn begin(self) -> Working {
         let (waited, now) = (self.since.elapsed(), Instant::now());
         let number = lock(&self.figures.0.work).begin(self.kind, now);
@@ -195,7 +194,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Who has room, and works.
+/// An object that has capacity and works.
 #[derive(Debug)]
 pub(crate) struct Working {
     figures: Figures,
@@ -225,7 +224,7 @@ mod tests {
     use super::*;
     use crate::reconciled::Reconciled as _;
 
-    /// What a lane may say of another's objects, of kinds that there are not, and how long, makes no series.
+    /// A lane's reports about another lane's objects, about unknown kinds, or with absurd durations, create no series.
     #[test]
     fn a_lane_speaks_for_itself_alone() {
         let (hub, lane) = (Figures::default(), Figures::default());

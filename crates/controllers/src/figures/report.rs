@@ -1,5 +1,5 @@
-//! What the process of a lane tells the hub of its work: each attempt and each turn since it told last, as far as they fit, and what is so at
-//! this moment. Refuses to grow: what doesn't fit is counted, and so much that nobody would tell it is an offence.
+//! The report of a lane's process to the hub: each attempt and each turn since the previous report, as far as they fit, and the current gauges. A
+//! report has a size limit: the excess is only counted, and a report above the limit is a violation.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::work::Outcome;
 use crate::key::Key;
 
-/// Attempts, and turns, that one report tells of.
+/// The limit of attempts, and of turns, in one report.
 const MOST: usize = 2_000;
-/// Kinds, and sorts of requests, that one report tells of.
+/// The limit of kinds, and of sorts of requests, in one report.
 const SORTS: usize = 256;
 
-/// What the process of a lane tells.
+/// The report of a lane's process.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Report {
     pub(super) attempts: Vec<Attempt>,
     pub(super) turns: Vec<Turn>,
-    /// Attempts that there was no room for.
+    /// The number of attempts that did not fit.
     pub(super) lost: u64,
     pub(super) gauges: Gauges,
     /// Requests to the API server, by method and status code.
@@ -44,7 +44,7 @@ impl Attempt {
     }
 }
 
-/// How long one waited for room, and then had it.
+/// How long an object waited for capacity, and then had it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Turn {
@@ -63,20 +63,20 @@ impl Turn {
     }
 }
 
-/// What is so at one moment, by kind.
+/// The gauges at one moment, by kind.
 pub(super) type Gauges = BTreeMap<String, KindGauges>;
 
-/// What is so of one kind at one moment.
+/// The gauges of one kind at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct KindGauges {
-    /// Who waits for room.
+    /// Objects that wait for capacity.
     pub(super) waiting: u64,
-    /// Who has it.
+    /// Objects that have capacity.
     pub(super) running: u64,
-    /// For how long the longest has it.
+    /// The longest running time.
     pub(super) longest_micros: u64,
-    /// For how long all of them together have it.
+    /// The sum of the running times.
     pub(super) unfinished_micros: u64,
 }
 
@@ -88,7 +88,7 @@ impl KindGauges {
         self.unfinished_micros = self.unfinished_micros.saturating_add(micros);
     }
 
-    /// Takes what is so in another process.
+    /// Adds the gauges of another process.
     pub(super) fn add(&mut self, other: &Self) {
         self.waiting = self.waiting.saturating_add(other.waiting);
         self.running = self.running.saturating_add(other.running);
@@ -102,7 +102,7 @@ fn to_micros(duration: Duration) -> u64 {
 }
 
 impl Report {
-    /// What is wrong with it, if no lane would tell it.
+    /// Returns the violation, if no lane would send this report.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_kept = self.attempts.len() <= MOST && self.turns.len() <= MOST;
         if !is_kept || self.gauges.len() > SORTS || self.requests.len() > SORTS {
@@ -112,13 +112,13 @@ impl Report {
     }
 }
 
-/// What is to be told.
+/// Metrics that wait to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     attempts: Vec<Attempt>,
     turns: Vec<Turn>,
     lost: u64,
-    /// What was so when it was told last.
+    /// The gauges in the previous report.
     told: Gauges,
 }
 
@@ -147,7 +147,7 @@ impl Outbox {
         }
     }
 
-    /// What there is to tell; nothing when nothing happened.
+    /// Takes the report; `None` if nothing happened.
     pub(super) fn take_report(&mut self, gauges: Gauges, mut requests: Vec<(String, u16, u64)>) -> Option<Report> {
         if self.attempts.is_empty() && self.turns.is_empty() && requests.is_empty() && gauges == self.told {
             return None;

@@ -1,12 +1,12 @@
-//! How many objects of one tenant are told of by name. Whatever one makes, what is told of it stays within its share; the others are counted
-//! without their names. Pure: by the numbers alone.
+//! The number of objects of one tenant with series of their own. However many objects a tenant creates, its series stay within its share, and its
+//! other objects are counted without names. Pure: by the numbers alone.
 
-/// Objects of one tenant that have series of their own, at most.
+/// The limit of objects of one tenant with their own series.
 pub(super) const MOST_OF_ONE: usize = 1_000;
-/// Objects of all tenants that have series of their own, where everybody has as many as may be.
+/// The limit for the objects of all tenants together, if each tenant uses its share.
 pub(super) const MOST: usize = 10_000;
 
-/// How many objects each of so many tenants may have by name: with many, each has fewer, and none has to make room for one that makes many.
+/// Returns the number of named objects per tenant. With many tenants each has fewer, and no tenant loses its share to a tenant with many objects.
 pub(super) fn decide_share(tenants: usize) -> usize {
     (MOST / tenants.max(1)).clamp(1, MOST_OF_ONE)
 }

@@ -1,5 +1,5 @@
-//! What the objects are like, as the watches have last told: looked up when somebody asks, and kept nowhere. Owns which of them are told of by
-//! name, which is the same number for each tenant.
+//! The state of the objects, as the watches last reported it: read at each scrape, and stored nowhere. The number of objects that are listed by name
+//! is bounded, with the same bound for each tenant.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,15 +8,15 @@ use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_se
 use super::share::decide_share;
 use crate::key::Kind;
 
-/// What is told of one object, beside its name.
+/// Facts about one object, besides its name.
 #[derive(Debug, Default)]
 pub(crate) struct Described {
     pub(crate) revision: String,
-    /// A label that only its kind has, as kube-state-metrics is configured for Flux.
+    /// A label that only its kind has, as in Flux's configuration of kube-state-metrics.
     pub(crate) more: Option<(&'static str, String)>,
 }
 
-/// One object, as it is told of.
+/// One object in the metrics.
 pub(crate) struct Seen<'a> {
     pub(crate) kind: &'static Kind,
     pub(crate) namespace: &'a str,
@@ -24,26 +24,26 @@ pub(crate) struct Seen<'a> {
     /// The status of its condition Ready.
     pub(crate) ready: &'static str,
     pub(crate) is_suspended: bool,
-    /// The rest, which costs more to find out.
+    /// Returns the other facts, which cost more to compute.
     pub(crate) describe: &'a dyn Fn() -> Described,
 }
 
-/// Who knows what there is.
+/// Knows the state of the objects.
 pub(crate) trait StateView: Send + Sync + std::fmt::Debug {
-    /// Whose objects those in a namespace are: all of one tenant have one share, and so have those in each namespace that is nobody's.
+    /// Returns the share to which a namespace's objects count. A tenant has one share, and so has each namespace without a tenant.
     fn find_owner(&self, namespace: &str) -> String;
 
-    /// What the lane of a namespace is called. There are no more than tenants, and two.
+    /// Returns the name of the lane of a namespace. The number of lanes is at most the number of tenants plus two.
     fn find_lane(&self, namespace: &str) -> String;
 
-    /// Shows every object, those of one namespace and kind in order of their names.
+    /// Visits every object. Objects of one namespace and kind come in the order of their names.
     fn visit(&self, visit: &mut dyn FnMut(Seen<'_>));
 
-    /// The lanes with processes, and whether each works; none, where lanes are tasks.
+    /// Lists the lanes with processes, and whether each works; empty if lanes are tasks.
     fn list_processes(&self) -> Vec<(String, bool)>;
 }
 
-/// Writes what the objects are like.
+/// Writes the state of the objects.
 pub(super) fn write(out: &mut String, view: &dyn StateView) {
     let mut counts: BTreeMap<(String, &str, &str, bool), u64> = BTreeMap::new();
     let mut owners: HashMap<String, usize> = HashMap::new();
@@ -104,7 +104,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
     write_family(out, ("tenure_lane_process_up", FamilyKind::Gauge, help), processes);
 }
 
-/// As kube-state-metrics labels it with the configuration that Flux publishes.
+/// Returns the labels of kube-state-metrics with the configuration that Flux publishes.
 fn label(seen: &Seen<'_>) -> Labels {
     let described = (seen.describe)();
     let (group, version) = seen.kind.api_version.split_once('/').unwrap_or_default();
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::reconciled::Reconciled as _;
 
-    /// Two tenants; one of them has made very much, and with words that are none.
+    /// Two tenants: one has very many objects, with invalid words in their statuses.
     #[derive(Debug)]
     struct Two;
 

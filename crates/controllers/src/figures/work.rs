@@ -1,4 +1,4 @@
-//! What is worked on by kind: who waits for room in a lane, who has it and since when, how attempts ended.
+//! Running work by kind: objects that wait for capacity in a lane, objects that have it and since when, and results of attempts.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ use super::report::KindGauges;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome {
-    /// Nothing more is to be done until something changes.
+    /// Nothing to do until the next change.
     Success,
-    /// The next attempt has its time.
+    /// The next attempt has a time.
     RequeueAfter,
-    /// The object is not as it should be, or its books could not be kept.
+    /// The object is not in its desired state, or its bookkeeping failed.
     Error,
 }
 
@@ -32,7 +32,7 @@ impl Outcome {
         }
     }
 
-    /// Of an attempt that is over; nothing of one that goes on. `is_failing` says whether the object is left as one that is not Ready.
+    /// Returns the outcome of an attempt that has ended; `None` for a running one. `is_failing` says whether the object is not Ready afterwards.
     pub(crate) fn of<E>(next: &Result<Option<Next>, E>, is_failing: impl FnOnce() -> bool) -> Option<Self> {
         match next {
             Ok(Some(Next::Wait(_) | Next::Again | Next::Restart)) => None,
@@ -44,7 +44,7 @@ impl Outcome {
     }
 }
 
-/// What is worked on of one kind, and how that went.
+/// Running work of one kind, and its results.
 #[derive(Debug)]
 pub(super) struct KindFigures {
     pub(super) waiting: i64,
@@ -80,14 +80,14 @@ impl KindFigures {
     }
 }
 
-/// What is worked on of all kinds.
+/// Running work of all kinds.
 #[derive(Debug, Default)]
 pub(super) struct WorkTable {
     pub(super) kinds: BTreeMap<&'static str, KindFigures>,
-    /// Who has room, and since when. As many at most as lanes have room for.
+    /// Objects with capacity, and since when. The capacity of all lanes bounds the number.
     running: BTreeMap<u64, (&'static str, Instant)>,
     next: u64,
-    /// Attempts that the processes of lanes did not tell of.
+    /// The number of attempts that the processes of lanes did not report.
     pub(super) lost: u64,
 }
 
@@ -106,7 +106,7 @@ impl WorkTable {
         self.running.remove(&number);
     }
 
-    /// What is so at this moment, by kind.
+    /// Returns the current gauges by kind.
     pub(super) fn read_gauges(&self, now: Instant) -> BTreeMap<String, KindGauges> {
         let mut gauges: BTreeMap<String, KindGauges> = BTreeMap::new();
         for (kind, figures) in &self.kinds {

@@ -1,4 +1,4 @@
-//! All figures as text, in the order in which they are read best.
+//! Writes all metrics as text, in a readable order.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::work::{KindFigures, Outcome, WorkTable};
 use super::{Figures, lock, state};
 
 impl Figures {
-    /// Writes all families, in the text form of Prometheus. What depends on objects is missing while the controllers here don't lead.
+    /// Writes all families, in the text form of Prometheus. Families about objects are missing while the controllers here don't lead.
     pub fn write(&self, out: &mut String) {
         let view = self.view();
         let leads = [(Labels::none(), u8::from(view.is_some()))];
@@ -36,7 +36,7 @@ impl Figures {
         drop(work);
         let counts = self.requests().map(|requests| requests.list()).unwrap_or_default();
         let counts = counts.into_iter().map(|((method, code), count)| {
-            // Where no answer came, client-go says so with this word.
+            // client-go uses this word for a missing answer.
             let code = if code == 0 {
                 "<error>".to_owned()
             } else {
@@ -49,19 +49,19 @@ impl Figures {
     }
 }
 
-/// How a family names a kind.
+/// Returns the labels of a kind in a family.
 type NamesKind = fn(&str) -> Labels;
-/// What of a kind's moment a family tells.
+/// Returns the gauge of a kind for a family.
 type ReadsGauge = fn(&KindGauges) -> f64;
-/// Which histogram of a kind a family is of.
+/// Returns the histogram of a kind for a family.
 type ReadsHistogram = fn(&KindFigures) -> &Histogram;
 
-/// The name of a kind's controller, as controller-runtime has it.
+/// Returns the name of a kind's controller, as in controller-runtime.
 fn name_controller(kind: &str) -> Labels {
     Labels::of(&[("controller", &kind.to_lowercase())])
 }
 
-/// The name of a kind's queue, as controller-runtime has it.
+/// Returns the name of a kind's queue, as in controller-runtime.
 fn name_queue(kind: &str) -> Labels {
     name_controller(kind).with("name", &kind.to_lowercase())
 }

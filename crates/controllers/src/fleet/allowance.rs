@@ -1,10 +1,10 @@
-//! How much of what one lane's process says the hub keeps: the hub is everybody's, and a process may say anything.
+//! Limits how much the hub stores of the reports of one lane's process: all lanes share the hub, and a process may report anything.
 
 use std::collections::HashMap;
 
 use crate::key::Key;
 
-/// What is kept of what a process says, by the object that it says it of: so many things, all together.
+/// Stored items of a process's reports, by the reported object, with a common limit.
 #[derive(Debug)]
 pub(super) struct Keeping {
     most: usize,
@@ -21,7 +21,7 @@ impl Keeping {
         }
     }
 
-    /// Whether there is room for so many things of an object, in place of those that were kept of it.
+    /// Checks the limit for this many items of an object, in place of the object's previous items, and records them.
     pub(super) fn keep(&mut self, key: &Key, count: usize) -> bool {
         let before = self.kept.get(key).copied().unwrap_or_default();
         let all = self.all.saturating_sub(before).saturating_add(count);

@@ -1,5 +1,5 @@
-//! What a lane's process asks and tells, as the hub takes it: nothing of it is believed that the hub doesn't see itself. A lane hears of its
-//! own namespaces, and of other lanes what one that wants an object has to know of whoever has it.
+//! The hub's side of a lane's questions and reports. The hub believes only statements that it can see itself. A lane gets facts about its own
+//! namespaces. About other lanes it gets only the answers of the owners of objects that it wants.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,31 +27,31 @@ use crate::lane_table::name_lane;
 use crate::own::describe_event;
 use crate::reconciled::Reconciled as _;
 
-/// Questions of one process that are answered at the same time. It waits itself before it has half as many.
+/// The limit of concurrent questions of one process. A process itself waits before it has half as many.
 const QUESTIONS: usize = 64;
-/// Whom one Kustomization may listen to in other lanes.
+/// The limit of objects in other lanes to which one Kustomization may listen.
 const HEARD: usize = 1000;
-/// The same, all Kustomizations of one process together.
+/// The limit of objects in other lanes to which all Kustomizations of one process together may listen.
 const ALL_HEARD: usize = 20_000;
-/// Objects that the Kustomizations of one process together say they gain and drop.
+/// The limit of objects that the Kustomizations of one process together report as gained and dropped.
 const ALL_OBJECTS: usize = 200_000;
-/// Events of one process in a minute that are written where it may not write; the others are left out.
+/// The limit of events per minute of one process that are written where the process may not write. Further events are dropped.
 const EVENTS: usize = 30;
-/// How long the words of such an event may be together.
+/// The size limit of the texts of such an event.
 const WORDS: usize = 64 << 10;
 
-/// Takes what one process asks and tells.
+/// Handles the questions and reports of one process.
 pub(super) struct Clerk {
     fleet: Arc<Fleet>,
     lane: Arc<LaneHandle>,
-    /// What is being answered; it ends with the process.
+    /// Running answers. They end with the process.
     work: JoinSet<()>,
     events: VecDeque<Instant>,
     heard: Keeping,
     turnovers: Keeping,
     said: Arc<Mutex<EventHistory>>,
     spans: SpanIntake,
-    /// What it has been granted; it ends with the process.
+    /// The shared capacity that the process has. It ends with the process.
     purse: Arc<Purse>,
 }
 
@@ -70,7 +70,7 @@ impl Clerk {
         }
     }
 
-    /// Takes a frame; what is wrong with it, if no lane would say it.
+    /// Handles a frame. The error names the violation, if no lane would send the frame.
     pub(super) fn take(&mut self, frame: FromLane) -> Result<(), String> {
         while self.work.try_join_next().is_some() {}
         match frame {
@@ -101,7 +101,7 @@ impl Clerk {
                 let own = self.read_key(&kind, &namespace, &name)?;
                 if self.find_own(&own).is_some() && self.heard.keep(&own, to.len()) {
                     self.fleet.means.listeners.listen(&own, keys);
-                    // What it looked at may have changed before anybody listened.
+                    // The object that it looked at may have changed before it listened.
                     self.lane.wake(&own);
                 }
                 Ok(())
@@ -144,7 +144,7 @@ impl Clerk {
         }
     }
 
-    /// Takes what it did: of objects of its own alone, or one lane could speak for another.
+    /// Handles a report of metrics, only of the lane's own objects: otherwise one lane could speak for another.
     fn take_report(&self, report: Report) -> Result<(), String> {
         let figures = &self.fleet.means.figures;
         let kinds: Vec<&'static str> = self.fleet.kinds.iter().map(|entry| entry.kind.name).collect();
@@ -155,7 +155,7 @@ impl Clerk {
         })
     }
 
-    /// Takes spans of what it did to objects of its own, where somebody wants them.
+    /// Handles spans about the lane's own objects, if spans are exported.
     fn take_spans(&mut self, told: Vec<TracedAttempt>) -> Result<(), String> {
         let fleet = Arc::clone(&self.fleet);
         let Some(sink) = &fleet.standing.config.spans else {
@@ -171,7 +171,7 @@ impl Clerk {
         taken
     }
 
-    /// Objects of kinds that are reconciled in lanes.
+    /// Returns the key of an object of a kind that lanes reconcile.
     fn read_key(&self, kind: &str, namespace: &str, name: &str) -> Result<Key, String> {
         let entry = self.fleet.kinds.iter().find(|entry| entry.kind.name == kind);
         let entry = entry.ok_or("a kind that no lane reconciles")?;
@@ -189,7 +189,8 @@ impl Clerk {
         self.lane.mail.has_namespace(namespace)
     }
 
-    /// What is seen of the namespace of an object that is there, and the lane's. To speak of one that was so until now is no offence.
+    /// Returns the mirror of an existing object's namespace, if the lane has the namespace. A report about an object that the lane has just lost is
+    /// no violation.
     fn find_own(&self, key: &Key) -> Option<Arc<Shard>> {
         let shard = self.fleet.find_mirror(&key.namespace)?;
         (self.has(&key.namespace) && shard.has(key)).then_some(shard)
@@ -215,7 +216,7 @@ impl Clerk {
         Ok(())
     }
 
-    /// Writes an event where the lane may not, about an object of its: only where such events have their place.
+    /// Writes an event about one of the lane's objects where the lane may not write: only in the namespace for such events.
     fn write_event(&mut self, (kind, namespace, name): (String, String, String), event: Event) -> Result<(), String> {
         let notes = event.annotations.iter().map(|(key, value)| key.len() + value.len());
         if event.reason.len() + event.message.len() + notes.sum::<usize>() > WORDS {
@@ -276,8 +277,8 @@ async fn find_answer(fleet: &Fleet, lane: &LaneHandle, question: Question) -> Op
     })
 }
 
-/// Whether a lane may hear who has an object. A tenant's may of what is in its own namespaces, and of what is in none; other lanes are
-/// bounded by Kubernetes' RBAC alone. Whose something in another cluster is, its namespace doesn't say: there a tenant's hears of nothing.
+/// Checks whether a lane may learn who has an object. A tenant's lane may for objects in its own namespaces and for cluster-scoped objects. Other
+/// lanes are bounded only by Kubernetes' RBAC. In another cluster the namespace does not show the tenant, so a tenant's lane learns nothing there.
 fn may_hear_of(hub: &dyn Overview, lane: &LaneHandle, object: &ObjectId, cluster: Option<&str>) -> bool {
     let whose = decide_lane(&hub.place_known(&object.namespace), &object.namespace);
     !lane.is_tenants() || (cluster.is_none() && (object.namespace.is_empty() || name_lane(&whose) == lane.name))
@@ -328,7 +329,7 @@ async fn write_event(
 }
 
 impl Fleet {
-    /// A process has ended: what it listened to and told concerns nobody, until the next one does.
+    /// Clears the listeners and reports of an ended process. The next process sends its own.
     pub(super) fn clear_listening(&self, lane: &LaneHandle) {
         for namespace in lane.mail.list_namespaces() {
             let shard = self.find_mirror(&namespace);

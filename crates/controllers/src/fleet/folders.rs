@@ -17,7 +17,7 @@ const PRIVATE: u32 = 0o700;
 #[derive(Debug)]
 pub(super) struct LaneFolders {
     above: PathBuf,
-    /// Why lanes have no users of their own, if they have none.
+    /// Why lanes have no users of their own. Absent if they have.
     refusal: Option<String>,
     users: Mutex<BTreeMap<String, u32>>,
 }
@@ -86,7 +86,7 @@ impl LaneFolders {
         Some(user)
     }
 
-    /// Removes a lane's folder, whose process has ended, and frees its user. Blocks.
+    /// Removes the folder of a lane whose process has ended, and frees its user. Blocks.
     pub(super) fn remove(&self, lane: &str) {
         let folder = self.find(lane);
         match remove_folder(&folder) {
@@ -94,7 +94,7 @@ impl LaneFolders {
                 let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
                 users.remove(lane);
             }
-            // Its user stays taken as long as the folder is there.
+            // Its user stays assigned while the folder exists.
             Err(error) => tracing::warn!(%error, folder = %folder.display(), "the folder of a lane can't be removed"),
         }
     }
@@ -124,8 +124,8 @@ fn give_folder(folder: &Path, user: u32) -> io::Result<()> {
     chown(folder, Some(user), Some(user))
 }
 
-/// Removes a folder with all that is in it, or a file in its place. Folders in its folders are moved up before they are removed, so the depth
-/// of what is there takes neither open files nor stack.
+/// Removes a folder with its content, or a file in its place. Nested folders are moved up before they are removed, so their depth takes neither open
+/// files nor stack.
 pub(crate) fn remove_folder(folder: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(folder) {
         Ok(found) if found.is_dir() => {}

@@ -14,7 +14,7 @@ const LANE: &str = "lane-";
 /// The groups of lanes.
 #[derive(Debug)]
 pub(super) struct LaneGroups {
-    /// The group that is divided; none where the hub's can't be.
+    /// The divided group. Absent if the hub's group can't be divided.
     above: Option<PathBuf>,
 }
 
@@ -58,7 +58,7 @@ impl LaneGroups {
     /// Removes the group of a lane whose process has ended.
     pub(super) fn remove(&self, lane: &str) {
         if let Some(above) = &self.above {
-            // It is there if a process was started, and used again otherwise.
+            // The group exists if a process was started. If it can't be removed, it is used again.
             let _not_there = std::fs::remove_dir(find_group(above, lane));
         }
     }
@@ -113,7 +113,7 @@ fn divide(above: &Path, own: u32) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Files in the place of a kernel: what is written where. That the kernel keeps the limits takes a delegated group.
+    /// Files in place of a kernel: checks which values are written where. A test of the kernel's limits would need a delegated group.
     #[test]
     fn a_lane_is_put_into_a_group_with_limits() {
         let folder = tempfile::tempdir().unwrap();
@@ -139,10 +139,10 @@ mod tests {
             read("lane-tenant-blue/memory.max"),
             (1_u64 << 30).saturating_add(256 << 20).to_string()
         );
-        // Started again.
+        // The lane is started again.
         groups.admit("tenant/blue", 10, 1 << 30).unwrap();
         assert_eq!(read("lane-tenant-blue/cgroup.procs"), "10");
-        // Without a group nothing is done.
+        // Without a group nothing happens.
         assert_eq!(LaneGroups { above: None }.admit("pool", 1, 1), Ok(()));
         assert!(!above.join("lane-pool").exists());
     }

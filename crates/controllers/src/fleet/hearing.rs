@@ -1,5 +1,5 @@
-//! What is said to one lane's process and heard of it, whatever the line between them is. What it says is judged here: a process that says what no
-//! lane says is ended, alone.
+//! The messages to and from one lane's process, over any line. Its messages are validated here: a process that violates the protocol is ended, and no
+//! other.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,18 +16,18 @@ use super::supervision::LaneHandle;
 use crate::frames::{Answer, FrameError, FromLane, ToLane, read_frame, write_frame};
 use crate::pace::Pace;
 
-/// What of other lanes is looked at for one lane at the same time, where that takes asking them.
+/// The limit of concurrent questions to other lanes for one lane.
 const LOANS: usize = 16;
 
-/// The hub's end of a line, as it is spoken into.
+/// The hub's sender on a line.
 pub(super) trait Speak: Send {
-    /// Says one thing.
+    /// Sends one message.
     fn speak(&mut self, frame: &ToLane) -> impl Future<Output = Result<(), FrameError>> + Send;
 }
 
-/// The hub's end of a line, as it is heard.
+/// The hub's receiver on a line.
 pub(super) trait Hear: Send {
-    /// The next thing that the lane says, and how many bytes it took; something that was no use took some, too. None after the last.
+    /// Receives the next message of the lane, with its size in bytes. A useless message also has a size. `None` after the last message.
     fn hear(&mut self) -> impl Future<Output = Result<Option<(Option<FromLane>, usize)>, FrameError>> + Send;
 }
 
@@ -44,7 +44,7 @@ impl Hear for OwnedReadHalf {
     }
 }
 
-/// Tells a process what there is to tell, until the line ends.
+/// Sends a process all its messages, until the line ends.
 pub(super) async fn write_all(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: &mut impl Speak, first: ToLane) {
     let mut next = Some(first);
     let mut lending = JoinSet::new();
@@ -58,7 +58,7 @@ pub(super) async fn write_all(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: 
         match lane.mail.take_next() {
             Some(Letter::Frame(frame)) => next = Some(frame),
             Some(Letter::Loan { number, reference }) if fleet.asks_others() => {
-                // Another lane's Pod is asked, and this one waits for none of them.
+                // Another lane's Pod is asked, and this lane waits for none of the answers.
                 while lending.len() >= LOANS {
                     lending.join_next().await;
                 }
@@ -94,7 +94,7 @@ pub(super) async fn write_all(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>, line: 
     }
 }
 
-/// Hears a process out until its line ends; what it should not have said, if it did.
+/// Reads the messages of a process until its line ends. Returns the violation, if the process sent a forbidden message.
 pub(super) async fn read_all(
     fleet: &Arc<Fleet>,
     lane: &Arc<LaneHandle>,
@@ -106,7 +106,7 @@ pub(super) async fn read_all(
     loop {
         let frame = match line.hear().await {
             Ok(Some((frame, bytes))) => {
-                // Who talks without end is heard out slowly: what it says is work for the hub, which is everybody's.
+                // An endless sender is read slowly: its messages are work for the hub, which all lanes share.
                 tokio::time::sleep(pace.take(bytes, Instant::now())).await;
                 match frame {
                     Some(frame) => frame,

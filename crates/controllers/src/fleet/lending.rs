@@ -1,8 +1,7 @@
-//! Lends one lane's process what another one has, as far as an administrator grants it: a Kustomization as it stands, of a source what is said of
-//! it and what was fetched. Whether that may be is asked of `tenancy` each time, with what the hub itself knows of whose a namespace is.
+//! Lends one lane's process objects of another lane, as far as an administrator grants it: a Kustomization as it is, and of a source its facts and
+//! its artifact. Each time, `tenancy` decides, from the placements that the hub itself knows.
 //!
-//! Believes nothing of a lane's folder (`crate::beneath`), nor of what its Pod sends in place of it: what a lane wrote there is verified by whoever
-//! takes it.
+//! The content of a lane's folder (`crate::beneath`) is not trusted, and neither is the content that a lane's Pod sends: the borrower verifies it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -27,22 +26,22 @@ use crate::loans::{Borrowed, Loan, Reference};
 use crate::reconciled::Reconciled as _;
 use crate::served::Named;
 
-/// Bytes of a record.
+/// The size limit of a record, in bytes.
 const RECORD: u64 = 256 << 10;
 
-/// Who has what is lent.
+/// The lane that has a lent object.
 #[derive(Debug)]
 enum Lender {
     /// The lane of this name.
     Lane(String),
-    /// It is on its way from one lane to another.
+    /// The namespace is on its way from one lane to another.
     Nobody,
-    /// No lane of this process.
+    /// No lane of this process has it.
     Elsewhere,
 }
 
 impl Fleet {
-    /// What a lane is told of something that one of its namespaces refers to.
+    /// Returns what a lane may know of the target of a reference from one of its namespaces.
     pub(super) async fn lend(&self, to: &LaneHandle, reference: &Reference) -> Loan {
         let Some((key, lender)) = self.find_lent(to, reference) else {
             return Loan::Nothing;
@@ -76,7 +75,7 @@ impl Fleet {
         }
     }
 
-    /// What this process sees of what none of its lanes works on: another instance of the controllers may.
+    /// Returns the facts that this process sees of an object that none of its lanes reconciles: another instance of the controllers may.
     async fn lend_from_elsewhere(&self, from: &str, key: &Key) -> Loan {
         let Some(hub) = self.hub.upgrade() else {
             return Loan::Nothing;
@@ -91,7 +90,7 @@ impl Fleet {
         }
     }
 
-    /// Opens the archive that was fetched of a source, for a lane that may have it.
+    /// Opens a source's archive for a lane that may have it.
     pub(super) async fn open_lent(
         &self,
         to: &LaneHandle,
@@ -117,7 +116,7 @@ impl Fleet {
         }
     }
 
-    /// Opens an artifact that is served to others, if it is; and when its lane has noted that it was stored.
+    /// Opens a served artifact, with the time when its lane recorded it; `None` if it is not served.
     pub(crate) async fn open_served(&self, address: &ArtifactAddress) -> Option<OpenArchive> {
         let (shard, lane) = {
             let homes = lock(&self.homes);
@@ -132,7 +131,7 @@ impl Fleet {
         Some((opened.ok().flatten()?, stored_at))
     }
 
-    /// The object that one of a lane's namespaces may refer to, and who has it.
+    /// Returns the object to which one of a lane's namespaces may refer, and the lane that has it.
     fn find_lent(&self, to: &LaneHandle, reference: &Reference) -> Option<(Key, Lender)> {
         let hub = self.hub.upgrade()?;
         let Reference {
@@ -142,7 +141,7 @@ impl Fleet {
             name,
         } = reference;
         let placement = hub.place_known(from);
-        // What the lane was told, and whose the namespace is now: it may have gone to another one a moment ago.
+        // Check both the namespaces that the lane was given and the current placement: the namespace may have moved a moment ago.
         if !to.mail.has_namespace(from) || name_lane(&decide_lane(&placement, from)) != to.name {
             return None;
         }
@@ -169,7 +168,7 @@ impl Fleet {
         Some((Key::new(entry.kind, namespace, name), lender))
     }
 
-    /// What a lane has noted of what it fetched; why that can't be told, if it can't.
+    /// Reads a lane's record of a fetched artifact. The error says why the existence of the record is unknown.
     async fn read_artifact(&self, lender: &str, source: SourceKey) -> Result<Option<StoredArtifact>, String> {
         let Some(file) = self.open_of(lender, locate_record(&source), RECORD).await? else {
             return Ok(None);
@@ -182,8 +181,8 @@ impl Fleet {
         Ok(reading.await.ok().flatten())
     }
 
-    /// A file of a lane's folder, wherever that is, of no more bytes than this if it comes from elsewhere; why it can't be told whether there is one, if
-    /// it can't.
+    /// Opens a file of a lane's folder, on this machine or from its Pod. A file from a Pod has at most `most` bytes. The error says why the existence
+    /// of the file is unknown.
     async fn open_of(&self, lender: &str, path: PathBuf, most: u64) -> Result<Option<File>, String> {
         let folder = match &self.whereabouts {
             Whereabouts::Here(home) => home.folders.find(lender),
@@ -197,7 +196,7 @@ impl Fleet {
         Ok(opening.await.ok().flatten())
     }
 
-    /// How long an archive may be.
+    /// Returns the size limit of an archive.
     pub(super) fn count_archive_bytes(&self) -> u64 {
         self.standing.config.budgets.archives.tenant
     }

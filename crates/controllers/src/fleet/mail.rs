@@ -1,5 +1,5 @@
-//! What a lane's process has yet to be told: names of what changed, and not what it changed to, which is read when it is told. So what
-//! waits here is never more than what there is, however slowly a process reads and however often something changes.
+//! Messages that wait for a lane's process. A waiting entry is the name of a changed object, not its content. The content is read when the entry is
+//! sent. So the mailbox never holds more than the existing objects, however slowly a process reads and however often an object changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,47 +13,47 @@ use crate::key::Key;
 use crate::loans::Reference;
 use crate::rooms::SharedRoom;
 
-/// Requests to Receivers of one lane that wait or are under way.
+/// The limit of waiting and running requests to Receivers of one lane.
 const HOOKS: usize = 16;
 
-/// What waits to be told, and what the lane has.
+/// Waiting messages of a lane, and its namespaces.
 #[derive(Debug, Default)]
 pub(super) struct Mail {
     state: Mutex<State>,
-    /// Something is to be told.
+    /// Notified when a message waits.
     pub(super) news: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether there is a process that reads.
+    /// Whether a process reads.
     is_open: bool,
-    /// Whether it is told that all has been told.
+    /// Whether the process knows that all objects have been sent.
     is_synced: bool,
     /// The lane's namespaces.
     namespaces: BTreeMap<String, NamespaceFacts>,
-    /// Of these, and of those that were, how they stand is to be told.
+    /// Current and former namespaces whose facts wait to be sent.
     changed: BTreeSet<String>,
-    /// Objects that changed, and at which revision one that was there before has gone.
+    /// Changed objects, each with the revision of the deletion if a previous object was deleted.
     objects: BTreeMap<Key, Option<String>>,
     wakes: BTreeSet<Key>,
     answers: VecDeque<ToLane>,
-    /// What of other lanes is asked about, by the numbers of the questions.
+    /// Questions about other lanes, by the number of the question.
     loans: VecDeque<(u64, Reference)>,
-    /// Requests to Receivers that are to be told, by their numbers.
+    /// Requests to Receivers that wait to be sent, by their numbers.
     hooks: VecDeque<(u64, ToLane)>,
-    /// Who waits for what is answered to them.
+    /// Callers that wait for the answer to a request to a Receiver.
     hooked: HashMap<u64, oneshot::Sender<Verdict>>,
     next_hook: u64,
     /// Rooms of which something is wanted back.
     wanted_back: BTreeSet<SharedRoom>,
     ping: Option<u64>,
     stop: bool,
-    /// Who waits until the process has let go of a namespace.
+    /// Callers that wait until the process has released a namespace.
     leaving: Vec<(String, oneshot::Sender<()>)>,
 }
 
-/// What is told next: what is short as it is, an object by its name.
+/// The next message: a short frame as it will be sent, or an object by its name.
 #[derive(Debug)]
 pub(super) enum Letter {
     Frame(ToLane),
@@ -66,7 +66,7 @@ impl Mail {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A namespace is the lane's, or stands otherwise than before.
+    /// Gives the lane a namespace, or changes the facts about it.
     pub(super) fn give(&self, namespace: &str, facts: NamespaceFacts) {
         let mut state = self.state();
         if state.namespaces.get(namespace) == Some(&facts) {
@@ -80,7 +80,7 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// A namespace is no longer the lane's. What is returned comes when the process has let go of it, or ended.
+    /// Takes a namespace from the lane. The returned receiver completes after the process has released the namespace or has ended.
     pub(super) fn take_away(&self, namespace: &str) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         state.namespaces.remove(namespace);
@@ -95,13 +95,13 @@ impl Mail {
         left
     }
 
-    /// The process has let go of a namespace.
+    /// Handles the lane's message that it has released a namespace.
     pub(super) fn take_left(&self, namespace: &str) {
-        // Who waits hears of it when its sender is dropped.
+        // Dropping the sender notifies the waiting caller.
         self.state().leaving.retain(|(left, _)| left != namespace);
     }
 
-    /// An object changed, or is gone at a revision.
+    /// Records that an object changed, or was deleted at a revision.
     pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
         let mut state = self.state();
         if !state.is_open {
@@ -115,7 +115,7 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// Somebody that an object of the lane listens to has changed.
+    /// Wakes an object of the lane after a change of an object to which it listens.
     pub(super) fn wake(&self, key: &Key) {
         let mut state = self.state();
         if state.is_open {
@@ -125,13 +125,13 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// A request to a Receiver of the lane; what is returned comes with what is answered, and without it when the process ends before.
+    /// Queues a request to a Receiver of the lane. The returned receiver gets the answer, or completes without one if the process ends first.
     pub(super) fn bring(&self, receiver: &Key, delivery: &Delivery) -> Result<oneshot::Receiver<Verdict>, Verdict> {
         let mut state = self.state();
         if !state.is_open {
             return Err(Verdict::Unavailable);
         }
-        // Who brought it may have given up on it.
+        // A caller may have given up on its request.
         state.hooked.retain(|_, waiting| !waiting.is_closed());
         if state.hooked.len() >= HOOKS {
             return Err(Verdict::TooMany);
@@ -152,7 +152,7 @@ impl Mail {
         Ok(receive)
     }
 
-    /// What the process answers to a request. One that nobody waits for is not heard.
+    /// Handles the process's answer to a request. An answer for which no caller waits is ignored.
     pub(super) fn take_hooked(&self, number: u64, verdict: Verdict) {
         let waiting = self.state().hooked.remove(&number);
         if let Some(waiting) = waiting {
@@ -160,19 +160,19 @@ impl Mail {
         }
     }
 
-    /// An answer; who asks bounds how many there are.
+    /// Queues an answer. The caller bounds the number of answers.
     pub(super) fn answer(&self, frame: ToLane) {
         self.state().answers.push_back(frame);
         self.news.notify_one();
     }
 
-    /// A question about something of another lane, which is looked at when it is answered; who asks bounds how many there are.
+    /// Queues a question about another lane's object, which is read when the answer is sent. The caller bounds the number of questions.
     pub(super) fn ask_for(&self, number: u64, reference: Reference) {
         self.state().loans.push_back((number, reference));
         self.news.notify_one();
     }
 
-    /// Others wait for room of which the process has some.
+    /// Asks the process to return capacity for which other lanes wait.
     pub(super) fn want_back(&self, room: SharedRoom) {
         let mut state = self.state();
         if state.is_open {
@@ -182,13 +182,13 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// How many answers have not been told yet.
+    /// Counts the answers that have not been sent.
     pub(super) fn count_answers(&self) -> usize {
         let state = self.state();
         state.answers.len().saturating_add(state.loans.len())
     }
 
-    /// Asks the process whether it is there.
+    /// Queues a ping.
     pub(super) fn ping(&self, number: u64) {
         self.state().ping = Some(number);
         self.news.notify_one();
@@ -200,7 +200,7 @@ impl Mail {
         self.news.notify_one();
     }
 
-    /// A process begins: all of it is to be told.
+    /// Opens the mailbox for a new process: everything has to be sent.
     pub(super) fn open(&self) {
         let mut state = self.state();
         let namespaces = std::mem::take(&mut state.namespaces);
@@ -212,7 +212,7 @@ impl Mail {
         };
     }
 
-    /// The process has ended, and holds nothing.
+    /// Closes the mailbox: the process has ended and holds nothing.
     pub(super) fn close(&self) {
         let mut state = self.state();
         let namespaces = std::mem::take(&mut state.namespaces);
@@ -245,8 +245,8 @@ impl Mail {
         Some((namespace.clone(), facts.placement.clone()))
     }
 
-    /// What is told next, if anything is: answers and the question whether it is there before all else, then namespaces, what is in them,
-    /// and which are the lane's no longer.
+    /// Takes the next message, if one waits. Answers and pings come first, then namespaces, then their objects, then the namespaces that the lane no
+    /// longer has.
     pub(super) fn take_next(&self) -> Option<Letter> {
         let mut guard = self.state();
         let state = &mut *guard;
@@ -334,7 +334,7 @@ mod tests {
     fn what_changes_often_is_told_once_and_in_order() {
         let mail = Mail::default();
         mail.give("team", facts(false));
-        // Nobody reads: when somebody does, all is told anyhow.
+        // No process reads. The next process gets everything anyway.
         mail.note(&key("a"), None);
         mail.open();
         for _ in 0..1000 {
@@ -367,7 +367,7 @@ mod tests {
             "Stop",
         ];
         assert_eq!(read_all(&mail), expected);
-        // The same facts are no news.
+        // Unchanged facts send nothing.
         mail.give("team", facts(true));
         assert_eq!(read_all(&mail), Vec::<String>::new());
     }
@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(bring().unwrap_err(), Verdict::Unavailable, "nobody reads");
         mail.open();
         let (first, second) = (bring().expect("room"), bring().expect("room"));
-        // Who gave up is not told of.
+        // A request whose caller gave up is not sent.
         drop(bring().expect("room"));
         let told = read_all(&mail);
         assert_eq!(told.len(), 3, "Synced, and two requests: {told:?}");
@@ -395,7 +395,7 @@ mod tests {
         );
         assert!(!told[1].contains("sesame"), "{told:?}");
         mail.take_hooked(1, Verdict::Done);
-        // A number that nobody waits for, or again.
+        // An answer to a completed request, and an answer with an unknown number.
         mail.take_hooked(1, Verdict::Failed);
         mail.take_hooked(77, Verdict::Done);
         assert_eq!(second.await, Ok(Verdict::Done));

@@ -1,9 +1,9 @@
-//! The processes of lanes, as the hub sees them: which there are, which namespaces each has, and what is seen there.
+//! The processes of lanes, as the hub sees them: the existing processes, the namespaces of each, and the objects there.
 //!
-//! A namespace in which something is reconciled has a *mirror* here, the shard that the watches feed; nothing is reconciled in it. Its lane's
-//! process is told of what is in the mirror and of nothing else. Who asks about a namespace of another lane is answered from the mirror,
-//! so no lane ever waits for another. When a namespace comes to belong to another lane, that one is told after the first has let go.
-//! Decides nothing about processes: that is `tenure_planner::lane_process`.
+//! A namespace in which something is reconciled has a *mirror* here: the shard that the watches feed. The hub reconciles nothing in a mirror. The
+//! process of the lane gets the content of the mirror and nothing else. Questions about a namespace of another lane are answered from the mirror, so
+//! no lane ever waits for another. When a namespace moves to another lane, the new lane is notified after the previous lane has released the
+//! namespace. The decisions about processes are made by `tenure_planner::lane_process`.
 
 mod allowance;
 mod answers;
@@ -53,23 +53,23 @@ use pods::PodHome;
 use rooms::WantedRooms;
 use supervision::LaneHandle;
 
-/// How long a lane may take to let go of a namespace.
+/// The time limit for a lane to release a namespace.
 const LEAVING: Duration = Duration::from_secs(60);
-/// How often it is looked whether a namespace has come from one lane to another.
+/// The interval between checks whether a namespace has moved from one lane to another.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Things that a kernel may lack, and how long one is in words.
+/// The maximum number of features that the kernel can lack, and of characters in the description of one.
 const GAPS: usize = 16;
 const LONGEST_GAP: usize = 512;
 
-/// What is given to every lane's process, whosever it is.
+/// Configuration that every lane's process gets, for any tenant.
 #[derive(Debug)]
 struct Standing {
     config: Config,
     apart: ApartSettings,
 }
 
-/// How processes of lanes beside this one are started, and their folders and groups.
+/// Starts processes of lanes beside this process, with their folders and groups.
 #[derive(Debug)]
 struct LaneHome {
     starter: Starter,
@@ -80,7 +80,7 @@ struct LaneHome {
 /// Where the processes are.
 #[derive(Debug)]
 enum Whereabouts {
-    /// Beside this one, which starts them.
+    /// Beside this process, which starts them.
     Here(Arc<LaneHome>),
     /// In Pods.
     Pods(PodHome),
@@ -89,18 +89,18 @@ enum Whereabouts {
 /// The kinds that are reconciled in lanes.
 type LaneKinds = Arc<[Entry<Shard>]>;
 
-/// What the fleet asks of the hub, besides what lanes ask.
+/// Questions of the fleet to the hub, besides the questions of lanes.
 pub(crate) trait Overview: Surroundings {
-    /// Whether a watch has told of a namespace.
+    /// Checks whether a watch has reported a namespace.
     fn has_seen(&self, namespace: &str) -> bool;
 
-    /// Whose a namespace is, by what is known.
+    /// Returns whose a namespace is, from the known facts.
     fn place_known(&self, namespace: &str) -> Placement;
 
-    /// The Surfaces of a namespace.
+    /// Returns the Surfaces of a namespace.
     fn list_surfaces(&self, namespace: &str) -> Vec<Key>;
 
-    /// Who keeps the books of what is in a namespace.
+    /// Returns the client that does the bookkeeping of a namespace.
     fn find_bookkeeper<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Client>;
 }
 
@@ -114,32 +114,32 @@ pub(crate) struct Fleet {
     standing: Standing,
     whereabouts: Whereabouts,
     tasks: TaskTracker,
-    /// Everything ends.
+    /// Cancelled when everything ends.
     end: CancellationToken,
-    /// It ends in good order.
+    /// Cancelled first for an end in good order.
     farewell: CancellationToken,
-    /// Everything that is there has been seen: whose a namespace is can be told.
+    /// Whether all existing objects have been seen. Before that, the placement of namespaces is unknown.
     is_ready: AtomicBool,
     homes: Mutex<HashMap<String, Mirror>>,
     lanes: Mutex<BTreeMap<String, Arc<LaneHandle>>>,
-    /// Why lanes are down, by their names.
+    /// The reasons why lanes are down, by lane name.
     troubles: Mutex<HashMap<String, String>>,
-    /// Room that was wanted back from them.
+    /// Capacity that was requested back from lanes.
     wanted: WantedRooms,
-    /// What the kernel can't hold processes to, as it was said.
+    /// The limits that the kernel can't enforce on processes, as already reported.
     gaps: Mutex<BTreeSet<String>>,
 }
 
-/// What is seen of one namespace, and which lane it was told.
+/// The seen objects of one namespace, and the lane that was notified.
 #[derive(Debug)]
 struct Mirror {
     shard: Arc<Shard>,
     lane: Option<Arc<LaneHandle>>,
-    /// The lane that had it lets go of it.
+    /// The previous lane is releasing the namespace.
     is_moving: bool,
 }
 
-/// What one lane's process may take of memory.
+/// Returns the memory limit of one lane's process.
 fn count_memory(config: &Config, apart: &ApartSettings) -> u64 {
     config
         .budgets
@@ -153,7 +153,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Fleet {
-    /// The processes that a configuration wants; none, where lanes are tasks. `end` ends everything, in good order if `farewell` does.
+    /// Creates the processes that a configuration wants; `None` if lanes are tasks. `end` ends everything, in good order if `farewell` is cancelled.
     pub(crate) fn of(
         config: &Config,
         (hub, means, kinds): (Weak<dyn Overview>, &Arc<Means>, &LaneKinds),
@@ -194,12 +194,12 @@ impl Fleet {
         }))
     }
 
-    /// Whether something is seen of a namespace.
+    /// Checks whether the fleet has a mirror of a namespace.
     pub(crate) fn has(&self, namespace: &str) -> bool {
         lock(&self.homes).contains_key(namespace)
     }
 
-    /// An object changed in a mirror, or is gone from it at a revision.
+    /// Records that an object changed in a mirror, or was deleted from it at a revision.
     pub(crate) fn note(self: &Arc<Self>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
         let is_empty = gone.is_some() && shard.list_keys().is_empty();
         let mut homes = lock(&self.homes);
@@ -224,11 +224,11 @@ impl Fleet {
         if let Some(lane) = closed.as_ref().and_then(|home| home.lane.as_ref()) {
             lane.take_away(&key.namespace);
         }
-        // Not under the lock: the hub closes the namespace with it.
+        // Drop outside the lock: the drop closes the namespace in the hub.
         drop(closed);
     }
 
-    /// Everything that is there has been seen.
+    /// Starts the placement of namespaces: all existing objects have been seen.
     pub(crate) fn begin(self: &Arc<Self>) {
         self.is_ready.store(true, Ordering::Release);
         self.tasks.spawn(Arc::clone(self).watch_rooms());
@@ -240,12 +240,12 @@ impl Fleet {
         }
     }
 
-    /// Whose the namespaces are may have changed.
+    /// Places all namespaces again after a possible change of their tenants.
     pub(crate) fn place_all(self: &Arc<Self>) {
         self.place_where(|_| true);
     }
 
-    /// Whose these namespaces are, or what is ending about others, may have changed.
+    /// Places the selected namespaces again after a possible change of their tenants or of a deletion.
     pub(crate) fn place_where(self: &Arc<Self>, is_meant: impl Fn(&str) -> bool) {
         let namespaces: Vec<String> = lock(&self.homes).keys().cloned().collect();
         for namespace in namespaces.iter().filter(|namespace| is_meant(namespace)) {
@@ -253,7 +253,7 @@ impl Fleet {
         }
     }
 
-    /// Sees to it that the lane of a namespace knows that it has it, and how it stands.
+    /// Ensures that the lane of a namespace knows that it has the namespace, with the current facts.
     pub(crate) fn place(self: &Arc<Self>, namespace: &str) {
         let Some(hub) = self.hub.upgrade() else { return };
         if !self.is_ready.load(Ordering::Acquire) || self.end.is_cancelled() {
@@ -263,7 +263,7 @@ impl Fleet {
             self.place_known(hub.as_ref(), namespace);
             return;
         }
-        // No watch has told of it: whose it is has to be asked, or it would be nobody's for a moment.
+        // No watch has reported the namespace. Ask first: otherwise it would count as without a tenant for a moment.
         let (fleet, namespace) = (Arc::clone(self), namespace.to_owned());
         self.tasks.spawn(async move {
             let asked = fleet.end.run_until_cancelled(hub.place(&namespace)).await;
@@ -279,7 +279,7 @@ impl Fleet {
         if home.is_moving {
             return;
         }
-        // Looked at under the lock: who comes later knows more.
+        // Read under the lock, so that a later caller never has older facts.
         let placement = hub.place_known(namespace);
         let name = name_lane(&decide_lane(&placement, namespace));
         let facts = NamespaceFacts {
@@ -306,11 +306,11 @@ impl Fleet {
         }
     }
 
-    /// Gives a namespace to the lane of a name, which is started if it is not there.
+    /// Gives a namespace to the lane of a name, and starts that lane if it is missing.
     fn give_to_lane(self: &Arc<Self>, name: &str, namespace: &str, facts: NamespaceFacts) -> Arc<LaneHandle> {
         let mut lanes = lock(&self.lanes);
         if let Some(lane) = lanes.get(name) {
-            // Under the lock: one that has no namespace is forgotten under it.
+            // Under the lock, because a lane without a namespace is removed under it.
             lane.give(namespace, facts);
             return Arc::clone(lane);
         }
@@ -323,7 +323,7 @@ impl Fleet {
         lane
     }
 
-    /// A lane is told that a namespace is no longer its, and ended if it holds on to it.
+    /// Notifies a lane that a namespace no longer belongs to it, and ends a lane that does not release the namespace in time.
     async fn wait_until_left(&self, lane: &LaneHandle, namespace: &str) {
         let left = lane.ask_to_leave(namespace);
         tokio::pin!(left);
@@ -333,7 +333,7 @@ impl Fleet {
         }
     }
 
-    /// Takes a namespace from a lane that it is no longer of.
+    /// Takes a namespace from its previous lane.
     async fn take_from(self: &Arc<Self>, lane: &LaneHandle, namespace: &str) {
         self.wait_until_left(lane, namespace).await;
         if let Some(home) = lock(&self.homes).get_mut(namespace) {
@@ -342,14 +342,14 @@ impl Fleet {
         self.place(namespace);
     }
 
-    /// Takes what is seen of a namespace from its lane: the lane, if it has one, and whether there is nothing any more.
+    /// Takes a namespace from its lane. Returns the lane, if the namespace had one, and whether the fleet has nothing more of the namespace.
     fn take_home(&self, namespace: &str) -> (Option<Arc<LaneHandle>>, bool) {
         let mut homes = lock(&self.homes);
         let Some(home) = homes.get_mut(namespace) else {
             return (None, true);
         };
         let lane = match home.is_moving {
-            // It is on its way from one lane to another: it is taken from that one.
+            // The namespace is moving between lanes: the running move takes it from the previous lane.
             true => None,
             false => home.lane.take(),
         };
@@ -357,12 +357,12 @@ impl Fleet {
         let is_over = !home.is_moving;
         let closed = is_over.then(|| homes.remove(namespace));
         drop(homes);
-        // Not under the lock: the hub closes the namespace with it.
+        // Drop outside the lock: the drop closes the namespace in the hub.
         drop(closed);
         (lane, is_over)
     }
 
-    /// Another instance works on a namespace from here on: returns when no process has anything of it.
+    /// Releases a namespace to another instance. Returns when no process has anything of it.
     pub(crate) async fn let_go(self: &Arc<Self>, namespace: &str) {
         loop {
             let (lane, is_over) = self.take_home(namespace);
@@ -381,7 +381,7 @@ impl Fleet {
         }
     }
 
-    /// Says once of each thing that the kernel could not hold a process to it. It is the same for all of them.
+    /// Reports each limit that the kernel could not enforce, once for all processes: they share one kernel.
     fn tell_of_gaps(&self, told: &[String]) -> Result<(), String> {
         if told.len() > GAPS || told.iter().any(|gap| gap.len() > LONGEST_GAP) {
             return Err("more than a kernel can lack".to_owned());
@@ -398,7 +398,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Forgets a lane that has nothing any more; whether it has.
+    /// Removes a lane that has no namespace. Returns whether it was removed.
     fn retire(&self, lane: &LaneHandle) -> bool {
         let mut lanes = lock(&self.lanes);
         let is_over = lane.mail.is_without_namespaces() || self.end.is_cancelled();
@@ -408,7 +408,7 @@ impl Fleet {
         is_over
     }
 
-    /// Wakes an object of a kind that listens to others, where it is reconciled in a lane's process.
+    /// Wakes an object that listens to other objects, if it is reconciled in a lane's process.
     pub(crate) fn wake(&self, key: &Key) {
         if key.kind != Kustomization::KIND && key.kind != ArtifactGenerator::KIND {
             return;
@@ -421,7 +421,7 @@ impl Fleet {
         }
     }
 
-    /// Brings a request to the process that reconciles a Receiver, and what is answered back.
+    /// Passes a request to the process that reconciles the Receiver, and returns its answer.
     pub(crate) async fn bring(&self, receiver: &Key, delivery: &Delivery) -> Verdict {
         let lane = lock(&self.homes)
             .get(&receiver.namespace)
@@ -434,17 +434,17 @@ impl Fleet {
         }
     }
 
-    /// What is seen of a namespace.
+    /// Returns the mirror of a namespace.
     fn find_mirror(&self, namespace: &str) -> Option<Arc<Shard>> {
         lock(&self.homes).get(namespace).map(|home| Arc::clone(&home.shard))
     }
 
-    /// An object as its lane is told of it.
+    /// Returns an object in the form in which its lane gets it.
     fn write_object(&self, key: &Key) -> Option<Value> {
         self.find_mirror(&key.namespace)?.write_object(key)
     }
 
-    /// Everything that is in the namespaces of a lane.
+    /// Queues all objects in the namespaces of a lane.
     fn note_everything(&self, lane: &LaneHandle) {
         for namespace in lane.mail.list_namespaces() {
             if let Some(shard) = self.find_mirror(&namespace) {
@@ -453,7 +453,7 @@ impl Fleet {
         }
     }
 
-    /// What a lane is told first; nothing for one that has no namespace.
+    /// Returns the first message for a lane; `None` for a lane without a namespace.
     fn write_orders(&self, lane: &LaneHandle, (folder, user): (PathBuf, Option<u32>)) -> Option<Orders> {
         let (namespace, placement) = lane.mail.find_any_namespace()?;
         let config = &self.standing.config;
@@ -481,7 +481,7 @@ impl Fleet {
         })
     }
 
-    /// Removes what a lane has to itself, its folder or its Pod: nothing of it is reconciled, so nothing of what it fetched is used.
+    /// Removes the folder or the Pod of a lane. The lane reconciles nothing, so its artifacts are not used.
     async fn clear_away(&self, lane: &LaneHandle) {
         if self.end.is_cancelled() {
             return;
@@ -495,13 +495,13 @@ impl Fleet {
         }
     }
 
-    /// Why the process of a namespace's lane is down, in words.
+    /// Returns the reason why the process of a namespace's lane is down, as text.
     pub(crate) fn find_trouble(&self, namespace: &str) -> Option<String> {
         let lane = lock(&self.homes).get(namespace)?.lane.clone()?;
         lock(&self.troubles).get(&lane.name).cloned()
     }
 
-    /// The lanes that there are, and whether nothing is known to keep each from its work.
+    /// Returns all lanes, each with whether no known trouble stops its work.
     pub(crate) fn list_lanes(&self) -> Vec<(String, bool)> {
         let names: Vec<String> = lock(&self.lanes).keys().cloned().collect();
         let troubles = lock(&self.troubles);
@@ -512,7 +512,7 @@ impl Fleet {
         lanes.collect()
     }
 
-    /// Sets why a lane is down, and tells its Surfaces.
+    /// Sets the reason why a lane is down, and wakes its Surfaces.
     fn set_trouble(&self, lane: &LaneHandle, trouble: Option<String>) {
         let mut troubles = lock(&self.troubles);
         let before = match &trouble {
@@ -531,7 +531,7 @@ impl Fleet {
         }
     }
 
-    /// Says in the status of everything that a lane reconciles why it waits.
+    /// Writes into the status of everything that a lane reconciles why the lane waits.
     async fn tell_of_pause(self: Arc<Self>, lane: Arc<LaneHandle>, words: String) {
         for namespace in lane.mail.list_namespaces() {
             let Some(shard) = self.find_mirror(&namespace) else {

@@ -1,8 +1,8 @@
-//! Lanes in Pods: their Deployments, who of their Pods has connected, and one session with such a Pod. The hub writes a Deployment and waits; a Pod
-//! that was proven comes by the door (`crate::lane_door`), and has its orders when no other one of that lane can have any. A session is that of a
-//! process beside the hub but for its line (`crate::pod_line`), and that connections are opened in the Pod.
+//! Lanes in Pods: their Deployments, their connected Pods, and the session with one Pod. The hub writes a Deployment and waits. A proven Pod comes in
+//! by the door (`crate::lane_door`). The Pod gets its orders when no other Pod of that lane can have any. Its session is the session of a process
+//! beside the hub, with two differences: the line (`crate::pod_line`), and the Pod opens the connections.
 //!
-//! It refuses to have two Pods of one lane work: of one whose end nobody has confirmed it waits until that has ended by itself.
+//! No two Pods of one lane work at the same time. If the end of a Pod is not confirmed, the hub waits until that Pod has ended by itself.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -36,38 +36,38 @@ use crate::pod_line::{
 };
 use crate::spool::{Deliveries, Undelivered, send_file};
 
-/// How long writing a Deployment may take.
+/// The time limit for a write of a Deployment.
 const WRITING: Duration = Duration::from_secs(20);
-/// One that connected longer ago than this has given up by now.
+/// A Pod that connected longer ago than this has given up.
 const FRESH: Duration = Duration::from_secs(50);
-/// How long one that has its orders may take to say that it is there.
+/// The time limit for the first message of a Pod after its orders.
 const FIRST_WORD: Duration = Duration::from_secs(10);
-/// How long closing a connection may take.
+/// The time limit for closing a connection.
 const CLOSING: Duration = Duration::from_secs(2);
-/// How long a file of a lane's folder may take to come, and a short one.
+/// The time limit for fetching a file of a lane's folder, and for a short file.
 const FETCHING: Duration = Duration::from_secs(45);
 const FETCHING_LITTLE: Duration = Duration::from_secs(5);
-/// Up to how many bytes a file is a short one.
+/// The size limit of a short file, in bytes.
 const LITTLE: u64 = 1 << 20;
-/// Archives that are fetched of lanes at the same time, one of each lane: each may be as long as a tenant's share of the disk.
+/// The number of archives that are fetched from lanes at the same time, one from each lane. Each may be as large as a tenant's share of the disk.
 const SPOOLS: usize = 8;
-/// What everything that a Pod says besides its lane's frames counts for.
+/// The size that is counted for each message of the Pod itself, besides its lane's frames.
 const OWN_WORD: usize = 64;
-/// What is on a Pod's disk besides artifacts: what is fetched until it is one, and what is lent while it comes.
+/// Disk of a Pod besides artifacts: unfinished fetches, and borrowed artifacts while they arrive.
 const DISK_BESIDES: u64 = 1 << 30;
-/// What is in a Pod besides the lane takes so much memory.
+/// Memory of a Pod besides the lane.
 const RELAY_MEMORY: u64 = 64 << 20;
-/// How often Deployments are looked for that no lane has.
+/// The interval between searches for Deployments that no lane uses.
 const LOOK: Duration = Duration::from_secs(600);
-/// How soon that is done for the first time.
+/// The delay before the first search.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
-/// What all lanes in Pods have in common.
+/// State that all lanes in Pods share.
 #[derive(Debug)]
 pub(super) struct PodHome {
     pods: LanePods,
     pub(super) door: LaneDoor,
-    /// Where what one lane lends another is, on its way.
+    /// The folder for artifacts on the way from one lane to another.
     spool: PathBuf,
     spools: Semaphore,
 }
@@ -88,7 +88,7 @@ impl PodHome {
         }
     }
 
-    /// A file of a lane's folder, of so many bytes at most; why it can't be told whether there is one, if it can't.
+    /// Fetches a file of a lane's folder, of at most `most` bytes. The error says why the existence of the file is unknown.
     pub(super) async fn fetch(&self, pod: &PodState, path: PathBuf, most: u64) -> Result<Option<File>, String> {
         let post = pod.post().ok_or("the Pod of its lane is not connected")?;
         let fetching = async {
@@ -120,14 +120,14 @@ struct Arrival {
     at: Instant,
 }
 
-/// What may still go on in a Pod whose end nobody has confirmed.
+/// A Pod whose end is not confirmed and that may still work.
 #[derive(Debug)]
 struct Unconfirmed {
     pod: String,
     until: Instant,
 }
 
-/// What is known of one lane's Pods.
+/// The known state of one lane's Pods.
 #[derive(Debug, Default)]
 pub(super) struct PodState {
     waiting: Mutex<Option<Arrival>>,
@@ -136,29 +136,29 @@ pub(super) struct PodState {
     post: Mutex<Weak<Post>>,
 }
 
-/// What a connected Pod can be asked.
+/// The means to ask a connected Pod for files.
 #[derive(Debug)]
 struct Post {
     writer: Arc<PodWriter>,
     wanted: Deliveries<()>,
-    /// One archive at a time.
+    /// Allows one archive at a time.
     turn: Semaphore,
 }
 
 impl PodState {
-    /// Whether one waits for orders.
+    /// Checks whether a connected Pod waits for orders.
     pub(super) fn is_waiting(&self) -> bool {
         lock(&self.waiting).is_some()
     }
 
-    /// The one that came last has the place: another one has given up, or will.
+    /// Stores the newest Pod as the waiting one. A previous Pod has given up, or will.
     fn arrive(&self, arrival: Arrival) {
         let before = lock(&self.waiting).replace(arrival);
         drop(before);
         self.came.notify_one();
     }
 
-    /// The next one that has connected.
+    /// Returns the next Pod that has connected.
     async fn next(&self) -> Arrival {
         loop {
             let arrival = lock(&self.waiting).take();
@@ -170,7 +170,7 @@ impl PodState {
         }
     }
 
-    /// From when on a Pod may have orders: at once, unless another one may still work.
+    /// Returns the time from which a Pod may have orders: now, unless another Pod may still work.
     fn find_turn(&self, pod: &str) -> Option<Instant> {
         let unconfirmed = lock(&self.unconfirmed);
         let unconfirmed = unconfirmed.as_ref().filter(|other| other.pod != pod);
@@ -202,7 +202,7 @@ impl Doorkeeper for Fleet {
     }
 }
 
-/// Sees to it that there is a Pod for a lane, and waits for it.
+/// Ensures that a lane has a Pod, and waits for the Pod.
 pub(super) async fn expect(
     (fleet, home): (&Arc<Fleet>, &PodHome),
     lane: &Arc<LaneHandle>,
@@ -233,7 +233,7 @@ pub(super) async fn expect(
     Ok(session)
 }
 
-/// A line to a Pod that has its orders.
+/// The line to a Pod that has its orders.
 struct PodLine {
     pod: String,
     post: Arc<Post>,
@@ -241,7 +241,7 @@ struct PodLine {
     orders: ToLane,
 }
 
-/// Waits for a Pod, and attends to it until its lane has ended; tells how.
+/// Waits for a Pod, serves it until its lane has ended, and returns how the lane ended.
 async fn attend(
     fleet: &Arc<Fleet>,
     lane: &Arc<LaneHandle>,
@@ -280,7 +280,7 @@ async fn attend(
     if !is_abandoned {
         line.hearing.close(gone).await;
     }
-    // Whoever has to wait until this one can't go on hears of it before he is let begin.
+    // The next Pod must see this deadline before it may begin.
     *lock(&lane.pod.unconfirmed) = (!line.hearing.is_confirmed).then(|| Unconfirmed {
         pod: line.pod,
         until: line.hearing.heard_at + gone,
@@ -291,7 +291,7 @@ async fn attend(
     line.hearing.ended.map_or(Cause::HungUp, PodEnd::describe)
 }
 
-/// The line to the next Pod that has connected, and answers when it is told to begin; why there is none, if that is said.
+/// Connects to the next waiting Pod, and returns the line after the Pod has answered its orders. The error is the Pod's stated reason.
 async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Cause> {
     loop {
         let arrival = lane.pod.next().await;
@@ -315,14 +315,14 @@ async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Ca
             lease: find_lease(apart.patience),
         };
         let mut hearing = Hearing::new(fleet, lane, (read, Arc::clone(&post)));
-        // From here on it may begin, whatever becomes of this: if what it is told arrives, or has been sent before this is given up.
+        // From here on the Pod may begin, even if this function fails: the orders may arrive, or were sent before the failure.
         *lock(&lane.pod.unconfirmed) = Some(Unconfirmed {
             pod: arrival.pod.clone(),
             until: hearing.heard_at + count_as_gone(apart.patience),
         });
         let beginning = async {
             post.writer.tell(&ToPod::Begin(Box::new(posting))).await.ok()?;
-            // Its first word is that it is there.
+            // The Pod's first message says that it is alive.
             hearing.hear().await.ok().flatten()
         };
         if let Ok(Some(_)) = tokio::time::timeout(FIRST_WORD, beginning).await {
@@ -340,7 +340,7 @@ async fn begin(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Result<PodLine, Ca
     }
 }
 
-/// What is said to the lane of a Pod.
+/// The hub's sender to the lane in a Pod.
 struct Speaking(Arc<PodWriter>);
 
 impl Speak for Speaking {
@@ -349,20 +349,20 @@ impl Speak for Speaking {
     }
 }
 
-/// What is heard of a Pod, its lane's words and its own.
+/// The hub's reader of a Pod: the messages of its lane and of the Pod itself.
 struct Hearing {
     fleet: Arc<Fleet>,
     lane: Arc<LaneHandle>,
     read: ReadHalf<PodStream>,
     post: Arc<Post>,
-    /// What is being lent to it; it ends with the connection.
+    /// Running loans to the Pod. They end with the connection.
     lending: JoinSet<()>,
     ended: Option<PodEnd>,
-    /// Whether its lane has certainly ended.
+    /// Whether the lane has certainly ended.
     is_confirmed: bool,
-    /// Whether the line broke: nothing comes over it any more.
+    /// Whether the line broke. A broken line delivers nothing more.
     is_broken: bool,
-    /// When it was last told that it was heard, or to begin.
+    /// The time of the hub's last acknowledgement to the Pod, or of its order to begin.
     heard_at: Instant,
 }
 
@@ -381,9 +381,9 @@ impl Hearing {
         }
     }
 
-    /// What another lane has fetched is wanted.
+    /// Lends the Pod an artifact that another lane has fetched.
     async fn lend(&mut self, number: u64, reference: Reference, digest: String) {
-        // It asks for no more itself.
+        // A Pod itself asks for no more at the same time.
         while self.lending.len() >= LENT_AT_ONCE {
             self.lending.join_next().await;
         }
@@ -411,7 +411,7 @@ impl Hearing {
         });
     }
 
-    /// Says nothing more, and waits until the lane has ended: it says so, or can't go on by then.
+    /// Sends nothing more, and waits until the lane has ended: the lane says so, or its lease has run out.
     async fn close(&mut self, gone: Duration) {
         let _late = tokio::time::timeout(CLOSING, self.post.writer.shut_down()).await;
         if self.is_confirmed || self.is_broken {
@@ -440,7 +440,7 @@ impl Hear for Hearing {
             Some(Part::Piece { number, bytes }) => {
                 let length = bytes.len();
                 match self.post.wanted.take_piece(number, bytes).await {
-                    // It was asked for.
+                    // The hub asked for it.
                     true => Ok(Some((None, OWN_WORD))),
                     false => Ok(Some((None, length.saturating_add(OWN_WORD)))),
                 }
@@ -468,7 +468,7 @@ impl Hear for Hearing {
                 Ok(None)
             }
             None => {
-                // Its end was said in good order, which is done when the lane has ended.
+                // The Pod reported its end in good order, which it does after the lane has ended.
                 self.is_confirmed = true;
                 Ok(None)
             }
@@ -477,7 +477,7 @@ impl Hear for Hearing {
 }
 
 impl Fleet {
-    /// What the sources of a lane may reach.
+    /// Returns the addresses that the sources of a lane may reach.
     pub(super) fn find_policy(&self, lane: &LaneHandle) -> Policy {
         let config = &self.standing.config;
         if lane.name == name_lane(&Lane::Platform) {
@@ -487,12 +487,12 @@ impl Fleet {
         }
     }
 
-    /// Whether what another lane has is asked of that one.
+    /// Returns true if the artifacts of another lane have to be requested from that lane.
     pub(super) fn asks_others(&self) -> bool {
         matches!(self.whereabouts, Whereabouts::Pods(_))
     }
 
-    /// Everything ends at once, without a farewell.
+    /// Waits until everything ends immediately, without a farewell.
     pub(super) async fn wait_until_abandoned(&self) {
         self.end.cancelled().await;
         if self.farewell.is_cancelled() {
@@ -500,7 +500,7 @@ impl Fleet {
         }
     }
 
-    /// Deletes the Deployment of a lane of which nothing is reconciled.
+    /// Deletes the Deployment of a lane that reconciles nothing.
     pub(super) async fn delete_pod(&self, lane: &LaneHandle) {
         let name = lane.account.name();
         let deleting = async {
@@ -522,13 +522,12 @@ impl Fleet {
         }
     }
 
-    /// Whether each namespace in which something is seen has its lane: one about which nobody has answered yet, or that is on its way from one
-    /// lane to another, may come to any.
+    /// Checks whether each watched namespace has its lane. A namespace with an unknown placement, or on its way between lanes, may come to any lane.
     fn knows_all_lanes(&self) -> bool {
         lock(&self.homes).values().all(|home| home.lane.is_some())
     }
 
-    /// Looks for Deployments of lanes that there are no longer, and deletes them, until everything ends.
+    /// Finds Deployments of lanes that no longer exist, and deletes them. Runs until everything ends.
     pub(super) async fn remove_left_over(self: Arc<Self>) {
         let mut pause = FIRST_LOOK;
         while self.end.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
@@ -540,7 +539,7 @@ impl Fleet {
     }
 
     async fn look_for_left_over(&self) -> Result<(), ClusterError> {
-        // As long as it isn't known whose a namespace is, nobody knows which lanes there are.
+        // The set of lanes is unknown while the placement of a namespace is unknown.
         if !self.knows_all_lanes() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! What the processes of lanes have of the rooms that are everybody's: granted, given back, wanted back, and taken from who holds on to it.
+//! Shared capacity of lanes' processes: granted, returned, requested back, and taken from a lane that does not return it.
 //!
-//! The budgets are the hub's own, by which lanes that are tasks wait for their turns, too. What a process says of its use is not believed: what
-//! it was granted counts until it gives it back or ends. Decides nothing: who is ended is `tenure_planner::lane_process::room`.
+//! The budgets belong to the hub, and lanes that are tasks wait for their turns in the same budgets. The hub does not trust reports of a process
+//! about its use: granted capacity counts until the process returns it or ends. `tenure_planner::lane_process::room` decides which process is ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,18 +16,18 @@ use super::{Fleet, lock};
 use crate::frames::ToLane;
 use crate::rooms::SharedRoom;
 
-/// How long what a lane waits for may take before it is told that there is none.
+/// How long a request for capacity waits before the lane gets the answer that nothing is free.
 const WAITING: Duration = Duration::from_secs(30);
-/// How often it is looked who holds on to room that others wait for.
+/// The interval between checks for lanes that do not return capacity for which others wait.
 const LOOK: Duration = Duration::from_secs(5);
-/// Room is wanted back no more often than this, for all who wait together.
+/// The minimum interval between requests to return capacity, for all waiting lanes together.
 const WANTED: Duration = Duration::from_millis(250);
-/// How often it is, while one waits: what was in use the last time may no longer be.
+/// The interval of these requests while a lane waits: capacity that was in use before may be unused now.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Less than this is not granted in part.
+/// Smaller amounts are not granted in part.
 const LEAST: u64 = 64 << 10;
 
-/// What one process has been granted. All of it is given back when it is dropped.
+/// The shared capacity of one process. All of it is returned on drop.
 #[derive(Debug, Default)]
 pub(super) struct Purse {
     pockets: Mutex<BTreeMap<SharedRoom, Pocket>>,
@@ -40,7 +40,7 @@ struct Pocket {
 }
 
 impl Purse {
-    /// It asks for more; it may do so once at a time.
+    /// Begins a request for more. Only one request at a time is allowed.
     fn begin_asking(&self, room: SharedRoom) -> Result<(), String> {
         let mut pockets = lock(&self.pockets);
         let pocket = pockets.entry(room).or_default();
@@ -50,7 +50,7 @@ impl Purse {
         Ok(())
     }
 
-    /// What it asked for has come, or nothing has; how much it is.
+    /// Ends a request, with the granted capacity or without. Returns the amount.
     fn end_asking(&self, room: SharedRoom, granted: Option<Held>) -> u64 {
         let mut pockets = lock(&self.pockets);
         let pocket = pockets.entry(room).or_default();
@@ -58,14 +58,14 @@ impl Purse {
         let Some(granted) = granted else { return 0 };
         let bytes = granted.bytes();
         match &mut pocket.held {
-            // Both are of the same budget, for the same lane.
+            // Both are from the same budget, for the same lane.
             Some(held) => drop(held.join(granted)),
             None => pocket.held = Some(granted),
         }
         bytes
     }
 
-    /// It has so much less.
+    /// Returns a part of the process's capacity.
     pub(super) fn give_back(&self, room: SharedRoom, bytes: u64) -> Result<(), String> {
         let mut pockets = lock(&self.pockets);
         let held = pockets.get_mut(&room).and_then(|pocket| pocket.held.as_mut());
@@ -80,7 +80,7 @@ impl Purse {
         }
     }
 
-    /// How much it has.
+    /// Returns the amount that the process has.
     pub(super) fn count(&self, room: SharedRoom) -> u64 {
         let pockets = lock(&self.pockets);
         let held = pockets.get(&room).and_then(|pocket| pocket.held.as_ref());
@@ -88,21 +88,22 @@ impl Purse {
     }
 }
 
-/// Since when others wait for a room without a break, and what each lane has had of it at least meanwhile.
+/// The time since when others have waited without a break, and the minimum that each lane had in that time.
 #[derive(Debug)]
 struct Scarcity {
     since: Instant,
     least: BTreeMap<String, u64>,
 }
 
-/// When room was wanted back last.
+/// The time of the last request to return capacity.
 #[derive(Debug, Default)]
 pub(super) struct WantedRooms {
     last: Mutex<BTreeMap<SharedRoom, Instant>>,
 }
 
 impl Fleet {
-    /// A process asks for more of a room. What can be granted at once is; otherwise what is returned ends when it is its turn, or in time.
+    /// Handles a request for more capacity. It is granted now if possible. Otherwise the returned future ends when it is the lane's turn, or at the
+    /// time limit.
     pub(super) fn ask_for_room(
         self: &Arc<Self>,
         (lane, purse): (&Arc<LaneHandle>, &Arc<Purse>),
@@ -150,7 +151,7 @@ impl Fleet {
         }))
     }
 
-    /// Those who have some of a room are asked for what they don't use.
+    /// Asks the lanes with capacity to return the part that they do not use.
     fn want_back(&self, room: SharedRoom) {
         let now = Instant::now();
         let mut last = lock(&self.wanted.last);
@@ -178,13 +179,13 @@ impl Fleet {
         lanes.into_iter().map(count).collect()
     }
 
-    /// Looks, until everything ends, who holds on to room that others wait for.
+    /// Checks, until everything ends, which lanes do not return capacity for which others wait.
     pub(super) async fn watch_rooms(self: Arc<Self>) {
         let mut scarce: BTreeMap<SharedRoom, Scarcity> = BTreeMap::new();
         let mut look = tokio::time::interval(LOOK);
         while self.end.run_until_cancelled(look.tick()).await.is_some() {
             for room in SharedRoom::ALL {
-                // Who waits for the room of one lane alone waits for nobody.
+                // A request that waits only for its own lane's limit does not wait for other lanes.
                 if self.means.room(room).demand().first.is_none() {
                     scarce.remove(&room);
                     continue;
@@ -257,7 +258,7 @@ mod tests {
         assert_eq!((purse.count(ROOM), budget.held_by("tenant/a")), (50, 50));
         purse.give_back(ROOM, 45).unwrap();
         assert_eq!((purse.count(ROOM), budget.held()), (5, 5));
-        // There was none in time.
+        // Nothing was free in time.
         purse.begin_asking(ROOM).unwrap();
         assert_eq!(purse.end_asking(ROOM, None), 0);
         drop(purse);

@@ -1,5 +1,5 @@
-//! One process of a lane, from its start to its end: its line is written and read, and what becomes of it is told. What it says is judged
-//! here: a process that says what no lane says is ended, alone.
+//! One process of a lane, from its start to its end: its line is written and read, and its end is reported. Its messages are validated: a process
+//! that violates the protocol is ended, and no other.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -23,17 +23,17 @@ use crate::dial_line::DialLine;
 use crate::dial_server::{self, Reachable};
 use crate::frames::ToLane;
 
-/// How long a process may take to end after its line did.
+/// The time limit for a process to end after its line did.
 const HANGING_UP: Duration = Duration::from_secs(2);
-/// How often the memory of a process is looked at, besides the limits that the kernel keeps.
+/// The interval between checks of a process's memory, besides the kernel's limits.
 const MEASURING: Duration = Duration::from_secs(2);
 
-/// A process that runs.
+/// A running process.
 #[derive(Debug)]
 pub(super) struct Session {
-    /// Its number; none, where it is in a Pod, and has yet to connect.
+    /// The process id. Absent for a lane in a Pod that has not connected yet.
     pub(super) process: Option<u32>,
-    /// Ends it.
+    /// Ends the process.
     pub(super) kill: CancellationToken,
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn start(
     fleet.note_everything(lane);
     let (fleet, home) = (Arc::clone(fleet), Arc::clone(home));
     let (lane, kill) = (Arc::clone(lane), session.kill.clone());
-    // Ends with the process, whatever becomes of who supervises it.
+    // The task ends with the process, even if the supervisor ends earlier.
     fleet.tasks.clone().spawn(async move {
         let first = ToLane::Orders(Box::new(orders));
         let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
@@ -81,7 +81,7 @@ pub(super) async fn start(
     Ok(session)
 }
 
-/// Attends to a process until it has ended, and tells how.
+/// Serves a process until it has ended, and reports how.
 async fn attend(
     (fleet, lane): (&Arc<Fleet>, &Arc<LaneHandle>),
     mut child: Child,
@@ -123,7 +123,7 @@ async fn attend(
     }
 }
 
-/// Looks at the memory of a process now and then, and returns when the process is to be ended for it.
+/// Checks the memory of a process at intervals, and returns when the process has to be ended for it.
 async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
     let Some(process) = process else {
         return std::future::pending().await;
@@ -131,7 +131,7 @@ async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
     let path = format!("/proc/{process}/status");
     loop {
         tokio::time::sleep(MEASURING).await;
-        // The kernel has it in memory: nothing waits.
+        // The kernel has this file in memory, so the read does not block.
         let status = std::fs::read_to_string(&path).unwrap_or_default();
         if let Some(cause) = read_memory(&status).and_then(|used| check_memory(used, limit)) {
             return cause;
@@ -140,7 +140,7 @@ async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
 }
 
 async fn end(child: &mut Child) -> Cause {
-    // One that has ended already can't be killed.
+    // An already ended process can't be killed.
     let _ended = child.start_kill();
     read_status(child.wait().await)
 }
@@ -155,7 +155,7 @@ fn read_status(ended: std::io::Result<ExitStatus>) -> Cause {
     }
 }
 
-/// What a lane beside this process is connected to.
+/// Returns the addresses and artifacts that a lane beside this process may open.
 fn describe_reach(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Reachable {
     let (lender, borrower) = (Arc::clone(fleet), Arc::clone(lane));
     Reachable {

@@ -1,5 +1,5 @@
-//! One lane's process, from its first start until nothing of it is reconciled: the planner's moves are carried out, and it is told what came
-//! of them.
+//! Supervises one lane's process, from its first start until the lane reconciles nothing any more. It executes the planner's moves and reports their
+//! results to the planner.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -18,24 +18,24 @@ use super::{Fleet, Mail, Whereabouts, lock};
 use crate::frames::NamespaceFacts;
 use crate::key::Key;
 
-/// One lane that is a process.
+/// A lane that is a process.
 #[derive(Debug)]
 pub(super) struct LaneHandle {
     pub(super) name: String,
     pub(super) account: LaneAccount,
     pub(super) mail: Mail,
-    /// Whether it is wanted may have changed, or it is to be ended.
+    /// Notified when the lane may no longer be needed, or has to be ended.
     changed: Notify,
-    /// Why it is to be ended.
+    /// Why the process has to be ended.
     condemned: Mutex<Option<Cause>>,
-    /// What its process has been granted of the rooms that are everybody's.
+    /// The shared capacity of its process.
     purse: Mutex<Weak<Purse>>,
-    /// Its Pod, where it has one.
+    /// The state of its Pods, if lanes run in Pods.
     pub(super) pod: PodState,
 }
 
 impl LaneHandle {
-    /// True for the lane of a tenant.
+    /// Checks whether this is the lane of a tenant.
     pub(super) fn is_tenants(&self) -> bool {
         self.name.starts_with("tenant/")
     }
@@ -52,19 +52,19 @@ impl LaneHandle {
         }
     }
 
-    /// A namespace is its, or stands otherwise than before.
+    /// Gives the lane a namespace, or changed facts about it.
     pub(super) fn give(&self, namespace: &str, facts: NamespaceFacts) {
         self.mail.give(namespace, facts);
         self.changed.notify_one();
     }
 
-    /// A namespace is no longer its.
+    /// Takes a namespace from the lane.
     pub(super) fn take_away(&self, namespace: &str) {
         drop(self.mail.take_away(namespace));
         self.changed.notify_one();
     }
 
-    /// The same; waits until the process has let go of it, or ended.
+    /// Takes a namespace from the lane, and waits until the process has released it or has ended.
     pub(super) async fn ask_to_leave(&self, namespace: &str) {
         let left = self.mail.take_away(namespace);
         self.changed.notify_one();
@@ -85,19 +85,19 @@ impl LaneHandle {
         self.mail.wake(key);
     }
 
-    /// What its process has been granted, if there is one.
+    /// Returns the shared capacity of its process, if the process exists.
     pub(super) fn purse(&self) -> Option<Arc<Purse>> {
         lock(&self.purse).upgrade()
     }
 
-    /// A process begins, which has been granted nothing.
+    /// Creates the empty shared capacity of a new process.
     pub(super) fn open_purse(&self) -> Arc<Purse> {
         let purse = Arc::new(Purse::default());
         *lock(&self.purse) = Arc::downgrade(&purse);
         purse
     }
 
-    /// Its Pod has connected.
+    /// Called after the lane's Pod has connected.
     pub(super) fn notice_arrival(&self) {
         self.changed.notify_one();
     }
@@ -109,7 +109,7 @@ impl LaneHandle {
     }
 }
 
-/// What is said while a process is down, at everything that it reconciles.
+/// The running report, at everything that the lane reconciles, that its process is down.
 struct Telling {
     trouble: Trouble,
     task: JoinHandle<()>,
@@ -117,14 +117,14 @@ struct Telling {
 }
 
 impl Telling {
-    /// Nothing is written any more when it returns: the process, which writes over it, comes after.
+    /// Ends the report. After this returns, nothing is written, so the next process can overwrite it.
     async fn end(self) {
         self.end.cancel();
         let _either_way = self.task.await;
     }
 }
 
-/// Keeps a lane's process until nothing of it is reconciled, or everything ends.
+/// Maintains a lane's process until the lane reconciles nothing, or until everything ends.
 pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
     let began = Instant::now();
     let mut record = ProcessRecord::new(fleet.standing.apart.patience);
@@ -134,7 +134,7 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
     let mut pings = 0_u64;
     loop {
         if fleet.end.is_cancelled() && !fleet.farewell.is_cancelled() {
-            // Not in good order: what is under way must not go on beside another leader's.
+            // Not in good order: running work must not go on beside another leader's.
             return;
         }
         let now = began.elapsed();
@@ -229,7 +229,7 @@ fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Sess
             *session = None;
             tracing::info!(lane = lane.name, %cause, "the process of a lane ended");
         }
-        // Who tells of it has ended it.
+        // The reporter has already ended it.
         Fact::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
         Fact::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
         Fact::Expected
@@ -243,7 +243,7 @@ fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Sess
     record.take(fact, now);
 }
 
-/// Says why the lane is down, or that it no longer is: to its Surfaces at once, and to everything else while it is down.
+/// Reports why the lane is down, or that it works again: immediately to its Surfaces, and to everything else while it is down.
 async fn say(
     fleet: &Arc<Fleet>,
     lane: &Arc<LaneHandle>,

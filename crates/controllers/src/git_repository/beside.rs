@@ -1,4 +1,4 @@
-//! The repositories that one includes, as the cache and the store have them: of its own namespace only.
+//! The repositories that a repository includes, as the cache and the store have them: only of its own namespace.
 
 use tenure_api::GitRepository;
 use tenure_planner::git_repository::{Beside, find_included};
@@ -7,7 +7,7 @@ use crate::artifacts::make_source_key;
 use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
 
-/// What is known of them.
+/// Returns the facts about them.
 pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Beside {
     if repository.spec.include.is_empty() {
         return Beside::default();

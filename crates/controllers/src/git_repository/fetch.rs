@@ -8,7 +8,7 @@ use tenure_sources::{FetchError, GitRequest, GitSecrets, SourceKey, fetch};
 use crate::lane::{Lane, Shard};
 use crate::source::{read_secret, remember};
 
-/// Fetches what a plan asks for.
+/// Fetches as a plan requests.
 pub(super) async fn perform_fetch(
     shard: &Shard,
     (source, lane): (&SourceKey, &Lane),

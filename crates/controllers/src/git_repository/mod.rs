@@ -40,7 +40,7 @@ impl Reconciled for GitRepository {
         herald::tell::<Self>(shard, metadata, event).await;
     }
 
-    /// Those that include one.
+    /// Returns the repositories that include a changed one.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         if changed.kind != Self::KIND {
             return Vec::new();
@@ -68,7 +68,7 @@ impl Reconciled for GitRepository {
         }
     }
 
-    /// Those that apply from it in other namespaces listen to it.
+    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
     }

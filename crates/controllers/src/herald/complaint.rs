@@ -1,4 +1,4 @@
-//! What goes wrong with telling somebody, as an event on the Alert: by the lane, seldom, and on no way that leads to an Alert again.
+//! Reports a failed notification as an event on the Alert. The lane writes it, rarely, and the event never leads to another notification.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tenure_cluster::{EventKind, EventRecorder, ObjectEvent};
 use crate::lane::Lane;
 use crate::reconciled::Reconciled as _;
 
-/// What is said about an Alert.
+/// A report about an Alert.
 #[derive(Debug)]
 pub(super) struct Complaint {
     reason: &'static str,
@@ -28,7 +28,7 @@ impl Complaint {
         }
     }
 
-    /// That several say something else under one name.
+    /// Reports that several Alerts set different values for one name.
     pub(super) fn of_conflicts(conflicts: BTreeMap<String, String>) -> Self {
         let names: Vec<&str> = conflicts.keys().map(String::as_str).collect();
         let message = format!(
@@ -43,7 +43,7 @@ impl Complaint {
     }
 }
 
-/// Says something about an Alert.
+/// Writes a report about an Alert.
 pub(super) async fn complain(lane: &Lane, (namespace, alert): (&str, &Alert), complaint: Complaint) {
     let name = alert.meta().name.clone().unwrap_or_default();
     tracing::debug!(namespace, alert = name, complaint.message, "an Alert");

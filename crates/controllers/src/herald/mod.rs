@@ -1,12 +1,12 @@
-//! Tells whom Alerts name of the events of one lane.
+//! Sends the events of one lane to the receivers that Alerts name.
 //!
 //! ```text
 //! write_events ──▶ news (bounded, each once in a while) ──[choose]──▶ a line for each Provider (bounded, at its rate) ──▶ attempts
 //! ```
 //!
-//! Nothing that is reconciled ever waits for it: an event is put into a list, and what has no room there is lost, and said to be. One Provider keeps no other one
-//! waiting, but for the places that a lane has; and no lane sees another's. What is told is lost when the process ends. Refuses to tell of what is
-//! said about Alerts themselves: what goes wrong here is written as an event on the Alert, past everything that leads here again.
+//! No reconciliation waits for this module. An event goes into a queue, and an event that does not fit is lost and reported as lost. Providers do not
+//! block each other, except by the limits of their lane, and no lane sees another's events. Waiting events are lost when the process ends. Events
+//! about Alerts themselves are not sent: a failure here becomes an event on the Alert, and that event never comes back here.
 
 mod complaint;
 mod send;
@@ -29,12 +29,12 @@ use crate::lane::{Lane, Shard};
 use crate::reconciled::Reconciled;
 use complaint::{Complaint, complain};
 
-/// How long is waited until a Provider may be told again.
+/// The pause until a Provider may be called again.
 const TURN: Duration = Duration::from_millis(100);
-/// As much text as one Alert that is looked at is counted for, in bytes.
+/// The text size that is counted for each checked Alert, in bytes.
 const GLANCE: usize = 256;
 
-/// Tells whoever wants to know of an event about an object of a kind. Nobody waits for them.
+/// Queues an event about an object for the receivers of Alerts. The caller does not wait for them.
 pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
     if !shard.means.switches.is_on(Alert::KIND.name) {
         return;
@@ -58,7 +58,7 @@ pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &
     });
 }
 
-/// Hands what is to be told to the line of its Provider.
+/// Queues an event for its Provider.
 fn hand_on(lane: &Arc<Lane>, parcel: Parcel) -> Result<(), String> {
     let name = (parcel.namespace.clone(), parcel.alert.spec.provider_ref.name.clone());
     if !lane.herald.take_parcel(&name, parcel)? {
@@ -92,7 +92,7 @@ async fn tell_one(lane: &Arc<Lane>, parcel: &Parcel) {
     }
 }
 
-/// An Alert, where it is, and whose its namespace is.
+/// An Alert, with its shard and its placement.
 struct Seen {
     shard: Arc<Shard>,
     alert: Arc<Alert>,
@@ -108,7 +108,7 @@ impl Seen {
     }
 }
 
-/// The Alerts of the lane that name the object of an event and may do so, so many at most. Those of its own namespace come first.
+/// Returns the Alerts of the lane that select an event and may do so, up to a limit. Those of the event's namespace come first.
 async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
     let mut found: Vec<Seen> = Vec::new();
     let mut shards = lane.list_shards();

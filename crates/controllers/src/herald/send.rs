@@ -1,4 +1,5 @@
-//! Tells one Provider of one event: the Secrets are read as the namespace's own account, for each event; what is sent, and what an answer means, is the planner's to say.
+//! Sends one event to one Provider. The Secrets are read as the namespace's own account, for each event. The planner decides the request and the
+//! meaning of the answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use crate::herald_books::Parcel;
 use crate::lane::{Lane, Shard};
 use crate::source::find_secret;
 
-/// Tells it, unless the Provider isn't told of such events.
+/// Sends the event, unless the Provider takes no such events.
 pub(super) async fn send(lane: &Arc<Lane>, parcel: &Parcel) -> Result<(), String> {
     let Some(prepared) = prepare(lane, parcel).await? else {
         return Ok(());
@@ -30,16 +31,16 @@ pub(super) async fn send(lane: &Arc<Lane>, parcel: &Parcel) -> Result<(), String
     why.map_or(Ok(()), |why| Err(format!("{}: {why}", sending.shown)))
 }
 
-/// What is sent, and how.
+/// The prepared request.
 struct Prepared {
     sending: Sending,
     reach: Reach,
     timeout: Duration,
 }
 
-/// Finds out what is sent; nothing when the Provider isn't told of such events, or the namespace has gone.
+/// Prepares the request; `None` if the Provider takes no such events, or the namespace is gone.
 async fn prepare(lane: &Lane, parcel: &Parcel) -> Result<Option<Prepared>, String> {
-    // Gone, or another lane's by now.
+    // Deleted, or moved to another lane.
     let Some(shard) = lane.find_shard(&parcel.namespace) else {
         return Ok(None);
     };
@@ -96,7 +97,7 @@ async fn attempt_often(lane: &Lane, sending: &Sending, reach: &Reach, timeout: D
     let mut attempts = 0;
     loop {
         let verdict = {
-            // Never closed. Whoever waits for the next attempt holds no place.
+            // Never closed. A sender that waits for its next attempt holds no permit.
             let _place = lane.bounds.letters.acquire().await;
             let attempt = tokio::time::timeout(timeout, attempt(sending, reach));
             attempt.await.unwrap_or_else(|_| Verdict::Again {

@@ -1,4 +1,4 @@
-//! What becomes of requests before they come to a lane: which path leads where, how many come, and what they hold.
+//! Tests requests before they come to a lane: paths, rates and memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -66,13 +66,13 @@ async fn a_path_leads_to_its_receiver_while_there_is_one() {
     assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
     hooks.set(&key("blue", "done"), Some(&path(1)));
     assert_eq!(ask(&hooks, &path(1)).await, Verdict::Done);
-    // It moves.
+    // The Receiver gets another path.
     hooks.set(&key("blue", "done"), Some(&path(2)));
     assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
     assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
     hooks.set(&key("blue", "done"), None);
     assert_eq!(ask(&hooks, &path(2)).await, Verdict::Unknown);
-    // Nobody hears which paths there are before all that is there has been seen, nor when nobody leads.
+    // Paths stay secret before all existing objects have been seen, and while no process leads.
     hooks.set(&key("blue", "done"), Some(&path(1)));
     courier.is_ready.store(false, Ordering::Relaxed);
     for number in [1, 3] {
@@ -84,7 +84,7 @@ async fn a_path_leads_to_its_receiver_while_there_is_one() {
     assert_eq!(ask(&again, &path(1)).await, Verdict::Unknown);
 }
 
-/// Whoever comes to know another's token can't keep requests from it.
+/// An owner that learns another Receiver's token can't block that Receiver's requests.
 #[tokio::test]
 async fn who_claims_a_path_takes_it_from_nobody() {
     let (hooks, _courier) = ready();
@@ -116,10 +116,10 @@ async fn a_flood_at_one_hook_keeps_no_others_waiting() {
     }
     assert_eq!(verdicts[0], Verdict::Done);
     assert_eq!(verdicts[999], Verdict::TooMany);
-    // The tenant's other hook is not drowned by it, and another tenant's is not even near.
+    // The tenant's other hook still works, and another tenant's hook is not affected at all.
     assert_eq!(ask(&hooks, &path(1)).await, Verdict::Failed);
     assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
-    // Many hooks of one tenant together come to its own bound.
+    // Many hooks of one tenant together reach the tenant's limit.
     for number in 10..40 {
         hooks.set(&key("evil", &format!("more-{number}")), Some(&path(number)));
     }

@@ -1,5 +1,5 @@
-//! What is known of Tenants and namespaces, and who is told when it changes. Owns how soon; whom a change concerns is tenancy's to say. Refuses to
-//! wake everybody for what concerns a few.
+//! The known facts about Tenants and namespaces, and the notifications about their changes. This module decides how soon. Tenancy decides whom a
+//! change concerns, so that a change for a few objects does not wake all.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -11,63 +11,63 @@ use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
 use super::Hub;
 use crate::reconciled::Reconciled as _;
 
-/// How long changes of Tenants and namespaces are gathered before those whom they concern are told.
+/// How long changes of Tenants and namespaces are gathered before the affected objects are notified.
 const GATHERED: Duration = Duration::from_millis(10);
-/// The same, of namespaces that came or went, for who may write to them from elsewhere.
+/// How long created and deleted namespaces are gathered before writers from other namespaces are notified.
 const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
 
 impl Hub {
-    /// All that is known of Tenants and namespaces.
+    /// Returns a copy of all facts about Tenants and namespaces.
     pub(crate) fn copy_facts(&self) -> Facts {
         self.known.copy()
     }
 
-    /// Whose a namespace is, by what has been seen.
+    /// Returns whose a namespace is, from the seen facts.
     pub(crate) fn place_seen(&self, namespace: &str) -> Placement {
         self.known.place(namespace)
     }
 
-    /// Whether it stands on a namespace that lanes may ask for tokens of an account there.
+    /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.
     pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
         self.known.is_mintable(namespace, account)
     }
 
-    /// What is known of Tenants and namespaces that one Tenant can be decided by.
+    /// Returns the facts about Tenants and namespaces that decide one Tenant.
     pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
         Arc::new(self.known.extract(&TenantFacts::from(tenant)))
     }
 
-    /// Whether a Tenant is planned by what its namespaces use, too.
+    /// Checks whether the plan of a Tenant also uses its namespaces' quota usage.
     pub(crate) fn shares_quotas(&self, tenant: &str) -> bool {
         let tenant = self.caches.of::<Tenant>().get("", tenant);
         tenant.is_some_and(|tenant| self.known.shares_quotas(&tenant.spec))
     }
 
-    /// A namespace may have changed in what tells whose it is; whether it has.
+    /// Handles a namespace whose tenant may have changed. Returns whether it has.
     pub(crate) fn take_namespace(&self, name: &str) -> bool {
         let concerned = self.known.take_namespace(name, &self.namespaces);
         self.tell_concerned(concerned)
     }
 
-    /// A Tenant may have changed in what tells which namespaces are its.
+    /// Handles a Tenant whose namespaces may have changed.
     pub(crate) fn take_tenant(&self, name: &str) {
         let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
         self.tell_concerned(concerned);
     }
 
-    /// Whether a request has met the policies as they are now.
+    /// Checks whether the API server has applied the current policies to a request.
     pub(crate) fn are_policies_in_force(&self) -> bool {
         self.policies_in_force.load(Ordering::Acquire)
     }
 
-    /// Sets whether policies are in force. Tenants wait for it: their owners get no rights in new namespaces before.
+    /// Sets whether policies are in force. Tenants wait for this: before that, their owners get no rights in new namespaces.
     pub(crate) fn set_policies_in_force(&self, are_in_force: bool) {
         if self.policies_in_force.swap(are_in_force, Ordering::AcqRel) != are_in_force && are_in_force {
             self.means.mailboxes.wake_where(|key| key.kind == Tenant::KIND);
         }
     }
 
-    /// Everything that depends on whose a namespace is has to look again, once: everything is known.
+    /// Wakes everything that depends on the tenant of a namespace, once after all objects are known.
     pub(crate) fn tell_all(&self) {
         self.realm_changed.notify_one();
         self.policy_news.notify_one();
@@ -77,9 +77,9 @@ impl Hub {
         }
     }
 
-    /// Those whom a change concerns have to look again; whether there are any.
+    /// Notifies the objects that a change concerns. Returns whether any exist.
     ///
-    /// They are told a moment later, so that a hundred namespaces made at once are one change. Must be called inside a tokio runtime.
+    /// The notification comes a moment later, so that a hundred namespaces created together are one change. Must be called inside a tokio runtime.
     fn tell_concerned(&self, concerned: Concerned) -> bool {
         if concerned.is_empty() {
             return false;
@@ -119,8 +119,8 @@ impl Hub {
         true
     }
 
-    /// What is nobody's may write to any namespace, and wait for one to come or to go: it is told, and not more often than in a while, however
-    /// many a tenant makes and deletes.
+    /// Notifies the objects in namespaces without a tenant, which may write to any namespace and wait for its creation or deletion. The rate is
+    /// limited, however many namespaces a tenant creates and deletes.
     fn tell_elsewhere(&self) {
         if self.news_elsewhere.swap(true, Ordering::AcqRel) {
             return;

@@ -1,4 +1,4 @@
-//! Whom a change of Tenants and namespaces wakes.
+//! Tests which objects a change of Tenants and namespaces wakes.
 
 #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::mailbox::Mailbox;
 use crate::stage::Stage;
 
-/// A hub that knows two tenants, each with a namespace of its name, and what is nobody's; everybody has a mailbox.
+/// A hub with two tenants, each with a namespace of its name, and a namespace without a tenant. Each object has a mailbox.
 struct Scene(Stage);
 
 impl Scene {
@@ -31,7 +31,7 @@ impl Scene {
     }
 }
 
-/// Whether it was woken since somebody looked last.
+/// Returns whether the mailbox was woken since the previous call.
 fn is_woken(mailbox: &Mailbox) -> bool {
     mailbox.notified().now_or_never().is_some()
 }
@@ -39,7 +39,7 @@ fn is_woken(mailbox: &Mailbox) -> bool {
 #[tokio::test]
 async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
     let scene = Scene::set();
-    // What has led here may still be told.
+    // Notifications of the setup may still arrive.
     let everything = scene.of("shared");
     everything.notified().await;
     let (green, mauve) = (scene.of("green"), scene.of("mauve"));
@@ -48,21 +48,21 @@ async fn what_a_tenant_does_to_its_namespaces_wakes_its_own() {
 
     assert!(scene.0.show_namespace("more", Some("green"), "5"));
     green.notified().await;
-    // Whoever is told with it has been told once somebody new finds the table free.
+    // Locking the table proves that all notifications for this change were sent.
     scene.mailbox(&Key::of_rights("new"));
     assert!(is_woken(&tenants[0]) && is_woken(&rights));
     assert!(!is_woken(&mauve) && !is_woken(&tenants[1]));
-    // What is nobody's may write there, and waits a while longer.
+    // Objects without a tenant may write there, and are notified later.
     assert!(!is_woken(&everything));
     everything.notified().await;
     assert!(!is_woken(&mauve) && !is_woken(&tenants[1]));
 
-    // What tells nothing of whose it is concerns nobody.
+    // An update that does not change the owner wakes nobody.
     assert!(!scene.0.show_namespace("more", Some("green"), "6"));
     assert!(
         matches!(scene.0.hub.find_placement("more"), Placement::Tenant(placement) if placement.namespaces.len() == 2)
     );
-    // One that goes from one to the other concerns both.
+    // A namespace that moves between tenants wakes both.
     scene.0.show_tenant("mauve", &["mauve", "more"], "8");
     mauve.notified().await;
     assert!(scene.0.show_namespace("more", Some("mauve"), "7"));

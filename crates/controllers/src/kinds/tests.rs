@@ -28,7 +28,7 @@ use crate::reconciled::Reconciled;
 
 const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
 
-/// Tells in its status whether the GitRepository of its own name is there.
+/// Reports in its status whether the GitRepository of its own name exists.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct Widget {
     metadata: ObjectMeta,
@@ -157,7 +157,7 @@ impl Reconciler for WidgetReconciler {
     }
 }
 
-/// What an installation would have of the kind: what it is, and the controller's rights on it.
+/// Returns the installation of the kind: its CRD, and the controller's rights on it.
 fn installation() -> Vec<Value> {
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let rules = json!([{ "apiGroups": ["example.com"], "resources": ["widgets", "widgets/status"], "verbs": ["*"] }]);
@@ -198,14 +198,14 @@ fn installation() -> Vec<Value> {
 #[tokio::test]
 async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     if Cluster::is_shared() {
-        // Others would find the kind there.
+        // Other tests would find the kind on a shared server.
         return;
     }
     let cluster = Cluster::start().await.unwrap();
     for object in installation() {
         cluster.admin.apply(object).await.unwrap();
     }
-    // What bounds lanes lists the kinds that an installation has.
+    // The policy that bounds lanes lists only the kinds of an installation.
     let bounds = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding");
     cluster.admin.delete(bounds, ("", "tenure-lane-rights")).await.unwrap();
     let token = Token::new(&cluster.controller_token, None);
@@ -232,7 +232,7 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
         eventually(SOON, look).await.unwrap();
     };
     has_source(false).await;
-    // It is told of what it looks at.
+    // The object is woken by a change of its dependency.
     let source = json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
         "metadata": { "name": "one", "namespace": "default" },

@@ -1,5 +1,5 @@
-//! What a Kustomization that applies to another cluster looks at in this one: its kubeconfig, and what it is rendered with. Kept apart from
-//! what is looked at there, since both clusters have objects of the same names.
+//! Objects of this cluster that a Kustomization for another cluster reads: its kubeconfig, and inputs of its rendering. They are stored apart from
+//! the objects of the other cluster, since both clusters have objects of the same names.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use super::look::Looked;
 use crate::key::Key;
 use crate::live::{Held, Known, LiveObjects, read_revision};
 
-/// What is looked at in this cluster.
+/// The read objects of this cluster.
 pub(super) struct Here {
     held: Held,
-    /// What this attempt read.
+    /// Objects that this attempt read.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
-    /// What the last plan was made of.
+    /// The objects from which the last plan was made.
     looked: Looked,
 }
 
@@ -32,7 +32,7 @@ impl Here {
         }
     }
 
-    /// What is known now.
+    /// Returns the current state.
     pub(super) fn look(&mut self) -> BTreeMap<ObjectId, Live> {
         self.looked.clear();
         for id in self.held.watched() {
@@ -52,13 +52,13 @@ impl Here {
             .collect()
     }
 
-    /// Takes what was read.
+    /// Stores an object that was read.
     pub(super) fn take(&mut self, id: ObjectId, answer: Live) {
         let revision = answer.object().map(read_revision);
         self.answered.insert(id, (revision, Known::keep(answer)));
     }
 
-    /// Whether something that changed is a reason to begin.
+    /// Checks whether a change is a reason to begin an attempt.
     pub(super) fn is_another(&self, snapshot: &Snapshot, changed: &HashSet<ObjectId>) -> bool {
         changed.iter().any(|id| {
             let (Some(before), Some(now)) = (self.looked.get(id), self.held.noticed(id)) else {

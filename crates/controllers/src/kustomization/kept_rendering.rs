@@ -1,19 +1,20 @@
-//! What a Kustomization was rendered to, while nobody works with it: as text, since parsed it takes many times as much, and most Kustomizations are at
-//! rest. Owns the form alone; whether there is room, and whether it is what is asked for, others say.
+//! The rendered objects of a resting Kustomization, as text. Parsed objects take many times as much memory, and most Kustomizations rest. This module
+//! only has the form. Its callers decide whether memory is available, and whether the rendering matches a request.
 
 use serde_json::Value;
 use tenure_planner::kustomization::{RenderRequest, Rendered};
 use tenure_planner::{Object, Origin, RenderedObject};
 
-/// What was rendered, with its objects or their text.
+/// A rendering, with its objects or their text.
 #[derive(Debug)]
 pub(super) struct KeptRendering {
-    /// Its objects are none while there is a text.
+    /// The objects are empty while `text` is set.
     rendered: Rendered,
     text: Option<Text>,
 }
 
-/// Objects as JSON: a list of origin's path, line, whether it is confidential, and the object as it is. Never printed: values of Secrets stand in it.
+/// Objects as JSON: a list of the origin's path, the line, whether the object is confidential, and the object. Never printed, because it holds values
+/// of Secrets.
 struct Text(Box<[u8]>);
 
 impl std::fmt::Debug for Text {
@@ -23,13 +24,12 @@ impl std::fmt::Debug for Text {
 }
 
 impl KeptRendering {
-    /// Keeps what was rendered, as it is. A failure is nothing that a later attempt could use.
+    /// Keeps a successful rendering. A later attempt could not use a failed one.
     pub(super) fn keep(rendered: Rendered) -> Option<Self> {
         rendered.outcome.is_ok().then_some(Self { rendered, text: None })
     }
 
-    /// Turns its objects into text. They stay what they are where a text would not say the same: of a number with a fraction it may be another in
-    /// the last digit.
+    /// Turns the objects into text. They stay objects if the text would differ: the last digit of a number with a fraction may change.
     pub(super) fn put_away(&mut self) {
         let Ok(objects) = &mut self.rendered.outcome else {
             return;
@@ -48,7 +48,7 @@ impl KeptRendering {
         }
     }
 
-    /// What was rendered, to work with.
+    /// Returns the rendering with its objects.
     pub(super) fn bring_back(mut self) -> Option<Rendered> {
         let Some(Text(text)) = self.text else {
             return Some(self.rendered);
@@ -63,27 +63,27 @@ impl KeptRendering {
         Some(self.rendered)
     }
 
-    /// How long its text is; nothing while its objects are as they were.
+    /// Returns the size of the text; `None` while there are objects instead.
     pub(super) fn bytes(&self) -> usize {
         self.text.as_ref().map_or(0, |Text(text)| text.len())
     }
 
-    /// Of which artifact it is.
+    /// Returns the digest of the artifact.
     pub(super) fn artifact_digest(&self) -> &str {
         &self.rendered.artifact_digest
     }
 
-    /// From now on it is of another artifact, in which the files are the same.
+    /// Assigns the rendering to another artifact with the same files.
     pub(super) fn set_artifact_digest(&mut self, digest: &str) {
         digest.clone_into(&mut self.rendered.artifact_digest);
     }
 
-    /// Whether it was rendered from what is asked for.
+    /// Checks whether the rendering is the answer to a request.
     pub(super) fn is_of(&self, request: &RenderRequest) -> bool {
         self.rendered.is_of(request)
     }
 
-    /// Whether it is what is asked for as well where another artifact holds the same files.
+    /// Checks whether the rendering answers a request if the request's artifact has the same files.
     pub(super) fn is_like(&self, request: &RenderRequest) -> bool {
         self.rendered.is_like(request)
     }

@@ -1,4 +1,4 @@
-//! What there is, parsed for a round. Owns what of the last round's is looked at again; refuses to hold two states of an object at once.
+//! The existing objects, parsed for a round. Parsed objects of the previous round are reused. Two states of an object are never held at once.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,28 @@ use tenure_planner::Live;
 use crate::live::Known;
 use crate::looking::LookingRoom;
 
-/// What is known of objects, as text.
+/// The known states of objects, as text.
 pub(super) type Looked = BTreeMap<ObjectId, Known>;
 
-/// How much more room parsed objects take than their text, about.
+/// The approximate ratio of memory between parsed objects and their text.
 const PARSED: u64 = 8;
 
-/// How long the text of parsed objects is, about.
+/// Estimates the text size of parsed objects.
 pub(super) fn estimate_text_bytes(parsed: u64) -> usize {
     usize::try_from(parsed / PARSED).unwrap_or(usize::MAX)
 }
 
-/// How long the texts are.
+/// Returns the size of the texts.
 pub(super) fn count_bytes(looked: &Looked) -> usize {
     looked.values().map(Known::len).sum()
 }
 
-/// How much room they take when they are parsed, about.
+/// Estimates the memory of the texts after parsing.
 pub(super) fn estimate_parsed_bytes(looked: &Looked) -> u64 {
     PARSED.saturating_mul(count_bytes(looked) as u64)
 }
 
-/// Parses what is known, as far as there is room for it. What the last round parsed of the same text is taken as it is.
+/// Parses the known objects, as far as memory allows. Objects that the previous round parsed from the same text are reused.
 pub(super) fn read_looked(
     now: &Looked,
     (before, parsed): (&Looked, BTreeMap<ObjectId, Live>),
@@ -40,7 +40,7 @@ pub(super) fn read_looked(
         _ => false,
     };
     let mut parsed = parsed;
-    // The others make room first.
+    // The other objects free their memory first.
     parsed.retain(|id, live| live.object().is_some() && is_same(id));
     looking.begin_round();
     let look = |(id, known): (&ObjectId, &Known)| {
@@ -89,7 +89,7 @@ mod tests {
             (id("gone"), known("a")),
         ]);
         let first = read_looked(&before, (&Looked::new(), BTreeMap::new()), &looking);
-        // Marked, to tell what was kept from what was parsed.
+        // Marked, to distinguish reused objects from parsed ones.
         let mark = |live| match live {
             Live::Present(mut object) => {
                 object.0["kept"] = json!(true);
@@ -124,7 +124,7 @@ mod tests {
         let first = read_looked(&before, (&Looked::new(), BTreeMap::new()), &looking);
         assert!(first[&id("a")].object().is_some());
         assert!(first[&id("b")].object().is_none());
-        // The first is gone, so there is room for the second, whose text is the same.
+        // The first object is gone, so memory is available for the second, whose text is unchanged.
         let now = Looked::from([(id("b"), known(&large))]);
         let second = read_looked(&now, (&before, first), &looking);
         assert!(second[&id("b")].object().is_some());

@@ -44,7 +44,8 @@ impl Reconciled for Kustomization {
         herald::tell::<Self>(shard, metadata, event).await;
     }
 
-    /// Those beside it that apply from a source, and those that depend on another Kustomization. Those of other namespaces listen.
+    /// Returns the Kustomizations in the namespace that apply from a changed source, or that depend on a changed Kustomization. Those of other
+    /// namespaces listen.
     fn list_dependents(shard: &Shard, changed: &Key) -> Vec<Key> {
         let dependents = shard
             .caches
@@ -58,8 +59,8 @@ impl Reconciled for Kustomization {
             .collect()
     }
 
-    /// What it looks at beside itself: its source, and what it depends on. Each change of one of many asks for those, so that all would be gone
-    /// through as often as there are.
+    /// Returns the objects of its namespace on which it depends: its source and its dependencies. Without these terms, each change of one of many
+    /// objects would search all Kustomizations.
     fn list_terms(&self) -> Vec<String> {
         let is_beside = |namespace: &Option<String>| is_beside(&self.metadata, namespace.as_deref());
         let source = &self.spec.source_ref;
@@ -83,7 +84,7 @@ impl Reconciled for Kustomization {
         }
     }
 
-    /// Who names which objects follows from it.
+    /// Updates the index of the objects that each Kustomization names.
     fn refresh(shard: &Shard, key: &Key) {
         let now = || shard.caches.of::<Self>().get(&key.namespace, &key.name);
         shard.inventories.refresh(key, now);
@@ -91,7 +92,7 @@ impl Reconciled for Kustomization {
     }
 }
 
-/// What those are looked up by that look at an object of their own namespace.
+/// Returns the term of an object, by which its dependents in the same namespace are found.
 fn name_term(kind: &str, name: &str) -> String {
     format!("{kind}/{name}")
 }

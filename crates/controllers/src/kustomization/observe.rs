@@ -1,4 +1,4 @@
-//! What is known about a Kustomization: from caches, from the artifact store, and from watches as its own identity.
+//! The known facts about a Kustomization: from caches, from the artifact store, and from watches as its own identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::lane::Shard;
 use crate::reconciled::Reconciled as _;
 use crate::source::find_source_kind;
 
-/// The source that a Kustomization of a namespace names, if it is there and may be named: who has the store that its artifact is in, and its key
+/// Returns the source that a Kustomization names, if it exists and the reference is allowed: the shard with its artifact, and its key in the store
 /// there.
 pub(super) fn find_source(
     own: &Arc<Shard>,
@@ -31,7 +31,7 @@ pub(super) fn find_source(
     }
 }
 
-/// What is known of the source.
+/// Returns the facts about the source.
 pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization) -> SourceFacts {
     let (shard, key) = match outlook.find_source(kustomization) {
         SeenSource::Here(shard, key) => (shard, key),
@@ -47,7 +47,7 @@ pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization
     SourceFacts::Found { artifact, conditions }
 }
 
-/// What is known of the Kustomizations that it depends on.
+/// Returns the facts about its dependencies.
 pub(super) fn observe_dependencies(
     outlook: Outlook<'_>,
     kustomization: &Kustomization,
@@ -57,7 +57,7 @@ pub(super) fn observe_dependencies(
     })
 }
 
-/// The way from dependency to dependency back to it, if there is one: over those that it may name itself.
+/// Returns the cycle of dependencies that leads back to it, if one exists, over Kustomizations that it may name itself.
 pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
     find_cycle(kustomization, |namespace, name| {
         match outlook.find_dependency(namespace, name) {
@@ -67,7 +67,7 @@ pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization)
     })
 }
 
-/// The other Kustomizations of the same source: who has not reached a revision, and who wants what.
+/// Returns the state of the other Kustomizations of the same source: which ones have not reached a revision, and which ones want objects.
 pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let own = kustomization.metadata.name.as_deref().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
         .filter_map(|other| {
             let name = other.metadata.name.as_deref()?;
             let key = Key::new(Kustomization::KIND, namespace, name);
-            // Who applies to another cluster wants nothing of what is in this one.
+            // A Kustomization for another cluster wants no object of this one.
             let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
             (name != own && is_beside && name_source(other) == name_source(kustomization))
                 .then(|| (name, (other, shard.turnovers.of(&key))))
@@ -107,7 +107,7 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
     survey_siblings(&request.revision, &claims, siblings)
 }
 
-/// Those that depend on one, directly or not.
+/// Returns the Kustomizations that depend on one, directly or indirectly.
 pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
     let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for kustomization in all {
@@ -129,7 +129,7 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
     found
 }
 
-/// What is ending around a Kustomization; looked at only when it is being deleted.
+/// Returns the deletions that affect a Kustomization. Read only while the Kustomization itself is being deleted.
 pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
     if kustomization.metadata.deletion_timestamp.is_none() {
         return Endings::default();

@@ -1,5 +1,5 @@
-//! What a Kustomization may look at: what its references lead to in this process, and what other lanes' processes lend it. Owns no decision about
-//! either: `tenancy` says where a reference may lead, and the hub what is lent.
+//! The objects that a Kustomization may see: targets of its references in this process, and targets that other lanes' processes lend. `tenancy`
+//! decides where a reference may lead, and the hub decides what is lent.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::reconciled::Reconciled as _;
 use crate::sight::{FoundKey, Sight};
 use crate::source::find_source_kind;
 
-/// What a Kustomization of one namespace may look at.
+/// The objects that a Kustomization of one namespace may see.
 #[derive(Clone, Copy)]
 pub(super) struct Outlook<'a> {
     sight: Sight<'a>,
-    /// What other lanes' processes have.
+    /// Objects of other lanes' processes.
     loans: &'a LoanBook,
 }
 
 /// The source that a Kustomization names.
 pub(super) enum SeenSource {
-    /// What is held for its namespace, and its key in the artifact store there.
+    /// The shard of its namespace, and its key in the artifact store there.
     Here(Arc<Shard>, SourceKey),
-    /// There is none, or it may not be named.
+    /// The source is missing, or the reference is not allowed.
     Nothing,
-    /// It is another lane's: its key in the own store, and what is known of it.
+    /// The source of another lane: its key in the own store, and its facts.
     Lent(SourceKey, SourceFacts),
-    /// It is another lane's, and nothing is known of it.
+    /// The source of another lane, in an unknown state.
     Unknown(String),
 }
 
@@ -45,7 +45,7 @@ impl<'a> Outlook<'a> {
         }
     }
 
-    /// The source that a Kustomization names.
+    /// Returns the source that a Kustomization names.
     pub(super) fn find_source(&self, kustomization: &Kustomization) -> SeenSource {
         let source = &kustomization.spec.source_ref;
         match self
@@ -68,7 +68,7 @@ impl<'a> Outlook<'a> {
         }
     }
 
-    /// A Kustomization that is depended on.
+    /// Returns a dependency.
     pub(super) fn find_dependency(&self, namespace: &str, name: &str) -> FoundDependency {
         if reference::check_dependency(self.sight.referrer(), Some(namespace), name).is_err() {
             return FoundDependency::Nothing;
@@ -87,7 +87,7 @@ impl<'a> Outlook<'a> {
         }
     }
 
-    /// What a Kustomization names in other namespaces, as far as it may.
+    /// Returns the objects in other namespaces that a Kustomization names and may see.
     pub(super) fn list_foreign(&self, kustomization: &Kustomization) -> BTreeSet<Key> {
         let spec = &kustomization.spec;
         let source = &spec.source_ref;
@@ -109,7 +109,7 @@ impl<'a> Outlook<'a> {
     }
 }
 
-/// Whether a reference of an object leads to its own namespace.
+/// Checks whether a reference of an object leads to its own namespace.
 pub(super) fn is_beside(metadata: &ObjectMeta, namespace: Option<&str>) -> bool {
     namespace.is_none_or(|namespace| metadata.namespace.as_deref() == Some(namespace))
 }

@@ -1,4 +1,4 @@
-//! Which other Kustomizations have what one wants, and what they say of themselves. They may live in other lanes: those are asked.
+//! The other Kustomizations that have wanted objects, and their answers. If they live in other lanes, those lanes are asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::lane::{OwnerAnswer, Shard};
 use crate::reconciled::Reconciled as _;
 
-/// The objects whose labels name another Kustomization: its namespace and name.
+/// Returns the objects whose labels name another Kustomization: its namespace and name.
 pub(crate) fn list_labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTreeMap<ObjectId, (String, String)> {
     let other = |(id, live): (&ObjectId, &Live)| {
         let (namespace, name) = live.object().and_then(owner::read_owner_labels)?;
@@ -22,7 +22,8 @@ pub(crate) fn list_labelled(key: &Key, live: &BTreeMap<ObjectId, Live>) -> BTree
     live.iter().filter_map(other).collect()
 }
 
-/// Of these objects, which name another Kustomization, those that it has in its inventory; and these Kustomizations.
+/// Asks the Kustomizations that these objects' labels name. Returns the objects that are in their inventories, and the answers of these
+/// Kustomizations.
 pub(super) async fn ask_owners(
     shard: &Shard,
     key: &Key,
@@ -55,8 +56,7 @@ pub(super) async fn ask_owners(
     (owners, rivals)
 }
 
-/// What a Kustomization says of itself to one that wants these objects: nothing, unless it has one of them in its inventory, of the same
-/// cluster.
+/// Returns a Kustomization's answer to one that wants these objects; `None` unless its inventory has one of them, in the same cluster.
 pub(crate) async fn answer_owner(
     shard: &Shard,
     name: &str,
@@ -82,7 +82,7 @@ pub(crate) async fn answer_owner(
     Some(OwnerAnswer { rival, has })
 }
 
-/// What a Kustomization says of itself, by its object, whose its namespace is, and what it has told.
+/// Returns a Kustomization's answer from its object, its placement, and its reported turnover.
 pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement, turnover: Option<Turnover>) -> Rival {
     let metadata = &kustomization.metadata;
     Rival {
@@ -90,7 +90,7 @@ pub(crate) fn describe_rival(kustomization: &Kustomization, placement: Placement
         uid: metadata.uid.clone().unwrap_or_default(),
         source: name_source(kustomization),
         idle: is_idle(kustomization),
-        // Only who is beside it can tell.
+        // Only a Kustomization in the same namespace knows this.
         waits_for_us: false,
         applied: find_applied_revision(kustomization).map(str::to_owned),
         leaving: metadata.deletion_timestamp.is_some(),

@@ -1,4 +1,4 @@
-//! The answers of an attempt that waits, and what it was rendered to, as text: parsed they take many times as much, and a wait may be long.
+//! The answers and the rendered objects of a waiting attempt, as text: parsed they take many times as much memory, and a wait may be long.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::looking::LookingRoom;
 
 type Answers = BTreeMap<ObjectId, WriteAnswer>;
 
-/// What an attempt that waits has to go on with.
+/// The state that a waiting attempt needs to continue.
 #[derive(Debug)]
 pub(super) struct PutAway {
     /// Answers to dry-runs, trials, applies and take-overs, in this order.
@@ -28,7 +28,7 @@ fn parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
     ]
 }
 
-/// Forgets the answers of an attempt.
+/// Drops the answers of an attempt.
 pub(super) fn drop_answers(attempt: &mut Attempt) {
     for answers in parts(attempt) {
         answers.clear();
@@ -36,7 +36,8 @@ pub(super) fn drop_answers(attempt: &mut Attempt) {
 }
 
 impl PutAway {
-    /// Takes the answers and the objects out of an attempt; nothing when it has none. A failure stays: it is small, and the answer that the attempt waits with.
+    /// Takes the answers and the objects out of an attempt; `None` if it has none. A failure stays: it is small, and the waiting attempt needs it as
+    /// its answer.
     pub(super) fn take(attempt: &mut Attempt) -> Option<Self> {
         let answers = parts(attempt).map(|answers| {
             let answers = std::mem::take(answers).into_iter();
@@ -56,18 +57,18 @@ impl PutAway {
         })
     }
 
-    /// How long they are.
+    /// Returns the size of the texts.
     pub(super) fn bytes(&self) -> usize {
         let answers = self.answers.iter().flatten().map(|(_, text)| text.len());
         answers.sum::<usize>() + self.rendering.as_ref().map_or(0, KeptRendering::bytes)
     }
 
-    /// What the attempt was rendered to, for another one; its answers say nothing to that.
+    /// Returns the rendering for another attempt, which can't use the answers.
     pub(super) fn into_rendering(self) -> Option<KeptRendering> {
         self.rendering
     }
 
-    /// Puts them back, the answers as far as there is room for them.
+    /// Restores them, the answers as far as memory allows.
     pub(super) fn bring_back(self, attempt: &mut Attempt, looking: &LookingRoom) {
         for (answers, texts) in parts(attempt).into_iter().zip(self.answers) {
             for (id, text) in texts {

@@ -42,47 +42,47 @@ use crate::seen_files::SeenFiles;
 use crate::spans;
 use crate::under_way::UnderWay;
 
-/// How long an attempt waits for room for what it looks at.
+/// How long an attempt waits for memory for the objects that it reads.
 const LOOKING: Duration = Duration::from_secs(60);
 
-/// One Kustomization's reconciler.
+/// The reconciler of one Kustomization.
 pub(crate) struct KustomizationReconciler {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Box<Snapshot>>,
     held: Held,
-    /// What it looks at in this cluster, when it applies to another one.
+    /// The objects that it reads in this cluster, if it applies to another one.
     here: Here,
     /// The other cluster that `held` and `looked` are about.
     cluster: Option<Arc<OtherCluster>>,
-    /// The token that is sent there, if it is one of this cluster.
+    /// The token that is sent there, if this cluster issued it.
     token: Option<Arc<ForeignToken>>,
     said: EventHistory,
-    /// What this attempt read or wrote, with its revision: watches may be behind it, or not tell of it at all.
+    /// Objects that this attempt read or wrote, with their revisions: watches may lag behind, or not report them.
     answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
-    /// What the last plan was made of.
+    /// The objects from which the last plan was made.
     looked: Looked,
-    /// Of that, what bears the labels of another Kustomization: its namespace and name.
+    /// Objects among these with the labels of another Kustomization: its namespace and name.
     labelled: BTreeMap<ObjectId, (String, String)>,
-    /// The room that it takes while an attempt works, and whether that is for looking at another cluster.
+    /// Memory for an attempt's objects, and whether it is for another cluster.
     looking: LookingRoom,
     looks_elsewhere: bool,
-    /// The answers of an attempt that waits, and what it was rendered to.
+    /// The answers and the rendered objects of a waiting attempt.
     put_away: Option<PutAway>,
-    /// What is asked about the others of its source in this attempt.
+    /// Questions about the other Kustomizations of its source in this attempt.
     asked: Option<SurveyRequest>,
-    /// What was rendered last: the same artifact, path and namespace render to the same. It moves into an attempt that asks for it.
+    /// The last rendering: the same artifact, path and namespace give the same objects. An attempt that asks for it takes it out.
     rendered: Option<KeptRendering>,
-    /// The files that it was rendered from.
+    /// The files that were rendered.
     seen: Option<Arc<SeenFiles>>,
-    /// The room that what is rendered takes.
+    /// Memory for the rendered objects.
     room: Option<HeldBytes>,
-    /// What this attempt has rendered, when its objects were not kept while it waits.
+    /// The rendering of this attempt, if its objects were not kept in memory while it waited.
     begun: Option<Rendered>,
-    /// What it refers to in other lanes' processes, and whether they are to be asked again.
+    /// References into other lanes' processes, and whether to ask for them again.
     loans: LoanBook,
     asks_for_loans: bool,
-    /// Who acted last: what is watched was seen by that account.
+    /// The last acting account: the watched objects were seen by that account.
     acted: Option<ServiceAccount>,
 }
 
@@ -114,7 +114,7 @@ impl KustomizationReconciler {
         }
     }
 
-    /// Whether it applies to another cluster.
+    /// Checks whether it applies to another cluster.
     fn is_elsewhere(&self) -> bool {
         self.current()
             .is_some_and(|kustomization| kustomization.spec.kube_config.is_some())
@@ -222,7 +222,7 @@ impl KustomizationReconciler {
         self.answered.insert(id, (revision, known));
     }
 
-    /// Takes room for what an attempt looks at, and its answers back into it.
+    /// Takes memory for an attempt's objects, and parses its stored answers again.
     async fn begin_looking(&mut self) {
         if self.looking.is_asked() {
             return;
@@ -245,16 +245,16 @@ impl KustomizationReconciler {
         }
     }
 
-    /// How much text its work is about: what it looks at, and what it was rendered to.
+    /// Returns the text size of the attempt's work: the objects that it reads, and its rendered objects.
     fn bytes(&self) -> usize {
         let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
         look::estimate_text_bytes(self.looking.bytes().saturating_add(rendered))
     }
 
-    /// Nobody looks at anything until the next round: only texts stay.
+    /// Ends the use of parsed objects until the next round: only texts stay.
     async fn end_looking(&mut self, is_done: bool) {
         if is_done {
-            // The next attempt begins with what watches tell, and reads the rest again.
+            // The next attempt begins with the objects of the watches, and reads the others again.
             self.answered.clear();
         }
         let lane = self.shard.lane().await;
@@ -265,7 +265,7 @@ impl KustomizationReconciler {
             let put_away = || {
                 live.clear();
                 if is_done {
-                    // Another attempt gets answers of its own.
+                    // Another attempt gets its own answers.
                     put_away::drop_answers(attempt);
                     if let Some(rendered) = rendered {
                         rendered.put_away();
@@ -279,7 +279,7 @@ impl KustomizationReconciler {
         self.looking.give_back();
     }
 
-    /// One round: observe, plan, execute, write.
+    /// Executes one round: observe, plan, execute, write.
     async fn work(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(kustomization) = self.current() else {
             return Ok(None);
@@ -308,7 +308,7 @@ impl KustomizationReconciler {
                 .replace(account.clone())
                 .is_some_and(|before| before != *account)
         {
-            // What another account saw is not for this one, which may not be allowed to see it.
+            // Objects that another account saw are not for this account, which may lack the right to read them.
             self.held.release();
             self.here.release();
             return Ok(Some(Next::Restart));
@@ -317,7 +317,7 @@ impl KustomizationReconciler {
         if let Some(account) = &plan.identity {
             match self.enter(plan.target.as_deref(), account, &kustomization, &lane).await {
                 Ok(true) => {}
-                // What was seen in another cluster says nothing of this one.
+                // Facts of another cluster say nothing about this one.
                 Ok(false) => return Ok(Some(Next::Restart)),
                 Err(problem) => unreachable = Some(problem),
             }
@@ -336,7 +336,7 @@ impl KustomizationReconciler {
         let own = Own::of(kustomization.as_ref());
         if let Some(change) = &plan.finalizer {
             if matches!(change, FinalizerChange::Remove(_)) {
-                // What is said about its end is said while it is there: a process that dies in between says it again.
+                // Events about its end are written while the object exists. A process that crashes in between writes them again.
                 own.write_events(&self.shard, &mut self.said, &plan.events).await;
             }
             let written = own.change_finalizer(&self.shard, change).await?;
@@ -356,7 +356,7 @@ impl KustomizationReconciler {
             } else if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
                 self.held.hold(account, &lane.access(), &plan.watch).await;
             } else if !plan.watch.is_empty() {
-                // Before anything is applied: a watch that others hold already tells of a change once, to whom it knows then.
+                // Before the apply: a shared watch reports each change once, to the holders that it has at that time.
                 self.held.hold_too(account, &lane.access(), &plan.watch).await;
             }
         }
@@ -399,7 +399,7 @@ impl KustomizationReconciler {
                     let executed = execute(&clients, &client, &requests, plan.deadline, Some(&self.looking));
                     executed.instrument(spans::begin_requests()).await
                 }
-                // The next plan says what is wrong with the identity.
+                // The next plan reports the problem with the identity.
                 (None, None) => return Ok(Some(Next::Again)),
             };
             let bytes = self.bytes();
@@ -420,10 +420,10 @@ impl KustomizationReconciler {
     }
 }
 
-/// Asks anew about what a Kustomization refers to in other lanes' processes.
+/// Asks again about a Kustomization's references into other lanes' processes.
 async fn renew_loans(loans: &mut LoanBook, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
     let named = Outlook::new(shard, placement, loans).list_foreign(kustomization);
-    // The way round a circle leads over what others refer to.
+    // A cycle of dependencies goes through the references of other objects.
     let look_on = |loans: &LoanBook| {
         let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, loans), kustomization);
     };
@@ -448,8 +448,8 @@ impl Reconciler for KustomizationReconciler {
         })
     }
 
-    /// A commit that changes none of its files changes nothing but a revision in its status, and a new process only looks whether what it finds settled is
-    /// still so: those that have something to do go first.
+    /// Returns the semaphore for unhurried work: a commit that changes none of its files, or a new process that only confirms settled objects.
+    /// Kustomizations with changes go first.
     async fn unhurried(&self) -> Option<Arc<Semaphore>> {
         let kustomization = self.current()?;
         let SourceFacts::Found {
@@ -543,8 +543,8 @@ impl Reconciler for KustomizationReconciler {
         }
         let mut compared = Vec::new();
         for id in changed {
-            // What is told is compared with what the last plan was made of: that a watch was opened is no change, nor is an echo of
-            // what was written here. A change counts that was told before its stream broke, too.
+            // Reported objects are compared with the objects of the last plan: opening a watch is no change, and neither is the echo of an own write.
+            // A change reported before its stream broke counts too.
             let Some(now) = self.held.noticed(id) else { continue };
             match self.looked.get(id) {
                 None if snapshot.counts_unseen(id) => return true,

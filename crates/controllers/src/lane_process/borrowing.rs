@@ -1,6 +1,6 @@
-//! What a lane's process borrows of other lanes: it asks the hub, which answers what an administrator grants, and keeps of each source what was
-//! fetched, in its own folder and its own budget, for as long as a Kustomization or an ArtifactGenerator here names it. Believes no archive that has not the digest
-//! that it was told.
+//! Artifacts that a lane's process borrows from other lanes. The process asks the hub, which answers only for references that an administrator
+//! grants. The artifact of each source is stored in the process's own folder, within its own budget, while a Kustomization or an ArtifactGenerator
+//! here names the source. An archive with a digest other than the announced one is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::key::Key;
 use crate::lane::Shard;
 use crate::loans::{Borrowed, Loan, Reference};
 
-/// What is kept of one source, if something is; who brings it has it to himself.
+/// The stored artifact of one source, if one exists. The lock is held during a transfer.
 type Place = Arc<tokio::sync::Mutex<Option<SourceKey>>>;
 
 /// Borrows from other lanes.
@@ -45,7 +45,7 @@ impl Borrower {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is of something that a namespace refers to. What was fetched is charged to `lane`.
+    /// Returns the target of a namespace's reference. Its artifact is charged to `lane`.
     pub(super) async fn borrow(&self, from: &str, key: &Key, lane: &str) -> Borrowed {
         let reference = Reference {
             from: from.to_owned(),
@@ -87,7 +87,7 @@ impl Borrower {
         }
     }
 
-    /// Sees to it that an archive is in the own store.
+    /// Ensures that an archive is in the own store.
     async fn bring(
         &self,
         (key, source): (&Key, &SourceKey),
@@ -96,7 +96,7 @@ impl Borrower {
         lane: &str,
     ) -> Result<(), String> {
         let place = Arc::clone(self.places().entry(key.clone()).or_default());
-        // Those who want the same wait for the first.
+        // Concurrent callers for the same source wait for the first.
         let mut kept = place.lock().await;
         if let Some(before) = kept.take_if(|before| *before != *source) {
             self.remove(&before);
@@ -115,7 +115,7 @@ impl Borrower {
             .map_err(|error| error.to_string())
     }
 
-    /// Removes what nothing here names any more. What has come to be the lane's own stays: it is no longer borrowed.
+    /// Removes artifacts that no object here names any more. An artifact whose source now belongs to the lane stays: it is no longer borrowed.
     pub(super) fn sweep(&self, shards: &[Arc<Shard>]) {
         if self.places().is_empty() {
             return;
@@ -139,7 +139,7 @@ impl Borrower {
         self.places().retain(|key, place| {
             let is_own = own.contains(key.namespace.as_str());
             let is_named = named.contains(&(key.kind.name.to_owned(), key.namespace.clone(), key.name.clone()));
-            // Of one that is just being brought it is said the next time.
+            // An artifact in transfer is checked the next time.
             let Ok(mut kept) = place.try_lock() else { return true };
             if is_named && !is_own {
                 return true;

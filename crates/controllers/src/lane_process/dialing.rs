@@ -1,4 +1,4 @@
-//! The lane's end of the second line: it opens no sockets itself, which the kernel holds it to, and asks the hub for each connection.
+//! The lane's end of the second line. The lane opens no sockets itself, which the kernel enforces, and asks the hub for each connection.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,9 +17,9 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
 use crate::loans::Reference;
 
-/// How long the hub may take: longer than it gives itself.
+/// The time limit for the hub: longer than the hub's own limit.
 const ANSWER: Duration = Duration::from_secs(90);
-/// Of all connections at the same time, so many are left for the API server.
+/// The part of the concurrent connections that is reserved for the API server.
 const FOR_SERVER: usize = 8;
 
 type Opened = Result<OwnedFd, ConnectRefusal>;
@@ -49,7 +49,7 @@ impl HubDialer {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what the hub hands over, until the line ends.
+    /// Receives the hub's answers until the line ends.
     pub(super) async fn take_all(&self) -> io::Error {
         loop {
             let (answer, opened) = match self.line.receive_with::<DialAnswer>().await {
@@ -62,7 +62,7 @@ impl HubDialer {
                 (None, Some(opened)) => Ok(opened),
                 (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
             };
-            // Who asked may have gone: then it is closed.
+            // The caller may have given up. Then the connection is closed.
             let waiting = self.asked().remove(&answer.number);
             drop(waiting.map(|waiting| waiting.send(opened)));
         }
@@ -77,7 +77,7 @@ impl HubDialer {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, receive) = oneshot::channel();
         self.asked().insert(number, send);
-        // Forgotten however this ends.
+        // Removed however this ends.
         let _entry = Entry { dialer: self, number };
         let answered = async {
             self.line
@@ -91,13 +91,13 @@ impl HubDialer {
         tokio::time::timeout(ANSWER, answered).await.unwrap_or_else(late)
     }
 
-    /// A connection to the API server.
+    /// Opens a connection to the API server.
     pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
         let socket = self.ask(DialTarget::Server).await.map_err(io::Error::other)?;
         adopt(socket)
     }
 
-    /// What another lane has fetched of something that a namespace here refers to.
+    /// Opens an artifact that another lane has fetched, for a reference from a namespace here.
     pub(super) async fn open_artifact(&self, reference: &Reference, digest: &str) -> Result<File, ConnectRefusal> {
         let (reference, digest) = (reference.clone(), digest.to_owned());
         let opened = self.ask(DialTarget::Artifact { reference, digest }).await?;

@@ -1,5 +1,5 @@
-//! A lane's end of the line to the hub: what it tells goes out in order, and what it asks is answered. Both are bounded: who has asked much
-//! waits before it asks more.
+//! A lane's end of the line to the hub: it sends messages in order, and receives the answers to questions. Both are bounded: a caller waits while too
+//! many questions are open.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +9,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::frames::{ANSWER, Answer, FromLane, Question};
 
-/// Frames that wait to be sent.
+/// The limit of frames that wait to be sent.
 const WAITING: usize = 256;
-/// Questions that wait for their answers; the hub ends who has twice as many.
+/// The limit of open questions. The hub ends a lane with twice as many.
 pub(crate) const QUESTIONS: usize = 32;
 
 /// The lane's end of the line.
@@ -24,7 +24,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// The line, and what is to be sent over it.
+    /// Creates the line, and the receiver of the frames to send.
     pub(super) fn new() -> (Self, mpsc::Receiver<FromLane>) {
         let (out, sent) = mpsc::channel(WAITING);
         let line = Self {
@@ -40,18 +40,18 @@ impl Line {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the hub something, as soon as there is room on the line.
+    /// Sends a message to the hub, as soon as the line has capacity.
     pub(super) async fn tell(&self, frame: FromLane) {
         // Without a line there is no hub, and this process is about to end.
         let _gone = self.out.send(frame).await;
     }
 
-    /// Tells the hub something that may be left out when the line is full; whether it was told.
+    /// Sends a message that may be dropped if the line is full. Returns whether it was sent.
     pub(super) fn try_tell(&self, frame: FromLane) -> bool {
         self.out.try_send(frame).is_ok()
     }
 
-    /// Asks the hub. No answer within half a minute is none.
+    /// Asks the hub. Returns `None` without an answer within half a minute.
     pub(super) async fn ask(&self, question: Question) -> Option<Answer> {
         let _room = self.room.acquire().await.ok()?;
         let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -66,11 +66,11 @@ impl Line {
         answer
     }
 
-    /// Takes an answer.
+    /// Handles an answer.
     pub(super) fn answer(&self, number: u64, answer: Answer) {
         let waiting = self.asked().remove(&number);
         if let Some(waiting) = waiting {
-            // Who asked may have gone.
+            // The caller may have given up.
             let _gone = waiting.send(answer);
         }
     }

@@ -1,8 +1,9 @@
-//! The process of one lane: what it knows, what it asks and tells, and its work.
+//! The process of one lane: its facts, its messages to the hub, and its work.
 //!
-//! The hub (`crate::fleet`) starts it and hands it over its standard input what it may know, one frame after the other (`crate::frames`), and over
-//! its standard output the connections that it asks for (`crate::dial_line`); the process ([`LaneProcess`]) reconciles with the same code as a lane that is a task. It has its lane's token and no other, the objects of its
-//! namespaces, and a folder. It refuses to be told anything by its arguments or its environment, which others can read.
+//! The hub (`crate::fleet`) starts it. Over its standard input the hub sends the facts that it may know, frame by frame (`crate::frames`). Over its
+//! standard output the hub hands over the connections that it requests (`crate::dial_line`). The process ([`LaneProcess`]) reconciles with the same
+//! code as a lane that is a task. It has only its lane's token, the objects of its namespaces, and a folder. It takes no orders from its arguments or
+//! its environment, because other processes can read those.
 
 mod borrowing;
 mod dialing;

@@ -1,5 +1,5 @@
-//! The process of one lane: it takes its orders, connects with its lane's token, and reconciles what it is told of until it is told to stop.
-//! Refuses to go on without the hub: when the line ends, or says what can't be read, so does the process.
+//! The process of one lane. It receives its orders, connects with its lane's token, and reconciles the objects that the hub sends, until the order to
+//! stop. It never runs without the hub: it ends when the line ends or carries an unreadable message.
 
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -31,11 +31,11 @@ use crate::lane_mode::{LaneMode, LaneServer};
 use crate::lane_spans::SpanOutbox;
 use crate::means::Means;
 
-/// How long what is under way may take to end.
+/// The time limit for running work to end.
 const FAREWELL: Duration = Duration::from_secs(12);
-/// How often trees that nothing renders from are dropped.
+/// The interval at which unused file trees are dropped.
 const SWEEP: Duration = Duration::from_secs(15);
-/// How often the hub is told what was done, if something was.
+/// The interval at which the hub gets the metrics, if they changed.
 const TELLING: Duration = Duration::from_secs(2);
 
 /// Why the process of a lane ended.
@@ -44,13 +44,13 @@ pub enum LaneError {
     /// The hub is gone.
     #[error("the line to the controllers ended")]
     Alone,
-    /// What came is not what a hub says.
+    /// A received message is no message of a hub.
     #[error("the controllers said what can't be read: {0}")]
     Line(String),
     /// The API server can't be reached as the orders say.
     #[error("the API server can't be reached: {0}")]
     Connection(String),
-    /// The lane's own folder can't be had.
+    /// The lane's own folder can't be opened.
     #[error("{0} can't be the working directory")]
     Folder(String, #[source] std::io::Error),
     /// The folder can't be used.
@@ -74,11 +74,11 @@ pub struct LaneProcess {
 }
 
 impl LaneProcess {
-    /// Waits for the orders. Nothing is started before: whoever calls this can still shut itself in. Connections come over `dial_line`, and
-    /// no socket is opened here.
+    /// Waits for the orders. No thread or runtime is started before, so the caller can still confine its process. Connections come over `dial_line`,
+    /// and no socket is opened here.
     ///
     /// # Errors
-    /// [`LaneError`] when there are none.
+    /// [`LaneError`] if no orders arrive.
     pub fn receive(mut line: StandardStream, dial_line: OwnedFd) -> Result<Self, LaneError> {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         let mut head = [0; 4];
@@ -100,23 +100,23 @@ impl LaneProcess {
         }
     }
 
-    /// What the lane is called.
+    /// Returns the lane's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.orders.lane
     }
 
-    /// Where attempts go that are traced, if somebody wants them.
+    /// Returns the outbox for traced attempts, if spans are exported.
     #[must_use]
     pub fn spans(&self) -> Option<SpanOutbox> {
         self.orders.has_spans.then(|| self.spans.clone())
     }
 
-    /// Makes the folder of this lane the working directory: its paths are relative to that. The hub hands the folder over where it belongs to
-    /// the user of this process, which has no right on the folders above.
+    /// Makes the folder of this lane the working directory: the lane's paths are relative to it. If the folder belongs to the user of this process,
+    /// the hub passes the open folder, because this user has no right on the folders above.
     ///
     /// # Errors
-    /// [`LaneError`] when the folder can't be had.
+    /// [`LaneError`] if the folder can't be opened.
     pub fn enter_folder(&self) -> Result<(), LaneError> {
         let folder = &self.orders.folder;
         let failed = |error: std::io::Error| LaneError::Folder(folder.display().to_string(), error);
@@ -127,22 +127,23 @@ impl LaneProcess {
         rustix::process::fchdir(handed).map_err(|error| failed(error.into()))
     }
 
-    /// The bytes of memory that it may take.
+    /// Returns the memory limit in bytes.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.orders.memory
     }
 
-    /// Whether no other process has the user of this one.
+    /// Checks whether this process has a user of its own.
     #[must_use]
     pub fn has_own_user(&self) -> bool {
         self.orders.user.is_some()
     }
 
-    /// Reconciles until it is told to stop. Its folder must be the working directory. The hub is told of the `gaps`: what the kernel could not hold this process to.
+    /// Reconciles until the order to stop. The lane's folder must be the working directory. The hub is informed of the `gaps`: the limits that the
+    /// kernel could not enforce on this process.
     ///
     /// # Errors
-    /// [`LaneError`] when it can't begin, or the hub is gone.
+    /// [`LaneError`] if the process can't begin, or if the hub is gone.
     pub async fn run(self, gaps: Vec<String>) -> Result<(), LaneError> {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         self.line.set_nonblocking(true).map_err(broken)?;
@@ -247,7 +248,7 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
     Ok(config)
 }
 
-/// Reads what the hub says. Whether it is there, and what it has asked, is answered at once, whatever else is to be done.
+/// Reads the hub's messages. Pings and answers to questions are handled immediately, before all other work.
 async fn hear(
     mut read: OwnedReadHalf,
     (line, rooms): (&Line, &RoomShares),
@@ -262,7 +263,7 @@ async fn hear(
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
                 if tell.send(other).is_err() {
-                    // It was told to stop, and does.
+                    // The lane has the order to stop, and stops.
                     return std::future::pending().await;
                 }
             }
@@ -281,7 +282,7 @@ async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> 
     LaneError::Alone
 }
 
-/// Does what it is told, in order, until it is told to stop.
+/// Executes the hub's messages in order, until the order to stop.
 async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut told: mpsc::UnboundedReceiver<ToLane>) {
     while let Some(frame) = told.recv().await {
         match frame {
@@ -314,7 +315,7 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
                 delivery,
             } => enclave.take_hook(number, &namespace, name, delivery),
             ToLane::Stop => return,
-            // These were seen to when they came.
+            // Handled on arrival.
             ToLane::Orders(_)
             | ToLane::Answer { .. }
             | ToLane::Granted { .. }
@@ -324,7 +325,7 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
     }
 }
 
-/// What is in the folder of sources that are gone is removed, before anything is reconciled.
+/// Removes the artifacts of deleted sources from the folder before anything is reconciled.
 async fn take_stock(enclave: &Arc<Enclave>) {
     let means = &enclave.means;
     means

@@ -1,5 +1,5 @@
-//! The lane's shares of the rooms that are everybody's: what is asked of the hub and given back, a task for each room. Decides nothing: that is
-//! `tenure_planner::lane_process::room`.
+//! The lane's shares of common capacity: requested from the hub and returned, with one task for each capacity. `tenure_planner::lane_process::room`
+//! decides.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::rooms::SharedRoom;
 #[derive(Debug)]
 pub(super) struct RoomShares {
     told: BTreeMap<SharedRoom, mpsc::UnboundedSender<RoomFact>>,
-    /// Whether there is a share for what is on the disk from before.
+    /// Whether there is a share for artifacts from an earlier run on the disk.
     settled: watch::Receiver<bool>,
 }
 
 impl RoomShares {
-    /// From here on nothing is held but what the hub grants; where it is granted to namespaces that have nothing to do with each other (`has_many`), one of them
-    /// has half of that at most. Must be called before anything is.
+    /// Bounds all use by the hub's grants from now on. If the lane has unrelated namespaces (`has_many`), one of them gets at most half. Must be
+    /// called before anything is held.
     pub(super) fn begin(means: &Arc<Means>, line: &Arc<Line>, has_many: bool) -> Self {
         let (settle, settled) = watch::channel(false);
         let mut told = BTreeMap::new();
@@ -51,7 +51,7 @@ impl RoomShares {
         Self { told, settled }
     }
 
-    /// The hub says something of a room.
+    /// Passes on a message of the hub about a capacity.
     pub(super) fn tell(&self, room: SharedRoom, fact: RoomFact) {
         if let Some(tell) = self.told.get(&room) {
             // Without a line there is no hub, and this process is about to end.
@@ -59,7 +59,7 @@ impl RoomShares {
         }
     }
 
-    /// Waits until there is a share for what is on the disk from before, or none has come: what there is no room for is removed.
+    /// Waits for a share for artifacts from an earlier run on the disk, or for the answer that none is free. Artifacts without capacity are removed.
     pub(super) async fn wait_for_disk(&self) {
         let mut settled = self.settled.clone();
         let waiting = settled.wait_for(|settled| *settled);
@@ -91,7 +91,7 @@ impl Keeper {
         }
     }
 
-    /// Until the line ends.
+    /// Runs until the line ends.
     async fn keep(mut self) {
         loop {
             let budget = self.means.room(self.room);

@@ -1,5 +1,5 @@
-//! What a lane's process knows of its surroundings: what the hub has told of its own namespaces; the rest it asks. Owns the shards. Refuses to
-//! guess: of a namespace that it was not told of it says that nobody may act there.
+//! The surroundings of a lane's process: facts that the hub sent about the lane's own namespaces, and questions to the hub about the rest. This
+//! module has the shards. It does not guess: without facts from the hub, no account may act in a namespace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -30,10 +30,10 @@ use crate::loans::Borrowed;
 use crate::means::Means;
 use crate::receiver;
 
-/// How long reconcilers may take to end by themselves when their namespace leaves the lane.
+/// The time in which reconcilers may end by themselves after their namespace leaves the lane.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// What a lane's process knows, and holds.
+/// The facts and the state of a lane's process.
 #[derive(Debug)]
 pub(super) struct Enclave {
     pub(super) means: Arc<Means>,
@@ -41,11 +41,11 @@ pub(super) struct Enclave {
     lanes: LaneTable,
     facts: RwLock<BTreeMap<String, NamespaceFacts>>,
     homes: Mutex<HashMap<String, NamespaceHome>>,
-    /// Whom the hub was told to listen to, by who listens.
+    /// The objects to which each object listens, as the hub was last notified.
     heard: Mutex<HashMap<Key, Vec<Named>>>,
-    /// What the hub was told of the paths of Receivers.
+    /// The paths of Receivers, as the hub was last notified.
     doors: Mutex<HashMap<Key, HookPath>>,
-    /// What is borrowed of other lanes.
+    /// Artifacts borrowed from other lanes.
     pub(super) borrower: Borrower,
     line: Arc<Line>,
     end: CancellationToken,
@@ -54,14 +54,14 @@ pub(super) struct Enclave {
 /// An object by kind, namespace and name.
 type Named = (String, String, String);
 
-/// What is held for one namespace.
+/// The state of one namespace.
 #[derive(Clone, Debug)]
 struct NamespaceHome {
     shard: Arc<Shard>,
     tasks: TaskTracker,
-    /// What is under way comes to its end.
+    /// Cancelled to let running work finish.
     end: CancellationToken,
-    /// What is under way ends where it is.
+    /// Cancelled to stop running work immediately.
     abort: CancellationToken,
 }
 
@@ -107,12 +107,12 @@ impl Enclave {
         })
     }
 
-    /// What is held for all namespaces.
+    /// Returns the shards of all namespaces.
     pub(super) fn list_shards(&self) -> Vec<Arc<Shard>> {
         self.homes().values().map(|home| Arc::clone(&home.shard)).collect()
     }
 
-    /// Whether an object is there.
+    /// Checks whether an object exists.
     pub(super) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
         let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
         let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
@@ -120,7 +120,7 @@ impl Enclave {
             .is_some_and(|(shard, entry)| (entry.exists)(&shard, namespace, name))
     }
 
-    /// A namespace is the lane's: nothing of it was told yet, or its facts are others.
+    /// Records a new namespace of the lane, or changed facts about one.
     pub(super) fn take_namespace(self: &Arc<Self>, name: &str, facts: NamespaceFacts) {
         let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(name.to_owned(), facts);
@@ -137,17 +137,17 @@ impl Enclave {
             }
         };
         self.homes().entry(name.to_owned()).or_insert_with(new);
-        // Of which namespaces a tenant consists, all of them know.
+        // Every namespace of a tenant depends on the list of the tenant's namespaces.
         self.means.mailboxes.wake_all();
     }
 
-    /// A namespace is no longer the lane's: what is under way in it ends before the answer comes.
+    /// Releases a namespace that no longer belongs to the lane. Its running work ends before this function returns.
     pub(super) async fn leave(&self, name: &str) {
         let Some(home) = self.homes().remove(name) else { return };
         home.tasks.close();
         let keys = home.shard.list_keys();
         let ended = async |patience| tokio::time::timeout(patience, home.tasks.wait()).await.is_ok();
-        // Where nothing is left, what is under way is about to put away what it had.
+        // If no object is left, the running work is already cleaning up.
         let is_over = keys.is_empty() && ended(LEAVING).await;
         home.end.cancel();
         if !is_over && !ended(LEAVING).await {
@@ -158,7 +158,7 @@ impl Enclave {
             self.means.mailboxes.remove_unless(&key, || false);
             self.means.listeners.listen(&key, BTreeSet::new());
         }
-        // Whoever has it then tells of its Receivers; when it comes back, so does this process.
+        // The next lane of the namespace reports its Receivers. If the namespace comes back, this process reports them again.
         let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
         doors.retain(|receiver, _| receiver.namespace != name);
         drop(doors);
@@ -166,7 +166,7 @@ impl Enclave {
         known.remove(name);
     }
 
-    /// Waits until nothing is under way any more, after the end was told.
+    /// Waits until no work is running, after the end was ordered.
     pub(super) async fn wait(&self) {
         let homes: Vec<NamespaceHome> = self.homes().values().cloned().collect();
         for home in homes {
@@ -175,7 +175,7 @@ impl Enclave {
         }
     }
 
-    /// A request to a Receiver: it is taken beside everything else that comes.
+    /// Handles a request to a Receiver, concurrently with all other messages.
     pub(super) fn take_hook(&self, number: u64, namespace: &str, name: String, delivery: Box<Delivery>) {
         let home = self.homes().get(namespace).cloned();
         let line = Arc::clone(&self.line);
@@ -193,7 +193,7 @@ impl Enclave {
         tasks.spawn(async move { abort.run_until_cancelled(take).await });
     }
 
-    /// An object is there, as it is now.
+    /// Records the current version of an object.
     pub(super) fn take_changed(&self, kind: &str, object: &Value) {
         let text = |path| {
             object
@@ -214,14 +214,14 @@ impl Enclave {
         });
     }
 
-    /// An object is gone at a revision.
+    /// Records that an object was deleted at a revision.
     pub(super) fn take_gone(&self, kind: &str, (namespace, name): (&str, &str), revision: &str) {
         self.take(kind, namespace, |entry, shard| {
             Some((entry.take_gone)(shard, (namespace, name), revision))
         });
     }
 
-    /// Wakes an object: somebody that it listens to has changed.
+    /// Wakes an object after a change of an object to which it listens.
     pub(super) fn wake(&self, kind: &str, namespace: &str, name: &str) {
         if let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) {
             self.means.mailboxes.wake(&Key::new(entry.kind, namespace, name));
@@ -282,14 +282,14 @@ impl Surroundings for Enclave {
             }
             match self.line.ask(Question::Endings(namespaces.clone())).await {
                 Some(Answer::Endings(found)) => found,
-                // Nothing is given up on for want of an answer.
+                // Without an answer, nothing is given up.
                 _ => BTreeSet::new(),
             }
         }
         .boxed()
     }
 
-    /// Those of its own namespaces it knows best; of others the hub knows what watches tell.
+    /// Answers for the lane's own namespaces from local state, which is the newest. The hub answers for other namespaces from its watches.
     fn ask_owner<'a>(
         &'a self,
         (namespace, name): (&'a str, &'a str),
@@ -337,7 +337,7 @@ impl Surroundings for Enclave {
         match (told, path) {
             (true, Some(path)) => drop(doors.insert(receiver.clone(), path.clone())),
             (true, None) => drop(doors.remove(receiver)),
-            // Told again with the next round, if there was no room for it.
+            // If the line was full, the next round reports it again.
             (false, _) => {}
         }
     }
@@ -357,7 +357,7 @@ impl Surroundings for Enclave {
             name: key.name.clone(),
             to: to.clone(),
         };
-        // Told again with the next attempt, if there was no room for it.
+        // If the line was full, the next attempt reports it again.
         if is_news && self.line.try_tell(frame) {
             if to.is_empty() {
                 self.heard().remove(key);

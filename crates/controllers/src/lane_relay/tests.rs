@@ -1,4 +1,4 @@
-//! What is in a Pod besides the lane: how long that goes on without the hub, and that nothing of it is left then.
+//! Tests the relay in a Pod: how long it goes on without the hub, and that nothing of the lane is left after that.
 
 #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
@@ -10,7 +10,7 @@ fn line() -> (PodStream, PodStream) {
     (Box::pin(one), Box::pin(other))
 }
 
-/// Says something, as the hub does.
+/// Sends a message as the hub.
 async fn say(hub: &mut PodStream, word: &ToPod) {
     let word = serde_json::to_vec(word).unwrap();
     let head = u32::try_from(word.len()).unwrap().to_be_bytes();
@@ -27,10 +27,10 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
         lease.note_sent(number, at(number));
     }
     assert_eq!(lease.end(), at(8), "saying it is not enough");
-    // From when it said what was answered, and not from when the answer came.
+    // The lease counts from the time of the answered message, not from the arrival of the answer.
     lease.note_heard(2);
     assert_eq!(lease.end(), at(10));
-    // An answer to something that it hasn't said, or once more, is none.
+    // An answer to an unsent message, or a repeated answer, does not count.
     for number in [77, 1, 2] {
         lease.note_heard(number);
         assert_eq!(lease.end(), at(10), "{number}");
@@ -38,7 +38,7 @@ async fn a_lane_does_not_outlive_what_it_hears_of_the_hub() {
     lease.note_sent(78, at(20));
     lease.note_heard(78);
     assert_eq!(lease.end(), at(28));
-    // Nobody answers: it ends by itself, and not before.
+    // Without answers the relay ends by itself, and not before.
     let (pod, _hub) = line();
     let (_, write) = tokio::io::split(pod);
     let short = Lease::new(Duration::from_millis(40));
@@ -67,7 +67,7 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
     for (script, expected) in [
         ("exit 7", Some(PodEnd::Exited(7))),
         ("kill -9 $$", Some(PodEnd::Signalled(9))),
-        // It would go on for ever.
+        // This lane never ends by itself.
         ("exec sleep 100000", None),
     ] {
         let relay = LaneRelay::new(&program(script), folder.path().to_owned(), || Ok("sesame".to_owned()));
@@ -82,13 +82,13 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
             say(&mut hub, &begin).await;
             loop {
                 match read_part::<FromPod>(&mut hub).await.unwrap() {
-                    // Nothing begins before that is answered.
+                    // Nothing begins before this is answered.
                     Some(Part::Own(FromPod::Alive(FIRST))) => {
                         assert!(!working.load(Ordering::Acquire));
                         say(&mut hub, &ToPod::Heard(FIRST)).await;
                     }
                     Some(Part::Own(FromPod::Ended(ended))) => return Some(ended),
-                    // It is there, and the hub goes away.
+                    // The lane runs, and the hub goes away.
                     Some(Part::Own(FromPod::Alive(_))) if is_endless => return None,
                     Some(_) => {}
                     None => panic!("it said nothing of how it ended"),

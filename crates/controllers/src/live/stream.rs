@@ -1,5 +1,5 @@
-//! One stream: what its watch, and the answers to requests, told of the objects of a kind in a namespace, and who wants to hear of them.
-//! Refuses to go back: what is older never replaces what is newer, whoever tells of it.
+//! One stream: the objects of a kind in a namespace, as its watch and the answers to requests reported them, and the interested reconcilers. A stream
+//! never goes back: older state does not replace newer state, from any source.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,11 +23,11 @@ pub(super) struct Stream {
     pub(super) revision: u64,
     pub(super) objects: HashMap<String, Entry>,
     pub(super) interested: HashMap<String, HashSet<Key>>,
-    /// Where objects of another cluster take room.
+    /// The memory for objects of another cluster.
     kept: Option<Arc<KeptRoom>>,
 }
 
-/// The room for objects of another cluster, and whose it is.
+/// The memory for objects of another cluster, and the lane that it is charged to.
 #[derive(Debug)]
 pub(crate) struct KeptRoom {
     pub(crate) budget: ByteBudget,
@@ -37,23 +37,23 @@ pub(crate) struct KeptRoom {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) revision: u64,
-    /// What is known of it.
+    /// The known state of the object.
     pub(super) state: State,
-    /// Whether the watch itself told of this state; if not, it comes from an answer to a request.
+    /// Whether the watch itself reported this state. If not, it comes from an answer to a request.
     pub(super) told: bool,
 }
 
-/// What is known of an object.
+/// The known state of an object.
 #[derive(Debug)]
 pub(super) enum State {
     Present(Arc<[u8]>, #[expect(dead_code, reason = "it is dropped")] Option<Held>),
     Absent,
-    /// It is there, and there was no room for it: it has to be read.
+    /// The object exists, but there was no memory for it: it has to be read.
     Unkept,
 }
 
 impl State {
-    /// Keeps an object if there is room for it.
+    /// Stores an object if memory for it is available.
     fn keep(json: Arc<[u8]>, room: Option<&KeptRoom>) -> Self {
         let held = room.map(|room| room.budget.try_acquire(&room.lane, json.len() as u64));
         match held.transpose() {
@@ -64,7 +64,7 @@ impl State {
 }
 
 impl Entry {
-    /// Whether it says what the object is.
+    /// Checks whether the content of the object is known.
     pub(super) fn is_kept(&self) -> bool {
         !matches!(self.state, State::Unkept)
     }
@@ -77,17 +77,17 @@ impl Entry {
     }
 }
 
-/// What is known of an object while nobody looks at it. Cheap to clone.
+/// The known state of an object that no reconciler uses at the moment. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) enum Known {
-    /// It is there, as this text.
+    /// The object exists, with this text.
     Object(Arc<[u8]>),
-    /// It is not there, or nothing is known of it; never [`Live::Present`].
+    /// The object is absent or unknown; never [`Live::Present`].
     Told(Live),
 }
 
 impl Known {
-    /// Keeps what an answer told of an object.
+    /// Stores the state of an object from an answer.
     pub(crate) fn keep(live: Live) -> Self {
         match live.object() {
             Some(object) => Self::Object(write_json(object)),
@@ -95,7 +95,7 @@ impl Known {
         }
     }
 
-    /// The object parsed, or why there is none.
+    /// Returns the parsed object, or why it is missing.
     pub(crate) fn read(&self) -> Live {
         match self {
             Self::Object(json) => match serde_json::from_slice(json) {
@@ -110,7 +110,7 @@ impl Known {
         }
     }
 
-    /// How long its text is, in bytes.
+    /// Returns the size of the text in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Object(json) => json.len(),
@@ -118,7 +118,7 @@ impl Known {
         }
     }
 
-    /// Whether it is the same to the last byte.
+    /// Checks whether both are the same to the last byte.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other) || one == other,
@@ -129,7 +129,7 @@ impl Known {
 }
 
 impl Stream {
-    /// One that knows of nothing.
+    /// Creates a stream that knows no object.
     pub(super) fn new(kept: Option<Arc<KeptRoom>>) -> Self {
         Self {
             kept,
@@ -137,12 +137,12 @@ impl Stream {
         }
     }
 
-    /// Whether nothing as new as this revision is known of an object.
+    /// Checks whether no state of this revision or newer is known of an object.
     fn is_news(&self, name: &str, revision: u64) -> bool {
         self.objects.get(name).is_none_or(|entry| entry.revision < revision)
     }
 
-    /// Takes a state of an object that an answer to one of them told of; answers who else has to be told.
+    /// Stores the state of an object from an answer to a request by `by`. Returns the other reconcilers to notify.
     pub(super) fn answered(&mut self, name: &str, revision: u64, json: Arc<[u8]>, by: &Key) -> Vec<Key> {
         if !self.is_news(name, revision) {
             return Vec::new();
@@ -157,7 +157,8 @@ impl Stream {
         interested.filter(|key| *key != by).cloned().collect()
     }
 
-    /// Takes a state of an object of which the watch told; answers who has to be told. What is as new is confirmed, what is newer stays.
+    /// Stores the state of an object from the watch. Returns the reconcilers to notify. A state of the same revision is confirmed, and a newer state
+    /// stays.
     fn told(&mut self, name: &str, revision: u64, json: Option<Arc<[u8]>>, keep: bool) -> Vec<Key> {
         self.revision = self.revision.max(revision);
         if let Some(entry) = self.objects.get_mut(name)
@@ -179,8 +180,8 @@ impl Stream {
         self.interested.get(name).into_iter().flatten().cloned().collect()
     }
 
-    /// Takes that everything up to a revision was told: what was asked for and not told of is absent, and so is what only an answer told
-    /// of that is older. Answers who has to be told of which object.
+    /// Marks everything up to a revision as delivered. A requested object that was not reported is absent, and so is an older object known only from
+    /// an answer. Returns the reconcilers to notify, each with its object.
     fn synced(&mut self, revision: u64) -> Vec<(Key, String)> {
         self.revision = self.revision.max(revision);
         self.synced = true;
@@ -213,7 +214,7 @@ impl Stream {
     }
 }
 
-/// Takes what a watch saw into its stream, and tells those who are interested.
+/// Stores a watch event in its stream, and notifies the interested reconcilers.
 pub(super) fn feed(stream: &Mutex<Stream>, key: &WatchKey, event: WatchEvent, mailboxes: &MailboxTable) {
     let id = |name: String| ObjectId {
         namespace: key.namespace.clone().unwrap_or_default(),
@@ -274,7 +275,7 @@ fn write_json(object: &Value) -> Arc<[u8]> {
     object.to_string().into_bytes().into()
 }
 
-/// The revision of an object.
+/// Returns the revision of an object.
 pub(crate) fn read_revision(object: &Value) -> u64 {
     parse_revision(ObjectView::of(object).read_text("/metadata/resourceVersion"))
 }

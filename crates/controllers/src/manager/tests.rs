@@ -1,4 +1,4 @@
-//! Who starts everything says how it is with all of it.
+//! Tests that the manager reports the health of everything that it starts.
 
 #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
 
@@ -10,7 +10,7 @@ use tenure_cluster::{Connection, Token};
 
 use super::*;
 
-/// With one kind that nobody could list nothing was reconciled, and all was said to be well.
+/// Regression: with one kind that could not be listed, nothing was reconciled, but the health was reported as good.
 #[tokio::test]
 async fn who_sees_nothing_is_not_well() {
     let service = tower::service_fn(|_: Request<Body>| async {

@@ -1,5 +1,5 @@
-//! The watches of the hub: each finds its kind, follows it as the controller, and says how far its objects have been seen. Refuses to wait for
-//! a kind that only some objects need.
+//! The watches of the hub. Each finds its kind, follows it as the controller, and records how far its objects have been seen. A kind that only some
+//! objects need never delays the start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use tokio::sync::watch as signal;
 use super::Manager;
 use crate::told::Told;
 
-/// How soon a kind is looked for again that the API server does not serve: at first, and after [`ABSENCES`].
+/// The interval between searches for a kind that the API server does not serve: at first, and after [`ABSENCES`].
 const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
-/// After how many looks in vain a kind counts as unserved. A server that has just started does not list all of its kinds at once.
+/// The number of failed searches after which a kind counts as unserved. A server that has just started does not list all of its kinds at once.
 const ABSENCES: u32 = 10;
 
 /// The kinds without which nothing is reconciled: they decide which identity acts in a namespace.
@@ -67,7 +67,7 @@ impl Manager {
         self.watch_in(None, watched, take)
     }
 
-    /// The same, in the platform namespace alone.
+    /// Follows a watch as the controller, in the platform namespace alone.
     pub(super) fn watch_in_platform(
         &self,
         (api_version, kind): (&'static str, &'static str),
@@ -88,7 +88,7 @@ impl Manager {
         let following = async move {
             let controller = &manager.hub.means.controller;
             let health = manager.hub.means.clients.health();
-            // Of one kind there may be several watches.
+            // One kind may have several watches.
             let watched = labels.map_or_else(|| kind.to_owned(), |labels| format!("{kind} with {labels}"));
             let mut complaint = String::new();
             let mut absent = 0_u32;
@@ -136,7 +136,7 @@ impl Manager {
                 WatchEvent::Resumed => health.set_seen(&watched, true),
                 WatchEvent::Listing | WatchEvent::Progress { .. } => {}
             };
-            // Of a kind of which only a part is watched, this says nothing.
+            // A watch of only a part of a kind does not count here.
             let counted = if labels.is_none() && namespace.is_none() {
                 kind
             } else {

@@ -51,7 +51,7 @@ impl Reconciled for OciRepository {
         }
     }
 
-    /// Those that apply from it in other namespaces listen to it.
+    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
     fn refresh(shard: &Shard, key: &Key) {
         shard.tell_listeners(key);
     }

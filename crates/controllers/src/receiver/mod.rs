@@ -1,5 +1,5 @@
-//! Reconciles Receivers: observe → plan → read the Secret → write; and takes the requests that come for them. Who has sent one, and what is
-//! asked to reconcile, is the planner's to say.
+//! Reconciles Receivers: observe → plan → read the Secret → write. Also handles requests to them. The planner decides who sent a request, and which
+//! objects are asked to reconcile.
 
 mod reconcile;
 mod take;

@@ -1,4 +1,4 @@
-//! One Receiver's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+//! The rounds of one Receiver. The Snapshot stays from round to round. The plan makes every choice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::lane::{Lane, Shard};
 use crate::own::Own;
 use crate::source::find_secret;
 
-/// One Receiver's reconciler.
+/// The reconciler of one Receiver.
 pub(super) struct ReceiverReconciler {
     shard: Arc<Shard>,
     key: Key,
@@ -107,7 +107,7 @@ impl Reconciler for ReceiverReconciler {
                 snapshot.attempt.path = Some(path);
             }
         }
-        // Before anybody can read in the status where it is.
+        // Before any user can read the path in the status.
         self.shard.surroundings.open_door(&self.key, plan.memory.door.as_ref());
         if let Some(status) = &plan.status {
             own.write_status(&self.shard, status).await?;

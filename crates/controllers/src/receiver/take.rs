@@ -1,6 +1,6 @@
-//! A request to a Receiver, from when it has come to its lane until everything that it is about is asked to reconcile. The token is read
-//! for each one, as the namespace's own account, so that one that was taken back opens nothing. What is asked is asked as the account of the
-//! lane, in its own namespaces: with the annotation that `flux reconcile` writes, so that it is seen, and not lost if the process ends.
+//! A request to a Receiver, from its arrival in its lane until all named objects are asked to reconcile. The token is read for each request, as the
+//! namespace's own account, so that a revoked token opens nothing. Objects are asked as the lane's account, in its own namespaces, with the
+//! annotation that `flux reconcile` writes. So the request is visible, and is not lost if the process ends.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::lane::{Lane, Shard};
 use crate::reconciled::Reconciled as _;
 use crate::source::find_secret;
 
-/// How many of what one request is about are asked at the same time.
+/// The limit of concurrent patches for one request.
 const CONCURRENT: usize = 8;
 
-/// Takes a request to a Receiver of a namespace, and says what is answered.
+/// Handles a request to a Receiver of a namespace, and returns the answer.
 pub(crate) async fn take_delivery(shard: &Arc<Shard>, name: &str, delivery: &Delivery) -> Verdict {
     let lane = shard.lane().await;
     // Never closed.
@@ -67,7 +67,7 @@ async fn verify_delivery(
         shard.means.mailboxes.wake(&Key::new(Receiver::KIND, namespace, name));
         return Err(Verdict::Unknown);
     };
-    // Codes are made of the whole body.
+    // A signature covers the whole body, so the check is large work.
     let turns = &lane.bounds.turns;
     turns
         .run(delivery.body.len(), || verify(receiver, delivery, token))
@@ -122,7 +122,7 @@ async fn ask_to_reconcile(
     Verdict::Failed
 }
 
-/// Asks the sources of a namespace that fetch from an address to do so now.
+/// Asks the sources of a namespace that fetch from an address to fetch now.
 pub(crate) async fn announce(shard: &Shard, url: &str) {
     let now = Timestamp::now();
     let sources = shard.caches.of::<GitRepository>().all();
@@ -134,7 +134,7 @@ pub(crate) async fn announce(shard: &Shard, url: &str) {
     }
 }
 
-/// Objects that a Receiver names, as they were last seen, and what it names in vain.
+/// Returns the objects that a Receiver names, as last seen, and messages about missing ones.
 fn find_candidates(shard: &Shard, receiver: &Receiver, placement: &Placement) -> (Vec<Candidate>, Vec<String>) {
     let (mut candidates, mut problems) = (Vec::new(), Vec::new());
     for sought in list_sought(receiver, placement) {
@@ -173,7 +173,7 @@ fn find_candidates(shard: &Shard, receiver: &Receiver, placement: &Placement) ->
     (candidates, problems)
 }
 
-/// Asks one object to reconcile; what was wrong with it, if something was.
+/// Asks one object to reconcile. Returns the failure, if one occurs.
 async fn ask_one(shard: &Shard, target: &Target, now: Timestamp) -> Option<String> {
     let asked = async {
         let resource = shard

@@ -1,5 +1,5 @@
-//! Keeps the rights of lanes, a task for each namespace in which something is reconciled: observe → plan → execute, all as the controller.
-//! Refuses to decide whether a lane may begin: that is the plan's to say.
+//! Maintains the rights of lanes, with a task for each namespace in which something is reconciled: observe → plan → execute, all as the controller.
+//! The plan decides whether a lane may begin.
 
 mod reconcile;
 
@@ -12,7 +12,7 @@ use crate::hub::Hub;
 use crate::mailbox::Mailbox;
 use crate::supervise::{self, supervise};
 
-/// Keeps a lane's rights in a namespace until nothing is reconciled there, or the controllers end.
+/// Maintains a lane's rights in a namespace until nothing is reconciled there, or the controllers end.
 pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>, end: CancellationToken) {
     tokio::select! {
         () = hub.means.ready.cancelled() => {}

@@ -1,4 +1,4 @@
-//! A lane's rights in one namespace. Keeps the attempt from round to round; every choice is the plan's.
+//! A lane's rights in one namespace. The attempt stays from round to round. The plan makes every choice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::lane::Surroundings as _;
 use crate::own::describe_event;
 use crate::reconciled::Home as _;
 
-/// What keeps a lane's rights in one namespace.
+/// The reconciler of a lane's rights in one namespace.
 pub(super) struct RightsReconciler {
     hub: Arc<Hub>,
     key: Key,
     namespace: String,
     attempt: Attempt,
     memory: Memory,
-    /// What the last plan was made of.
+    /// The facts from which the last plan was made.
     seen: Option<(NamespaceState, bool, Placement)>,
     answered: Answered,
     said: EventHistory,
@@ -66,7 +66,7 @@ impl RightsReconciler {
         (state, self.hub.is_worked_in(&self.namespace), placement)
     }
 
-    /// The lane's account and RoleBinding, as watches tell of them.
+    /// Returns the lane's account and RoleBinding, as watches report them.
     fn list_live(&self, placement: &Placement) -> BTreeMap<ObjectId, Live> {
         let account = identity::decide_for_lane(placement, &self.namespace);
         let find = |cache: &Cache<DynamicObject>, namespace: &str, name: &str| {
@@ -144,10 +144,10 @@ impl RightsReconciler {
             .map_err(|error| answers::read_failure(&error).message)
     }
 
-    /// Writes events as the lane of the namespace that they are in.
+    /// Writes events as the lane of their namespace.
     async fn write_events(&mut self, events: &[Event]) {
         let platform = self.hub.platform_namespace().to_owned();
-        // A watch may not have told of it yet.
+        // A watch may not have reported it yet.
         let binding = json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
             "metadata": { "namespace": self.namespace, "name": LANE_BINDING },
@@ -170,7 +170,7 @@ impl RightsReconciler {
     }
 }
 
-/// Takes the finalizer off; that the object is gone is no error.
+/// Removes the finalizer. A deleted object is no error.
 async fn let_go(controller: &Client, release: &Release) -> Result<Value, ClusterError> {
     let id = &release.target.id;
     let resource = controller.resource(&release.target.api_version(), &id.kind).await?;
@@ -190,7 +190,7 @@ impl Reconciler for RightsReconciler {
         &self.key
     }
 
-    /// The hub's own work: nobody else's lane waits for it, nor it for one.
+    /// Returns the hub's own semaphore: no lane waits for this work, and this work waits for no lane.
     async fn permits(&self) -> Arc<Semaphore> {
         Arc::clone(&self.hub.means.rights)
     }

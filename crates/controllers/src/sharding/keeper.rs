@@ -1,5 +1,5 @@
-//! Keeps an instance to its part: what has left it is let go of, what has come to it is begun with when all others have let go of it, and what
-//! nobody sees to is said. Carries out what `tenure_planner::sharding` decides.
+//! Keeps an instance to its part. It releases what has left the part, begins with what has come to it after all others have released it, and reports
+//! keys that no instance reconciles. It executes the decisions of `tenure_planner::sharding`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,30 +14,31 @@ use tokio::time::Instant;
 
 use super::ShardBoard;
 
-/// How often it is looked who else leads, while something is to begin, and otherwise.
+/// The interval between checks of the other leaders: while something waits to begin, and otherwise.
 const LOOKS: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(2));
-/// After so long it is said that nobody sees to a key.
+/// The time after which a key that no instance reconciles is reported.
 const UNSERVED: Duration = Duration::from_secs(30);
 
-/// What is kept to its part.
+/// The controllers that are limited to a part.
 pub(crate) trait Grounds: Send + Sync + 'static {
-    /// All Tenants and namespaces, with how far they were known before they were looked at, and the last change that may be among them.
+    /// Returns all Tenants and namespaces. The first progress is how far they were known before the look, the second is the last change that may be
+    /// included.
     fn look(&self) -> (Progress, Arc<Realm>, Progress);
 
-    /// Waits until something of that may have changed.
+    /// Waits for a possible change of these.
     fn changed(&self) -> BoxFuture<'_, ()>;
 
-    /// Works on something from here on.
+    /// Begins to work on an estate.
     fn begin(&self, estate: &Estate);
 
-    /// Ends what is under way of something, and forgets it; returns when nothing is.
+    /// Ends the running work of an estate, and drops its state. Returns when nothing is left.
     fn leave<'a>(&'a self, estate: &'a Estate) -> BoxFuture<'a, ()>;
 
-    /// Says that nobody sees to these keys.
+    /// Reports that no instance reconciles these keys.
     fn tell_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()>;
 }
 
-/// Keeps an instance to its part until it is dropped.
+/// Keeps an instance to its part until the future is dropped.
 pub(crate) async fn keep(grounds: Arc<dyn Grounds>, board: Arc<ShardBoard>) {
     let mut holdings = Holdings::new(board.instance.clone());
     let mut unserved = Unserved::default();
@@ -52,12 +53,12 @@ pub(crate) async fn keep(grounds: Arc<dyn Grounds>, board: Arc<ShardBoard>) {
             let (grounds, tell_left) = (Arc::clone(&grounds), tell_left.clone());
             leaving.spawn(async move {
                 grounds.leave(&estate).await;
-                // Who keeps this is there for as long as the task is.
+                // The receiver lives as long as the task.
                 let _told = tell_left.send(estate);
             });
         }
         board.tell(holdings.let_go());
-        // After it was noted since when: who leads by now is among them.
+        // After the time was recorded: a leader that leads by now is among them.
         let wait = match board.look().await {
             Ok(peers) => {
                 for estate in holdings.take_ready(&peers) {
@@ -93,7 +94,7 @@ pub(crate) async fn keep(grounds: Arc<dyn Grounds>, board: Arc<ShardBoard>) {
     }
 }
 
-/// The keys that nobody sees to, and since when.
+/// Keys that no instance reconciles, and since when.
 #[derive(Default)]
 struct Unserved {
     keys: Vec<String>,

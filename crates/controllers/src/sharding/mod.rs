@@ -1,7 +1,7 @@
-//! Shards: this instance of the controllers works on a part of all Tenants and namespaces, and others on the rest. Owns which others there are,
-//! by their Leases, and what this one says in its own; when something may begin is `tenure_planner::sharding`'s to say.
+//! Shards: this instance of the controllers reconciles a part of all Tenants and namespaces, and other instances reconcile the rest. This module
+//! reads the Leases of the other instances, and knows the annotation in its own. `tenure_planner::sharding` decides when work may begin.
 //!
-//! Refuses to go by what a watch has told of Leases: two watches are in no order, so who leads is read anew after it was seen what is due.
+//! Watched Leases are not used: two watches have no common order, so the leaders are read again after due work was seen.
 
 mod keeper;
 mod seen;
@@ -22,14 +22,14 @@ use tokio::time::Instant;
 pub(crate) use keeper::{Grounds, keep};
 pub(crate) use seen::SeenRevisions;
 
-/// What an instance of several knows of the others, and tells them.
+/// The known state of the other instances, and the state that they see of this one.
 #[derive(Debug)]
 pub(crate) struct ShardBoard {
     pub(crate) instance: Instance,
     client: Client,
     began: Instant,
     leases: Mutex<HashMap<String, WatchedLease>>,
-    /// Up to where it has let go of what is not its.
+    /// Up to where this instance has released other instances' parts.
     let_go: watch::Sender<Option<LetGo>>,
 }
 
@@ -44,7 +44,7 @@ impl ShardBoard {
         })
     }
 
-    /// Up to where it has let go, for whoever writes the Lease.
+    /// Returns up to where this instance has released, for the writer of the Lease.
     pub(crate) fn follow(&self) -> watch::Receiver<Option<LetGo>> {
         self.let_go.subscribe()
     }
@@ -57,7 +57,7 @@ impl ShardBoard {
         });
     }
 
-    /// The others that lead now, and may: one whose Lease nobody has renewed for as long as it holds has stopped.
+    /// Returns the other instances that lead now, or may lead. An instance whose Lease was not renewed within its duration has stopped.
     async fn look(&self) -> Result<Vec<Peer>, ClusterError> {
         let resource = self.client.resource("coordination.k8s.io/v1", "Lease").await?;
         let leases = self.client.list(&resource, PLATFORM_NAMESPACE).await?;
@@ -82,13 +82,13 @@ impl ShardBoard {
         Ok(peers)
     }
 
-    /// Waits until nobody sees to a part of what this instance would see to all of.
+    /// Waits until no other instance reconciles a part of what this instance reconciles.
     pub(crate) async fn wait_until_alone(&self) {
         let mut said = String::new();
         loop {
             let wait = match self.look().await {
                 Ok(peers) if peers.is_empty() => return,
-                // Where shards were never installed, nobody may look for any.
+                // If shards were never installed, the controllers have no right to list them.
                 Err(ClusterError::Forbidden { .. }) => return,
                 Ok(peers) => Holdings::new(self.instance.clone()).describe_wait(&peers),
                 Err(error) => Some(format!("the Leases of shards can't be read: {error}")),

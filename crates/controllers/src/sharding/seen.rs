@@ -1,5 +1,5 @@
-//! How far the watches of Tenants and namespaces are: up to which revision something was seen to change, which is said before it counts here, and up
-//! to which one everything is known, which is said after.
+//! The progress of the watches of Tenants and namespaces, as two revisions. The first is the last seen change, recorded before the change counts
+//! here. The second is the revision up to which everything is known, recorded after.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -8,20 +8,20 @@ use tenure_planner::sharding::Progress;
 
 use crate::cache::parse_revision;
 
-/// The kinds that say whose something is.
+/// The kinds that decide whose an object is.
 const KINDS: [&str; 2] = ["Tenant", "Namespace"];
 
-/// How far the watches are.
+/// The progress of the watches.
 #[derive(Debug, Default)]
 pub(crate) struct SeenRevisions {
     changed: [AtomicU64; 2],
     known: [AtomicU64; 2],
-    /// Whether what is there is being told.
+    /// Whether a list is being delivered.
     listing: [AtomicBool; 2],
 }
 
 impl SeenRevisions {
-    /// Takes what a watch tells, and does with it what there is to do.
+    /// Records the progress of a watch event around its handling by `go_on`.
     pub(crate) fn take(&self, kind: &str, event: WatchEvent, go_on: impl FnOnce(WatchEvent)) {
         let Some(at) = KINDS.iter().position(|known| *known == kind) else {
             go_on(event);
@@ -42,7 +42,7 @@ impl SeenRevisions {
             raise(&self.changed, at, revision);
         }
         go_on(event);
-        // What a list tells is in no order: only its end says that all of it was told.
+        // A list has no order: only its end says that everything was delivered.
         if !self.is_listing(at) {
             raise(&self.known, at, revision);
         }
@@ -64,12 +64,12 @@ impl SeenRevisions {
         of.get(at).map_or(0, |number| number.load(Ordering::SeqCst))
     }
 
-    /// Up to where something was seen to change.
+    /// Returns the revision of the last seen change.
     pub(crate) fn changed(&self) -> Progress {
         self.write(&self.changed)
     }
 
-    /// Up to where everything is known.
+    /// Returns the revision up to which everything is known.
     pub(crate) fn known(&self) -> Progress {
         self.write(&self.known)
     }

@@ -1,4 +1,4 @@
-//! The kinds of sources, as those find them who use what one has: the one list of them.
+//! The only list of source kinds, for code that uses any source.
 
 use tenure_api::{Bucket, Condition, ExternalArtifact, GitRepository, OciRepository};
 use tenure_planner::Status as _;
@@ -16,11 +16,11 @@ type Found = (SourceKey, Vec<Condition>);
 /// A kind of sources.
 pub(crate) struct SourceKind {
     pub(crate) kind: &'static Kind,
-    /// One of a namespace, by name.
+    /// Finds a source of a namespace by name.
     pub(crate) find: fn(&Shard, &str) -> Option<Found>,
 }
 
-/// All of them.
+/// All source kinds.
 static KINDS: [SourceKind; 4] = [
     SourceKind::of::<GitRepository>(),
     SourceKind::of::<OciRepository>(),
@@ -37,7 +37,7 @@ impl SourceKind {
     }
 }
 
-/// A kind of sources, by its name.
+/// Returns a source kind by its name.
 pub(crate) fn find_source_kind(name: &str) -> Option<&'static SourceKind> {
     KINDS.iter().find(|known| known.kind.name == name)
 }

@@ -1,4 +1,4 @@
-//! Reconciles sources, whatever their kind: observe → plan → fetch → write. What a kind adds is how it is fetched.
+//! Reconciles sources of any kind: observe → plan → fetch → write. A kind adds its fetch.
 
 mod kinds;
 mod reconcile;
@@ -23,12 +23,12 @@ pub(crate) use stock::take_stock;
 pub(crate) trait Fetching:
     Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
 {
-    /// What is known of the other objects that one needs.
+    /// Returns the facts about other objects that the source needs.
     fn observe_beside(_shard: &Shard, _source: &Self) -> Self::Beside {
         Self::Beside::default()
     }
 
-    /// Fetches what a plan asks for. A failure is part of the answer: it becomes a status.
+    /// Fetches as a plan requests. A failure is part of the answer: it becomes a status.
     fn perform_fetch(
         shard: &Shard,
         of: (&SourceKey, &Lane),
@@ -37,7 +37,7 @@ pub(crate) trait Fetching:
     ) -> impl Future<Output = Result<Fetched, FetchFailure>> + Send;
 }
 
-/// Remembers what was stored for a source.
+/// Records the stored artifact of a source.
 pub(crate) fn remember(shard: &Shard, source: &SourceKey, artifact: &StoredArtifact) -> Result<(), FetchFailure> {
     shard
         .artifacts

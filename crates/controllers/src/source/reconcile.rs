@@ -1,4 +1,4 @@
-//! One source's rounds, whatever its kind. Keeps the Snapshot from round to round; every choice is the plan's.
+//! The rounds of one source, of any kind. The Snapshot stays from round to round. The plan makes every choice.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::own::{self, Own};
 use crate::spans;
 use crate::under_way::UnderWay;
 
-/// One source's reconciler.
+/// The reconciler of one source.
 pub(crate) struct SourceReconciler<S: Fetching> {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot<S>>,
     said: EventHistory,
-    /// What was fetched for, to remove what is left of it when another object has taken the name.
+    /// The key of the fetched source, to remove its leftovers after another object has taken its name.
     source: Option<SourceKey>,
 }
 
@@ -73,7 +73,7 @@ impl<S: Fetching> SourceReconciler<S> {
         snapshot
     }
 
-    /// Removes what was stored for the object that had this name, and has gone.
+    /// Removes the stored artifacts of the deleted object that had this name.
     fn remove_what_is_left(&mut self) {
         let Some(source) = self.source.take() else { return };
         self.shard.app_tokens.forget(&source);
@@ -117,7 +117,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         if let Some(change) = &plan.finalizer {
             own.change_finalizer(&self.shard, change).await?;
         }
-        // That it is under way is said before it is: a fetch may take a minute.
+        // The status reports the fetch before it starts, because a fetch may take a minute.
         if let Some(status) = &plan.status {
             own.write_status(&self.shard, status).await?;
         }

@@ -1,5 +1,5 @@
-//! What a fetch needs of the cluster: Secrets, and ServiceAccounts that name some. Read as the plan's identity and with no other rights;
-//! their values go nowhere but into the connection.
+//! The objects of the cluster that a fetch needs: Secrets, and ServiceAccounts that name Secrets. They are read as the plan's identity, with no other
+//! rights. Their values go only into the connection.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
@@ -10,7 +10,7 @@ use tenure_sources::SecretData;
 
 use crate::lane::Lane;
 
-/// How many Secrets of a ServiceAccount are read for one fetch.
+/// The limit of Secrets of a ServiceAccount that are read for one fetch.
 const PULL_SECRETS: usize = 16;
 
 /// Reads a Secret as an account.
@@ -24,7 +24,7 @@ pub(crate) async fn read_secret(
     data(&secret).ok_or_else(|| fail(format!("Secret {namespace}/{name} holds data that is not base64")))
 }
 
-/// Reads the Secret of a Receiver as an account, and says whether it is known that there is none to be had.
+/// Reads the Secret of a Receiver as an account. The error says whether the Secret certainly can't be read.
 pub(crate) async fn find_secret(
     lane: &Lane,
     namespace: &str,
@@ -38,7 +38,7 @@ pub(crate) async fn find_secret(
     data(&secret).ok_or_else(|| fail((format!("Secret {namespace}/{name} holds data that is not base64"), true)))
 }
 
-/// Reads the Secrets that a ServiceAccount names as those that images are pulled with.
+/// Reads the `imagePullSecrets` of a ServiceAccount.
 pub(crate) async fn read_pull_secrets(
     lane: &Lane,
     namespace: &str,
@@ -74,7 +74,7 @@ async fn read_object(
     found.map_err(|(message, _)| fail(message))
 }
 
-/// Reads an object; else what is wrong, and whether that is an answer: who could answer may not have.
+/// Reads an object. The error has the message, and whether it is an answer of the API server: without an answer, the state is unknown.
 async fn find_object(
     lane: &Lane,
     (kind, namespace, name): (&str, &str, &str),

@@ -1,4 +1,4 @@
-//! What is in the store when the controllers start, before anything is fetched.
+//! The content of the store when the controllers start, before the first fetch.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use crate::artifacts::make_source_key;
 use crate::lane::Shard;
 use crate::means::Means;
 
-/// Removes the artifacts of sources that were deleted while nobody looked, those whose name another object has taken among
-/// them, and charges the others to their lanes.
+/// Removes the artifacts of sources that were deleted or re-created while no controllers ran, and charges the others to their lanes.
 pub(crate) async fn take_stock<S: Fetching>(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
     let mut kept = Vec::new();
     for shard in shards {

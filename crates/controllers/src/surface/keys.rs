@@ -1,5 +1,5 @@
-//! Does what is planned for the keys of a Surface's sources, as the account that writes credentials: looks, makes, lets read. Chooses nothing. The
-//! private half is in no place of this process but here, for as long as one request takes, and leaves it to one Secret.
+//! Executes the plan for the keys of a Surface's sources, as the account that writes credentials: reads, creates, grants read access. It makes no
+//! choice. The private key is only in this module, for the time of one request, and leaves it only into one Secret.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ use zeroize::{Zeroize as _, Zeroizing};
 use crate::execute::execute;
 use crate::hub::Hub;
 
-/// Does what is due, until nothing is.
+/// Executes due work until nothing is due.
 pub(super) async fn keep(hub: &Hub, snapshot: &mut Snapshot, namespace: &str) {
     loop {
         let due = list_due(snapshot, Timestamp::now());
@@ -68,14 +68,14 @@ async fn perform(hub: &Hub, surface: &Surface, namespace: &str, step: &Step) -> 
     }
 }
 
-/// Which key a Secret is looked at for.
+/// The key for which a Secret is read.
 #[derive(Clone, Copy)]
 struct Key<'a> {
     surface: &'a Surface,
     source: &'a str,
 }
 
-/// Nobody could be asked.
+/// Returns the answer if no request could be sent.
 fn fail(work: &Work, failure: &Failure) -> Answer {
     match work {
         Work::Look { .. } => Answer::Looked(
@@ -114,7 +114,7 @@ async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
     }
 }
 
-/// What may be known of a Secret.
+/// Returns the public facts of a Secret.
 fn tell(secret: &Value, key: Key<'_>) -> SecretFacts {
     if !is_ours(secret, key.surface) {
         return SecretFacts::Foreign;
@@ -198,7 +198,7 @@ fn answer(
     }
 }
 
-/// A failed request about the Secret, without anything that could quote it.
+/// Returns a failed request about the Secret, without anything that could quote it.
 fn say(client: &Client, id: &ObjectId, error: &ClusterError, object: Option<&Value>) -> Failure {
     let request = Sent {
         id,
@@ -208,7 +208,7 @@ fn say(client: &Client, id: &ObjectId, error: &ClusterError, object: Option<&Val
     rebuild_failure(Failure::from(error), request)
 }
 
-/// Wipes what a Secret holds from memory.
+/// Wipes the values of a Secret from memory.
 fn wipe(secret: &mut Value) {
     for field in ["data", "stringData"] {
         let entries = secret.get_mut(field).and_then(Value::as_object_mut);

@@ -1,5 +1,5 @@
-//! Reconciles Surfaces: observe → plan → execute → write. What a Surface generates is written as the controller, and applied by the
-//! Kustomizations among it as the surface's identity; the keys of its sources are written by the account that writes credentials.
+//! Reconciles Surfaces: observe → plan → execute → write. The objects that a Surface generates are written as the controller. The generated
+//! Kustomizations apply as the surface's identity. The keys of its sources are written by the account that writes credentials.
 
 mod keys;
 mod reconcile;
@@ -36,7 +36,7 @@ impl Reconciled for Surface {
         self.spec.suspend
     }
 
-    /// What one generates lives beside it.
+    /// Returns the Surfaces of a changed generated object, which are in its namespace.
     fn list_dependents(hub: &Hub, changed: &Key) -> Vec<Key> {
         if !GENERATED.contains(&changed.kind) {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! One Surface's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+//! The rounds of one Surface. The Snapshot stays from round to round. The plan makes every choice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::hub::Hub;
 use crate::key::Key;
 use crate::lane::Surroundings as _;
 
-/// One Surface's reconciler.
+/// The reconciler of one Surface.
 pub(crate) struct SurfaceReconciler {
     hub: Arc<Hub>,
     key: Key,
@@ -42,7 +42,7 @@ impl SurfaceReconciler {
         self.hub.caches.of::<Surface>().get(&self.key.namespace, &self.key.name)
     }
 
-    /// The Secrets of approved access for its sources that name none.
+    /// Returns the Secrets of approved access for its sources that name no Secret.
     fn list_access(&self, surface: &Surface) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         for source in &surface.spec.sources {
@@ -56,7 +56,7 @@ impl SurfaceReconciler {
         found
     }
 
-    /// What is beside it and bears its label, as the lane there tells.
+    /// Returns the objects in its namespace that have its label, as that lane's shard has them.
     fn list_children(&self) -> BTreeMap<ObjectId, Live> {
         let shard = self.hub.find_shard(&self.key.namespace);
         let labelled = shard.map(|shard| shard.list_labelled((SURFACE_LABEL, &self.key.name)));

@@ -1,4 +1,4 @@
-//! Tries, as a surface's account, what the rule about Packages has to refuse. Stores nothing, and decides nothing.
+//! Tries, as a surface's account, writes that the rule about Packages has to refuse. Nothing is stored.
 
 use serde_json::json;
 use tenure_api::ObjectView;
@@ -9,7 +9,7 @@ use tenure_tenancy::ServiceAccount;
 
 use crate::hub::Hub;
 
-/// What the API server answers to this account.
+/// Returns the API server's answer to this account.
 pub(super) async fn try_it(hub: &Hub, account: &ServiceAccount, namespace: &str) -> TrialAnswer {
     match ask(hub, account, namespace).await {
         Ok(answer) => answer,
@@ -24,7 +24,7 @@ async fn ask(hub: &Hub, account: &ServiceAccount, namespace: &str) -> Result<Tri
     let package = if may_write(&client, None).await? {
         let known = match client.list(&packages, "").await {
             Ok(known) => known,
-            // Who may write and not look makes one.
+            // An account that may write but not list uses the name of a new Package.
             Err(ClusterError::Forbidden { .. }) => Vec::new(),
             Err(error) => return Err(error),
         };
@@ -57,7 +57,7 @@ async fn may_write(client: &Client, name: Option<&str>) -> Result<bool, ClusterE
     Ok(ObjectView::of(&answer).is_true("/status/allowed"))
 }
 
-/// The first Package that is there, as far as one may look, of those that may be written by their names.
+/// Returns the first existing Package, as far as the account may list, of those that it may write by name.
 async fn find_named(client: &Client, packages: &Resource, namespace: &str) -> Result<Option<String>, ClusterError> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": namespace }
@@ -69,7 +69,7 @@ async fn find_named(client: &Client, packages: &Resource, namespace: &str) -> Re
             Ok(Some(_)) | Err(ClusterError::Forbidden { .. }) => {}
             Err(error) => return Err(error),
         }
-        // Bindings of the namespace are told of, too, which give nothing of what is in none.
+        // The review also lists rules from the namespace's bindings, which grant nothing on cluster-scoped objects.
         if may_write(client, Some(&name)).await? {
             return Ok(Some(name));
         }

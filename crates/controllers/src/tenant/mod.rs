@@ -1,4 +1,4 @@
-//! Reconciles Tenants: observe → plan → execute → write, all as the controller: what a Tenant is made of comes out of no repository.
+//! Reconciles Tenants: observe → plan → execute → write, all as the controller: no part of a Tenant comes from a repository.
 
 mod reconcile;
 mod witness;
@@ -23,14 +23,14 @@ impl Reconciled for Tenant {
         reporter: "tenure-controller",
     };
 
-    // An administrator records namespaces, too (`tenure adopt`).
+    // An administrator also records namespaces (`tenure adopt`).
     const SHARED_RECORD: Option<&'static str> = Some("spaces");
 
     fn reconciler(hub: Arc<Hub>, key: Key) -> impl Reconciler {
         reconcile::TenantReconciler::new(hub, key)
     }
 
-    /// Whose a namespace is follows from it, from its status too: what was recorded counts as soon as it is written.
+    /// Updates whose the namespaces are. The status counts too: a record is valid as soon as it is written.
     fn refresh(hub: &Hub, key: &Key) {
         hub.take_tenant(&key.name);
     }

@@ -1,4 +1,4 @@
-//! One Tenant's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+//! The rounds of one Tenant. The Snapshot stays from round to round. The plan makes every choice.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::hub::Hub;
 use crate::key::Key;
 use crate::tenant::witness;
 
-/// One Tenant's reconciler.
+/// The reconciler of one Tenant.
 pub(crate) struct TenantReconciler {
     hub: Arc<Hub>,
     key: Key,
@@ -44,7 +44,7 @@ impl TenantReconciler {
         self.hub.caches.of::<Tenant>().get("", &self.key.name)
     }
 
-    /// What it may have in its namespaces, and these themselves, that bear its label.
+    /// Returns the namespaces with its label, and its possible objects in them.
     fn labelled(&self) -> BTreeMap<ObjectId, Live> {
         let hub = &self.hub;
         let mut found = BTreeMap::new();
@@ -61,7 +61,7 @@ impl TenantReconciler {
         found
     }
 
-    /// Without status where nothing is decided by it: that of a quota changes with each Pod.
+    /// Collects objects. The status is left out if the plan does not use it: the status of a quota changes with each Pod.
     fn collect<K: Resource + Serialize>(
         &self,
         cache: &Cache<K>,
@@ -105,7 +105,7 @@ impl TenantReconciler {
     }
 }
 
-/// 128 random bits. Without randomness, no proof: a namespace whose record a kill prevents then waits for an administrator.
+/// Returns 128 random bits. Without randomness the proof is empty: a namespace whose record is lost by a crash then waits for an administrator.
 fn make_proof() -> String {
     let mut bytes = [0_u8; 16];
     match SystemRandom::new().fill(&mut bytes) {

@@ -1,5 +1,5 @@
-//! Reads what tells who else is, or could be, a tenant's account: Pods and bindings of its home namespace, and what is bound in the whole cluster, which
-//! all Tenants share for a while. Chooses nothing, and holds of Pods their names alone.
+//! Reads other accounts that are, or could act as, a tenant's account: Pods and bindings of its home namespace, and cluster-wide bindings, which all
+//! Tenants share for a while. It makes no choice, and stores only the names of Pods.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::wide_rights::WideRights;
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
-/// Looks at an account. What can't be read is said to be unseen.
+/// Reads the facts about an account. Unreadable facts are reported as unseen.
 pub(super) async fn look(hub: &Hub, place: Place) -> Result<Witness, ClusterError> {
     let client = hub.act_as(&identity::use_for_bookkeeping().into(), &place.home).await?;
     let wide = share(hub, &client).await;
@@ -39,7 +39,7 @@ pub(super) async fn look(hub: &Hub, place: Place) -> Result<Witness, ClusterErro
     Ok(judge(place, &seen, platform, Timestamp::now()))
 }
 
-/// What is bound in the whole cluster, read once for all who ask at about the same time.
+/// Returns the cluster-wide bindings, read once for all callers at about the same time.
 async fn share(hub: &Hub, client: &Client) -> Arc<WideRights> {
     let mut shared = hub.wide_rights.lock().await;
     if let Some(wide) = shared.as_ref().filter(|wide| wide.is_fresh()) {
@@ -51,7 +51,7 @@ async fn share(hub: &Hub, client: &Client) -> Arc<WideRights> {
     wide
 }
 
-/// Roles, and what they give to whom. Of roles that can't be read nobody knows what they give.
+/// Reads roles and bindings. The rules of an unreadable role are unknown.
 async fn read_bindings(
     client: &Client,
     (role, binding): (&str, &str),
@@ -85,14 +85,14 @@ async fn visit(
     take: impl FnMut(Value) -> ControlFlow<()>,
 ) -> Result<(), String> {
     let resource = match client.resource(version, kind).await {
-        // A cluster without Pods, as a kcp workspace, runs none.
+        // A cluster without the kind Pod, such as a kcp workspace, runs no Pods.
         Err(ClusterError::NoKindMatch { .. }) if kind == "Pod" => return Ok(()),
         found => found.map_err(say)?,
     };
     client.visit(&resource, namespace, take).await.map_err(say)
 }
 
-/// Why something can't be listed.
+/// Returns why objects can't be listed.
 fn say(error: ClusterError) -> String {
     match error {
         ClusterError::Forbidden { .. } => "the controllers may not list them".to_owned(),

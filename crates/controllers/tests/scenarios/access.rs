@@ -1,5 +1,5 @@
-//! Access to a host of repositories, from an entry in an agent's configuration to a Secret that clones, and to its end: on a host that gives out deploy tokens
-//! as GitLab does, with a real git behind it.
+//! Access to a Git host, from an entry in an agent's configuration to a Secret that clones, and to its end. The host gives out deploy tokens as
+//! GitLab does, with a real git server behind it.
 
 mod apps;
 mod bed;
@@ -45,7 +45,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
         .ready(GIT_REPOSITORY, ("acc-a", "app"), "False", "AuthenticationFailed")
         .await;
 
-    // Nobody answers in another one's name, nor without the right to.
+    // No user can answer in another user's name, or without the right.
     let mallory = bed.admin().impersonating("mallory").unwrap();
     for by in ["alice", "mallory"] {
         let forged = grant(&request, &bed.target(), by, "Approved");
@@ -70,7 +70,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
     assert!(!live.may_write && live.last_used_at.is_some());
     assert_eq!(ledger(&request)["current"]["name"], json!(live.name));
     assert!(live.name.starts_with("fa/"), "{live:?}");
-    // The source's account and the entry's read that one Secret, and nobody else by this.
+    // The source's account and the entry's account may read that one Secret, and this Role grants nothing else.
     let role = bed.stage.get(ROLE, ("acc-a", "gitlab-flux-token")).await.unwrap();
     assert_eq!(role["rules"][0]["resourceNames"], json!(["gitlab-flux-token"]));
     let binding = bed
@@ -85,7 +85,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
         .map(|who| who["name"].as_str().unwrap())
         .collect();
     assert_eq!(readers, ["default", "flux"]);
-    // What was staged is gone, and no value is anywhere else.
+    // The staging Secret is empty, and no other object has the value.
     let staging = bed.stage.get(SECRET, (PLATFORM, STAGING)).await.unwrap();
     assert!(
         staging["data"].as_object().is_none_or(serde_json::Map::is_empty),
@@ -107,7 +107,7 @@ async fn an_entry_is_asked_for_approved_delivered_and_clones_and_ends_with_its_g
         "{history}"
     );
 
-    // Who deletes the grant revokes.
+    // Deleting the grant revokes the credential.
     bed.revoke("acc-a", "gitlab-flux-token").await;
     for kind in [ROLE, ROLE_BINDING] {
         bed.stage
@@ -211,7 +211,7 @@ async fn with_a_dead_authoriser_secrets_go_and_what_lives_on_is_told() {
         .await;
     let message = condition(&request, "LivesOn").unwrap()["message"].as_str().unwrap();
     assert!(message.contains(&id.to_string()), "{message}");
-    // The namespace goes all the same.
+    // The namespace can still be deleted.
     bed.admin().delete(NAMESPACE, ("", "acc-e")).await.unwrap();
     bed.stage
         .until(NAMESPACE, ("", "acc-e"), |object| object.is_none())
@@ -261,7 +261,7 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
     bed.request("is denied", |request| request["status"]["state"] == "Denied")
         .await;
     assert!(bed.live().is_empty());
-    // What is asked for in a namespace that is no tenant's reaches this one alone.
+    // A FluxAccess in a namespace without a tenant reaches only this namespace.
     let access = |by: &str| {
         json!({
             "apiVersion": VERSION, "kind": "FluxAccess",
@@ -270,7 +270,7 @@ async fn a_denial_is_told_and_a_fluxaccess_reaches_no_namespace_that_is_not_its(
         })
     };
     let bob = bed.asker("acc-h", "bob").await;
-    // Nobody asks in another one's name, once a server knows the policies and his rights.
+    // No user can request in another user's name, once a server has applied the policies and his rights.
     let refused = eventually(SOON, || async {
         match bob.create(access("alice")).await {
             Err(error) if error.to_string().contains("(access)") => Ok(()),

@@ -1,4 +1,4 @@
-//! What happens is told to whom Alerts name, in the form that they take; and whoever is told badly keeps nobody else waiting.
+//! Events go to the receivers that Alerts name, in their form, and a misbehaving receiver blocks no other.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::stage::{ALERT, CONFIG_MAP, PROVIDER, Stage, commit, config_map};
 
 const EVENT: (&str, &str) = ("v1", "Event");
 
-/// A Secret with these texts.
+/// Returns a Secret with these texts.
 pub(crate) fn secret(namespace: &str, name: &str, entries: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": namespace }, "stringData": entries })
 }
@@ -20,7 +20,7 @@ pub(crate) fn provider(namespace: &str, name: &str, spec: Value) -> Value {
     })
 }
 
-/// An Alert for a Provider of the same name; `spec` is laid over the usual.
+/// Returns an Alert for a Provider of the same name; `spec` is merged over the defaults.
 pub(crate) fn alert(namespace: &str, name: &str, spec: &Value) -> Value {
     let mut usual = json!({
         "providerRef": { "name": name },
@@ -34,7 +34,7 @@ pub(crate) fn alert(namespace: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// What events say about an Alert.
+/// Returns the messages of events about an Alert.
 pub(crate) async fn list_complaints(stage: &Stage, namespace: &str, name: &str) -> Vec<String> {
     let events = stage.admin.list(EVENT, namespace).await.unwrap();
     let about = events
@@ -46,7 +46,7 @@ pub(crate) async fn list_complaints(stage: &Stage, namespace: &str, name: &str) 
         .collect()
 }
 
-/// Waits until an event about an Alert says this; all that is said of it.
+/// Waits until an event about an Alert has this text, and returns all messages about it.
 pub(crate) async fn complains(stage: &Stage, (namespace, name): (&str, &str), part: &str) -> Vec<String> {
     let look = async || {
         let said = list_complaints(stage, namespace, name).await;
@@ -60,7 +60,7 @@ pub(crate) async fn complains(stage: &Stage, (namespace, name): (&str, &str), pa
 
 async fn make(stage: &Stage, namespace: &str, name: &str, spec: Value, of_alert: &Value) {
     stage.admin.apply(provider(namespace, name, spec)).await.unwrap();
-    // Two watches have no common order: an Alert that is seen first complains of a Provider that is not there.
+    // Two watches have no common order: an Alert that is seen first reports a missing Provider.
     stage.ready(PROVIDER, (namespace, name), "True", "Succeeded").await;
     stage.admin.apply(alert(namespace, name, of_alert)).await.unwrap();
     stage.ready(ALERT, (namespace, name), "True", "Succeeded").await;
@@ -209,7 +209,7 @@ async fn what_happens_is_told_in_every_form() {
         );
     }
 
-    // What is wrong with a Provider is said of it, and of the Alert.
+    // A problem of a Provider is reported on the Provider and on the Alert.
     stage
         .admin
         .apply(provider(
@@ -275,7 +275,7 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
         begun.elapsed()
     );
 
-    // Told again, until it is taken.
+    // Sent again, until it is accepted.
     let count_first = |path: &str| {
         let came = server.list(path);
         came.iter().filter(|notice| notice.body == came[0].body).count()
@@ -288,7 +288,7 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
     };
     eventually(SOON, look).await.unwrap();
 
-    // What isn't to be tried again is said, and nothing that was shown is in it.
+    // A permanent failure is reported, without anything that was sent.
     let said = complains(&stage, (namespace, "quoting"), "it answers HTTP 400").await;
     assert!(said[0].starts_with("NotificationDispatchFailed: failed to send notification for Kustomization/misbehaving/app: the address in Secret misbehaving/quoting:"), "{said:?}");
     let said = complains(&stage, (namespace, "elsewhere"), "a redirect is not followed").await;
@@ -301,7 +301,7 @@ async fn who_answers_badly_is_told_again_and_keeps_nobody_waiting() {
     .await;
     assert_eq!(count_first("/silent"), 5);
     assert_eq!(count_first("/quoting"), 1, "what isn't to be tried again isn't");
-    // An endless body is not read, where nobody looks at it.
+    // An endless body is not read if its content does not matter.
     assert_eq!(list_complaints(&stage, namespace, "flood").await, Vec::<String>::new());
     let everything = serde_json::to_string(&stage.admin.list(EVENT, namespace).await.unwrap()).unwrap();
     for hidden in ["sesame", "/quoting\"", &server.url()] {

@@ -1,4 +1,4 @@
-//! What goes well: a commit is applied, changed, pruned; drift is put back; dependencies are waited for.
+//! Successful reconciliations: a commit is applied, changed and pruned, drift is corrected, and dependencies are waited for.
 
 use serde_json::json;
 
@@ -84,7 +84,7 @@ async fn drift_is_put_back() {
     stage.admin.delete(CONFIG_MAP, ("applying-b", "a")).await.unwrap();
     stage.until(CONFIG_MAP, ("applying-b", "a"), put_back).await;
 
-    // What nobody applied is nobody's drift.
+    // A field that Git never applied is no drift.
     stage
         .admin
         .apply_as(
@@ -155,7 +155,7 @@ async fn a_resync_writes_nothing() {
     let before = stage.applied(("applying-d", "app"), &first).await;
     let map = stage.get(CONFIG_MAP, ("applying-d", "a")).await.unwrap();
     let requests = stage.git.requests();
-    // Ten more questions to the Git server are ten resyncs of the source, at the interval that the Kustomization has too.
+    // Ten more requests to the Git server mean ten resyncs of the source, whose interval the Kustomization has too.
     tenure_testkit::eventually(tenure_testkit::SOON, || async {
         if stage.git.requests() > requests + 4 {
             Ok(())
@@ -205,7 +205,7 @@ async fn two_who_fight_are_named() {
             .apply_as("fighter", other(&format!("mine {round}")))
             .await
             .unwrap();
-        // Put back, or given up.
+        // Reverted, or given up.
         stage
             .until(CONFIG_MAP, ("applying-e", "a"), |object| object.is_some())
             .await;
@@ -274,7 +274,7 @@ async fn what_the_spec_lays_over_the_folder_is_built_in() {
         "components": ["../shared", "../missing"],
         "ignoreMissingComponents": true,
         "buildMetadata": ["originAnnotations"],
-        // Who applied an object is for the controller to say, not for the Kustomization's author.
+        // The controller sets the owner labels of an object, and the Kustomization's author can't.
         "commonMetadata": {
             "labels": { "team": "blue", "kustomize.toolkit.fluxcd.io/name": "somebody-else" },
             "annotations": { "note": "common" },

@@ -1,4 +1,4 @@
-//! Artifacts that are made of the files of others: followed from the commit to what is applied, and taken away with who made them.
+//! Artifacts that are made from other artifacts' files: from the commit to the applied objects, and their removal with their generator.
 
 use serde_json::{Value, json};
 use tenure_registry_server::{Answer, RegistryServer, digest, pack};
@@ -96,7 +96,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         "{api:#}"
     );
 
-    // A commit that changes one part makes that anew; the other keeps its digest, and so its revision.
+    // A commit that changes one part makes a new artifact of that part. The other keeps its digest, and so its revision.
     let second = commit(&web, &[("deploy/map.yaml", &config_map("web", "two"))]).await;
     stage.until(CONFIG_MAP, ("artifacts", "web"), has("two")).await;
     stage
@@ -120,12 +120,12 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
         })
         .await;
 
-    // What is stored is found again, and followed.
+    // Stored artifacts are found again after a restart, and followed.
     stage.restart().await;
     commit(&web, &[("deploy/map.yaml", &config_map("web", "three"))]).await;
     stage.until(CONFIG_MAP, ("artifacts", "web"), has("three")).await;
 
-    // What can't be made is told, and what was made stays.
+    // A failure to make an artifact is reported, and the previous artifact stays.
     let mut broken = spec.clone();
     broken["artifacts"][0]["copy"][1]["from"] = json!("@base/none.yaml");
     stage.admin.apply(generator("artifacts", "gen", &broken)).await.unwrap();
@@ -138,7 +138,7 @@ async fn an_artifact_of_two_repositories_is_made_applied_and_followed() {
     );
     assert!(stage.get(CONFIG_MAP, ("artifacts", "base")).await.is_some());
 
-    // One that is left out goes, and the rest with its generator.
+    // An artifact that the generator no longer lists is removed, and the rest with the generator.
     let mut fewer = spec.clone();
     fewer["artifacts"].as_array_mut().unwrap().pop();
     stage.admin.apply(generator("artifacts", "gen", &fewer)).await.unwrap();
@@ -191,7 +191,7 @@ async fn folders_that_match_a_pattern_become_artifacts() {
         .kustomization("artifacts-p", "web", "web", uses("app-web", "./"))
         .await;
     stage.until(CONFIG_MAP, ("artifacts-p", "web"), has("one")).await;
-    // A folder that comes is one more, and one more generator may be made of what is made.
+    // A new folder becomes a new artifact, and another generator may use a made artifact.
     commit(&mono, &[("apps/new/map.yaml", &config_map("new", "one"))]).await;
     stage
         .ready(EXTERNAL_ARTIFACT, ("artifacts-p", "app-new"), "True", "Succeeded")
@@ -216,7 +216,7 @@ async fn folders_that_match_a_pattern_become_artifacts() {
             "ReconciliationSucceeded",
         )
         .await;
-    // Suspended as Flux's is, it follows nothing.
+    // Suspended as Flux's generator, it follows nothing.
     let switch =
         |value: Value| json!({ "metadata": { "annotations": { "source.extensions.fluxcd.io/reconcile": value } } });
     stage
@@ -230,7 +230,7 @@ async fn folders_that_match_a_pattern_become_artifacts() {
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     let after = stage.get(EXTERNAL_ARTIFACT, ("artifacts-p", "app-web")).await.unwrap();
     assert_eq!(before["status"], after["status"]);
-    // The control: switched on again, it does.
+    // The control: after the suspension ends, it does.
     stage
         .admin
         .patch(ARTIFACT_GENERATOR, ("artifacts-p", "gen"), switch(Value::Null))
@@ -266,7 +266,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     let wrong = format!("sha256:{}", "0".repeat(64));
     for (name, digest, path) in [
         ("named", digest.as_str(), "/artifacts/x.tar.gz"),
-        // Nobody named it; its digest is another; it is somewhere else.
+        // An artifact of a builder that is not allowed, one with a wrong digest, and one at a forbidden address.
         ("unnamed", digest.as_str(), "/artifacts/x.tar.gz"),
         ("wrong", wrong.as_str(), "/artifacts/x.tar.gz"),
     ] {
@@ -293,10 +293,10 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
             .ready(KUSTOMIZATION, (namespace, name), "False", "ArtifactFailed")
             .await;
     }
-    // Its status stays its maker's.
+    // Only its maker writes its status.
     let made = stage.get(EXTERNAL_ARTIFACT, (namespace, "named")).await.unwrap();
     assert_eq!(made["status"], told(&digest, "/artifacts/x.tar.gz")["status"]);
-    // An address elsewhere brings nothing, and what was fetched stays what is applied.
+    // A forbidden address changes nothing, and the fetched artifact stays applied.
     let elsewhere = told(&digest, "/other/x.tar.gz");
     stage
         .admin
@@ -307,7 +307,7 @@ async fn what_another_controller_made_is_applied_where_an_administrator_named_it
     stage
         .ready(KUSTOMIZATION, (namespace, "wrong"), "False", "ArtifactFailed")
         .await;
-    // The control: where it is allowed, it is fetched.
+    // The control: from an allowed address it is fetched.
     stage
         .admin
         .patch_status(

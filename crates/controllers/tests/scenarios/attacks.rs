@@ -1,10 +1,9 @@
-//! Attacks by a tenant: as an owner who may also write Flux's kinds and their statuses in the home namespace, and as what the
-//! tenant's repository contains. Every denial stands beside a control, the same thing within the tenant's rights, that succeeds:
-//! a denial by something that never works proves nothing. And in the other tenant and in the platform's namespace sits a canary, a Secret
-//! whose value must be nowhere in the end: in no log, object, event, status, figure or artifact (`silence`).
+//! Attacks by a tenant: by an owner that may also write Flux's kinds and their statuses in the home namespace, and by the content of the tenant's
+//! repository. Every denial has a control, a similar action within the tenant's rights that succeeds: a denial of something that never works proves
+//! nothing. The other tenant and the platform's namespace have a canary, a Secret whose value must appear in no log, object, event, status, metric or
+//! artifact (`silence`).
 //!
-//! `EVIL` and `ALPHA` in what is tried stand for the names of the attacker's and the other tenant, which are also the names of
-//! their home namespaces.
+//! `EVIL` and `ALPHA` in the attempts stand for the names of the attacker's and the other tenant, which are also the names of their home namespaces.
 
 mod accounts;
 mod alerts;
@@ -50,15 +49,15 @@ struct Scene {
     mallory: Admin,
 }
 
-/// One way out, and the way that is allowed.
+/// One attempt to escape, and the allowed control.
 struct Attack {
     /// Names the attempt; the control is `<name>-control`.
     name: &'static str,
-    /// Laid over the spec of the attempt.
+    /// Merged over the spec of the attempt.
     attempt: Value,
-    /// What mallory reads, from the API server or in the Ready condition.
+    /// The message for mallory, from the API server or in the Ready condition.
     expected: String,
-    /// Laid over the spec of the control.
+    /// Merged over the spec of the control.
     control: Value,
 }
 
@@ -78,8 +77,7 @@ impl Scene {
 
     async fn set_allowing(prefix: &str, allow: &[String]) -> Self {
         let stage = Stage::set_allowing(prefix, allow).await;
-        // What is tried here is refused where it is written, too, on a server that judges that (`tenure-admission`). The boundary must
-        // not hang on it.
+        // A server with admission checks (`tenure-admission`) would also refuse these writes. The boundary must hold without them.
         stage.send_guard_away();
         let (evil, alpha) = (format!("{prefix}-evil"), format!("{prefix}-alpha"));
         tenant(&stage, &evil).await;
@@ -104,7 +102,7 @@ impl Scene {
         ] {
             stage.admin.apply(object).await.unwrap();
         }
-        // At home too, where owners have less by themselves: the boundary must not hang on that either.
+        // At home too, where owners have fewer rights by default: the boundary must hold without that as well.
         for tenant in [&evil, &alpha] {
             let owner =
                 json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("{tenant}-owner") });
@@ -120,7 +118,7 @@ impl Scene {
         }
     }
 
-    /// Ends the controllers, and listens for the canary everywhere. The attacks gave the tenant no authority outside its namespaces.
+    /// Ends the controllers, and searches for the canary everywhere. The attacks gave the tenant no authority outside its namespaces.
     async fn end(self) {
         if let Err(paths) = tenure_testkit::check_reach(&self.stage.admin, &self.evil).await {
             panic!("{paths}");
@@ -136,7 +134,7 @@ impl Scene {
         serde_json::from_str(&self.fill(&value.to_string())).unwrap()
     }
 
-    /// A repository of mallory's on the Git server.
+    /// Creates a repository of mallory's on the Git server.
     async fn repository(&self, name: &str, files: &[(String, String)]) -> tenure_git_server::Repository {
         let repository = self.stage.git.create(&self.fill(name)).await.unwrap();
         let files = files.iter().map(|(path, text)| (path.clone(), self.fill(text)));
@@ -144,7 +142,7 @@ impl Scene {
         repository
     }
 
-    /// The Kustomization of an attack's own folder.
+    /// Returns the Kustomization of an attack's own folder.
     fn own_kustomization(&self, attack: &Attack, name: &str, spec: &Value) -> Value {
         let mut laid = json!({ "path": format!("./own/{}", attack.name) });
         for (key, value) in spec.as_object().unwrap() {
@@ -153,7 +151,7 @@ impl Scene {
         self.kustomization(name, &laid)
     }
 
-    /// Makes the repository `EVIL-files`, and mallory's GitRepository `files` of it.
+    /// Creates the repository `EVIL-files`, and mallory's GitRepository `files` for it.
     async fn serve(&self, files: &[(String, String)]) -> tenure_git_server::Repository {
         let repository = self.repository("EVIL-files", files).await;
         let source = self.source("files", "EVIL-files", &json!({}));
@@ -161,7 +159,7 @@ impl Scene {
         repository
     }
 
-    /// A GitRepository of mallory's; `spec` is laid over the usual.
+    /// Returns a GitRepository of mallory's; `spec` is merged over the defaults.
     fn source(&self, name: &str, repository: &str, spec: &Value) -> Value {
         let usual = json!({
             "url": self.stage.git.http_url(&self.fill(repository)), "ref": { "branch": "main" }, "interval": "1s"
@@ -169,7 +167,7 @@ impl Scene {
         self.object(GIT_REPOSITORY, name, usual, spec)
     }
 
-    /// A Kustomization of mallory's of the source `files`; `spec` is laid over the usual.
+    /// Returns a Kustomization of mallory's of the source `files`; `spec` is merged over the defaults.
     fn kustomization(&self, name: &str, spec: &Value) -> Value {
         let usual = json!({
             "interval": "10m", "retryInterval": "1s", "timeout": "30s", "prune": true, "path": "./",
@@ -190,7 +188,7 @@ impl Scene {
         }))
     }
 
-    /// Tries all, and waits until every attempt is refused as expected and every control is ready.
+    /// Runs all attacks, and waits until every attempt is refused as expected and every control is ready.
     async fn check(&self, attacks: &[Attack], make: impl Fn(&Attack, &str, &Value) -> Value) {
         let mut pending: Vec<(Value, Option<&str>)> = Vec::new();
         for attack in attacks {
@@ -236,7 +234,7 @@ impl Scene {
         }
     }
 
-    /// Asserts that none of these is there, seen with an administrator's eyes.
+    /// Asserts as an administrator that none of these objects exists.
     async fn absent(&self, objects: &[((&str, &str), &str, &str)]) {
         for (kind, namespace, name) in objects {
             let found = self.stage.get(*kind, (&self.fill(namespace), &self.fill(name))).await;
@@ -251,7 +249,7 @@ fn kind_of(kind: &str) -> (&'static str, &'static str) {
     flux.into_iter().chain(more).find(|known| known.1 == kind).unwrap()
 }
 
-/// A folder `own/<name>` with a ConfigMap of that name, for every attack.
+/// Returns a folder `own/<name>` with a ConfigMap of that name, for every attack.
 fn own_folders(attacks: &[Attack]) -> Vec<(String, String)> {
     attacks
         .iter()

@@ -68,7 +68,7 @@ async fn a_bucket_is_applied_and_followed() {
         assert!(message.contains(expected) && !message.contains("sesame"), "{message}");
     }
 
-    // Who applies from it is woken by what is put there, also after what is stored was found again.
+    // A new object wakes the Kustomization that applies from the store, also after a restart found the stored artifact again.
     put("two");
     let has = |value: &'static str| move |map: Option<&Value>| map.is_some_and(|map| map["data"]["value"] == value);
     stage.until(CONFIG_MAP, ("buckets", "web"), has("two")).await;

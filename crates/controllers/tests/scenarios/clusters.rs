@@ -1,5 +1,5 @@
-//! API servers that differ from a current kube-apiserver: with the older form of discovery alone, with a group that does not answer, and
-//! without kinds that Tenure uses. Each stops only what needs the missing part, and the status says so.
+//! API servers that differ from a current kube-apiserver: with only the older form of discovery, with a group that does not answer, and without kinds
+//! that Tenure uses. Each difference stops only what needs the missing part, and the status says so.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -43,7 +43,7 @@ async fn apply_with_older_discovery(namespace: &str, form: DiscoveryForm) {
         "True",
         "{refused}"
     );
-    // The other group goes on.
+    // The other group still works.
     stage
         .admin
         .patch(CONFIG_MAP, (namespace, "a"), json!({ "data": { "value": "drifted" } }))

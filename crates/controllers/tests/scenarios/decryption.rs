@@ -1,5 +1,5 @@
-//! `spec.decryption`: what is decrypted, as whom its keys are read, and what is said when it can't be. The files are those that the real sops
-//! made for `crates/sops`.
+//! `spec.decryption`: the decrypted files, the account that reads the keys, and the messages of failures. The real sops made the files, for
+//! `crates/sops`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_m
 use crate::tenants::{surface, surface_ready, tenant};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
-/// Parts of clear values and of keys: what must stand in no status and no event.
+/// Parts of clear values and of keys, which must not appear in any status or event.
 const VALUES: [&str; 3] = ["p@ss", "p=ss", "AGE-SECRET-KEY-1"];
 
 fn recorded(path: &str) -> String {
@@ -25,7 +25,7 @@ fn keys(namespace: &str, entries: &[(&str, &str)]) -> Value {
     })
 }
 
-/// A stage that listens for the key of age that most files are encrypted for, and for what is in them.
+/// Creates a stage that searches for the age key of most files, and for their values.
 async fn set_listening(namespace: &str) -> Stage {
     let mut stage = Stage::set(namespace).await.planting(&[]).await;
     let key = recorded("keys/first.agekey");
@@ -36,7 +36,7 @@ async fn set_listening(namespace: &str) -> Stage {
     stage
 }
 
-/// The same, with that key in the namespace.
+/// Creates the stage with that key in the namespace.
 async fn set_with_key(namespace: &str) -> Stage {
     let stage = set_listening(namespace).await;
     let key = keys(namespace, &[("a.agekey", "first.agekey")]);
@@ -133,7 +133,7 @@ async fn keys_are_read_as_who_applies_and_said_to_be_wrong_by_their_names() {
         .await
         .unwrap();
     until_ready(&stage, namespace, "False", "/keys': not found").await;
-    // Whose files these are not.
+    // A key that does not fit these files.
     stage
         .admin
         .apply(keys(namespace, &[("a.agekey", "stranger.agekey")]))
@@ -232,7 +232,7 @@ async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
         commit(&repository, &[("a.yaml", &recorded(&format!("encrypted/{name}.yaml")))]).await;
         until_ready(&stage, namespace, "False", words).await;
     }
-    // Left as it is on purpose.
+    // Not decrypted, on purpose.
     let left = recorded("encrypted/stranger.yaml").replace(
         "    name: ",
         "    annotations:\n        kustomize.toolkit.fluxcd.io/decrypt: Disabled\n    name: ",
@@ -242,7 +242,7 @@ async fn a_changed_file_is_told_of_and_a_broken_one_refused() {
     stage.end().await;
 }
 
-/// The API server quotes what it refuses, and so would a build.
+/// The API server quotes refused objects, and a build does too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_decrypted_is_in_no_status_and_no_event() {
     let namespace = "decryption-d";
@@ -256,7 +256,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
     let repository = stage.repository(namespace, "app", &files).await;
     stage.kustomization(namespace, "app", "app", decryption()).await;
     until_ready(&stage, namespace, "False", "metadata.labels").await;
-    // A build that fails over a clear text alone: a part of it is not a number.
+    // A build that fails only over a clear text: a part of it is not a number.
     let number = "resources: [m.yaml, d.yaml]\nconfigMapGenerator:\n- name: env\n  envs: [app.env]\n  options: {disableNameSuffixHash: true}\nreplacements:\n- source: {kind: ConfigMap, name: env, fieldPath: data.PASSWORD, options: {delimiter: 'ENC', index: 1}}\n  targets:\n  - select: {kind: ConfigMap, name: m}\n    fieldPaths: [data.value]\n";
     let fails = [("kustomization.yaml", number), ("d.yaml", &config_map("d", "x"))];
     commit(&repository, &fails).await;
@@ -270,7 +270,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
     stage.end().await;
 }
 
-/// Flux reads the keys as its own controller: whoever may write a Kustomization has what any key beside it opens.
+/// Flux reads the keys as its own controller: a user that may write a Kustomization can use every key beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_the_account_may_not_read_opens_nothing() {
     let namespace = "decryption-e";
@@ -289,7 +289,7 @@ async fn a_key_that_the_account_may_not_read_opens_nothing() {
     stage.end().await;
 }
 
-/// A tenant's repository holds its encrypted Secrets, and the keys are in its home namespace. Another tenant's Surface gets no further with that name.
+/// A tenant's repository has its encrypted Secrets, and the keys are in its home namespace. Another tenant's Surface can't use that name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surface_decrypts_with_the_keys_of_its_home_namespace() {
     let stage = set_listening("decryption-f").await;

@@ -1,5 +1,5 @@
-//! The keys that are made for Surfaces: from an administrator's word to a commit that is applied, on a server that lets nobody else in, and what
-//! becomes of a key that somebody touches.
+//! The keys that are made for Surfaces: from an administrator's permission to an applied commit, on a server that admits only keys, and after a
+//! manual change of a key.
 
 use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, SshOptions};
@@ -13,7 +13,7 @@ pub(crate) const ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "Role");
 pub(crate) const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 const UNAVAILABLE: &str = "DeployKeyUnavailable";
 
-/// A Git server that is reached over ssh and lets nobody in yet.
+/// A Git server over ssh that admits no key yet.
 pub(crate) struct Host {
     pub(crate) git: GitServer,
     _folder: tempfile::TempDir,
@@ -36,12 +36,12 @@ impl Host {
         Self { git, _folder: folder }
     }
 
-    /// What an administrator allows sources to reach.
+    /// Returns the address that an administrator allows to sources.
     pub(crate) fn endpoint(&self) -> String {
         format!("ssh://{}", self.git.ssh_address().unwrap())
     }
 
-    /// A Surface `shop` with a source `app` of this server and a key that is made for it.
+    /// Returns a Surface `shop` with a source `app` of this server and a key that is made for it.
     pub(crate) fn surface(&self, namespace: &str, account: Option<&str>) -> Value {
         let mut spec = json!({ "sources": [{
             "name": "app", "url": self.git.ssh_url("app").unwrap(), "interval": "1s", "retryInterval": "1s",
@@ -54,7 +54,7 @@ impl Host {
     }
 }
 
-/// Lets the account that writes credentials work in a namespace, as an administrator does.
+/// Allows the account that writes credentials to work in a namespace, as an administrator does.
 pub(crate) async fn let_write(admin: &Admin, namespace: &str) {
     let name = "tenure-secret-writer";
     admin
@@ -67,7 +67,7 @@ pub(crate) async fn let_write(admin: &Admin, namespace: &str) {
         .unwrap();
 }
 
-/// Waits until the status tells of a key, and of none of these; returns it.
+/// Waits until the status shows a key other than these, and returns it.
 pub(crate) async fn key(stage: &Stage, namespace: &str, but: &[&str]) -> (String, String) {
     let find = |surface: &Value| {
         let key = surface.pointer("/status/deployKeys/0")?;
@@ -111,7 +111,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
     tenant(&stage, "mint").await;
     admin.apply(host.surface("mint", None)).await.unwrap();
 
-    // Nobody has let the account write here: the condition says who may, and how.
+    // The account has no right to write here. The condition names the missing right and the command to grant it.
     let message = stage.ready(SURFACE, ("mint", "shop"), "False", UNAVAILABLE).await;
     assert!(
         message.contains("kubectl create rolebinding tenure-secret-writer -n mint --clusterrole tenure-secret-writer"),
@@ -120,7 +120,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
     assert!(secret(&stage, "mint").await.is_none());
     let_write(&admin, "mint").await;
 
-    // The key is made, and shown to whoever has to add it.
+    // The key is made, and shown to the user who has to add it.
     let (public, fingerprint) = key(&stage, "mint", &[]).await;
     let ready = says(&stage, "mint", "add this deploy key, for reading only, to ssh://").await;
     let message = ready["message"].as_str().unwrap();
@@ -139,7 +139,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
         "1"
     );
 
-    // One account may read one Secret, and both go with the Surface.
+    // One account may read one Secret, and both are deleted with the Surface.
     let role = stage.get(ROLE, ("mint", "shop-app-deploy-key")).await.unwrap();
     assert_eq!(
         role["rules"],
@@ -151,7 +151,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
         json!([{ "kind": "ServiceAccount", "name": "mint-gitops", "namespace": "mint" }])
     );
 
-    // Other controllers find the same key.
+    // New controllers find the same key.
     let before = secret(&stage, "mint").await.unwrap();
     stage.restart().await;
     let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "again" } } });
@@ -164,7 +164,7 @@ async fn a_tenants_key_is_asked_for_made_added_and_deploys() {
     surface_ready(&stage, ("mint", "shop")).await;
     assert_eq!(secret(&stage, "mint").await.unwrap()["data"], before["data"]);
 
-    // Other host keys are written into the same Secret, and no server is believed that they don't name.
+    // Changed host keys are written into the same Secret, and only named servers are trusted.
     let mut other = host.surface("mint", None);
     other["spec"]["sources"][0]["deployKey"]["knownHosts"] = json!("elsewhere.example ssh-ed25519 AAAA\n");
     admin.apply(other).await.unwrap();
@@ -201,7 +201,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     host.git.authorize(&public).unwrap();
     surface_ready(&stage, ("sage", "shop")).await;
 
-    // Whoever puts another key in its place is told of, and nothing is fetched with that.
+    // A replaced key is reported, and nothing is fetched with it.
     let bad = stage.get(SECRET, ("sage", "shop-app-deploy-key")).await.unwrap();
     let other = json!({ "data": { "identity.pub": "c3NoLWVkMjU1MTkgQUFBQUMzTnphQzFsWkRJMU5URTVBQUFBSU5vbmU=" } });
     admin
@@ -217,7 +217,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
             repository.is_some_and(|repository| repository["spec"]["suspend"] == true)
         })
         .await;
-    // What belongs together again is the key that was made.
+    // After the original value is restored, the original key is used again.
     let good = json!({ "data": { "identity.pub": bad["data"]["identity.pub"] } });
     admin
         .patch(SECRET, ("sage", "shop-app-deploy-key"), good)
@@ -226,7 +226,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     surface_ready(&stage, ("sage", "shop")).await;
     assert_eq!(key(&stage, "sage", &[]).await.1, second);
 
-    // Whoever removes or changes the labels keeps neither the key nor who may read it from being kept: they come back.
+    // Removed or changed labels do not stop the maintenance of the key and its readers: the labels are restored.
     for kind in [SECRET, ROLE, ROLE_BINDING] {
         let labels = json!({ "tenure.dev/credential": null, "tenure.dev/surface": "other" });
         let stripped = json!({ "metadata": { "labels": labels } });
@@ -250,7 +250,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     surface_ready(&stage, ("sage", "shop")).await;
     assert_eq!(key(&stage, "sage", &[]).await.1, second);
 
-    // A source without a key leaves none behind.
+    // After a source loses its key setting, its key is removed.
     let mut without = host.surface("sage", None);
     let source = without["spec"]["sources"][0].as_object_mut().unwrap();
     source.remove("deployKey");
@@ -268,7 +268,7 @@ async fn a_key_that_is_deleted_is_made_anew_and_has_to_be_added_again() {
     stage.end().await;
 }
 
-/// What reads the key there has no other right to Secrets: by the Role alone it is read.
+/// The account that reads the key has no other right to Secrets: the Role alone is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_platforms_key_is_read_by_name_alone() {
     let host = Host::start().await;

@@ -1,5 +1,5 @@
-//! `spec.kubeConfig`: another cluster is applied to, pruned, watched and left, and which one it is doesn't change unasked. What a kubeconfig
-//! could reach for beside its own cluster is refused, and nothing of what it holds is told.
+//! `spec.kubeConfig`: objects in another cluster are applied, pruned, watched and released, and the cluster never changes unasked. Other targets of a
+//! kubeconfig than its own cluster are refused, and its content is never reported.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,7 +11,7 @@ use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_m
 
 pub(crate) const NAMESPACE: &str = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n";
 
-/// A Secret with a kubeconfig.
+/// Returns a Secret with a kubeconfig.
 fn secret(namespace: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "production", "namespace": namespace },
@@ -23,7 +23,7 @@ fn by_kubeconfig() -> Value {
     json!({ "targetNamespace": null, "kubeConfig": { "secretRef": { "name": "production" } } })
 }
 
-/// A kubeconfig whose cluster and user have these fields.
+/// Returns a kubeconfig with these fields of its cluster and its user.
 fn write_kubeconfig(cluster: &Value, user: &Value) -> String {
     json!({
         "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -38,7 +38,7 @@ pub(crate) fn in_shop(name: &str, value: &str) -> String {
     config_map(name, value).replace("metadata:\n", "metadata:\n  namespace: shop\n")
 }
 
-/// Waits until something is so in another cluster.
+/// Waits for a condition in another cluster.
 pub(crate) async fn until_there(cluster: &ServedCluster, name: &str, holds: impl Fn(Option<&Value>) -> bool) {
     let looked = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let object = cluster.admin.get(CONFIG_MAP, ("shop", name)).await;
@@ -58,7 +58,7 @@ pub(crate) fn has_value(expected: &str) -> impl Fn(Option<&Value>) -> bool {
     move |object: Option<&Value>| object.is_some_and(|object| object["data"]["value"] == expected)
 }
 
-/// Nothing of these texts is in the Kustomization, or in an event.
+/// Checks that none of these texts is in the Kustomization or in an event.
 pub(crate) async fn is_nowhere(stage: &Stage, namespace: &str, secrets: &[&str]) {
     let object = stage.get(KUSTOMIZATION, (namespace, "app")).await;
     let status = object.map_or(Value::Null, |object| object["status"].clone());
@@ -93,12 +93,12 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
         "nothing is applied here"
     );
 
-    // Drift is seen there, and put right.
+    // Drift is detected there, and corrected.
     let drift = json!({ "data": { "value": "drifted" } });
     one.admin.patch(CONFIG_MAP, ("shop", "a"), drift).await.unwrap();
     until_there(&one, "a", has_value("1")).await;
 
-    // Other credentials: those of an account of that cluster.
+    // Other credentials, of an account of the same cluster.
     for object in [
         json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "deployer", "namespace": "default" } }),
         json!({
@@ -124,7 +124,7 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
     until_there(&one, "a", has_value("2")).await;
     until_there(&one, "b", |object| object.is_none()).await;
 
-    // Another cluster is not taken for it.
+    // Another cluster is not accepted in its place.
     stage.admin.apply(secret(namespace, &two.kubeconfig())).await.unwrap();
     let held = stage
         .ready(KUSTOMIZATION, (namespace, "app"), "False", "ClusterChanged")
@@ -136,7 +136,7 @@ async fn another_cluster_is_applied_to_and_stays_the_one_that_it_is() {
     ));
     is_nowhere(&stage, namespace, &[&token]).await;
 
-    // Back again it goes on, and takes away what it applied.
+    // With the original cluster it continues, and later removes its applied objects.
     stage.admin.apply(secret(namespace, &rotated)).await.unwrap();
     stage
         .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
@@ -221,11 +221,11 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
             token.clone(),
             "must begin with https://",
         ),
-        // Allowed is 127.0.0.1 with this port; localhost with the same port is another endpoint.
+        // 127.0.0.1 with this port is allowed. localhost with the same port is another endpoint.
         (server(&format!("https://localhost:{port}")), token.clone(), "loopback"),
         (server("https://169.254.169.254"), token.clone(), "metadata"),
         (server("https://[::ffff:10.0.0.1]:6443"), token.clone(), "private"),
-        // Not verified by the system's authorities, nor by a stranger's.
+        // Not verified by the system's authorities, nor by another authority.
         (json!({ "server": one.endpoint() }), token.clone(), "UnknownIssuer"),
         (own, token, "does not accept the credentials"),
     ];
@@ -255,8 +255,8 @@ async fn a_kubeconfig_reaches_for_nothing_but_its_cluster() {
     stage.end().await;
 }
 
-/// A server that says it is a cluster's and does its worst costs its own Kustomization its attempts: it leads nowhere, nothing that it was sent
-/// is repeated, and a neighbour's commits are applied meanwhile.
+/// A malicious server that claims to be a cluster harms only its own Kustomization. The server leads to no other address, and none of its input is
+/// repeated. A neighbour's commits are applied meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
     let (namespace, near) = ("elsewhere-c", "elsewhere-near");
@@ -264,7 +264,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
     let canary_port = canary.local_addr().unwrap().port();
     let hostile = Webhook::start(json!({})).await.unwrap();
     let endpoint = format!("https://127.0.0.1:{}", hostile.port);
-    // The canary's address is allowed, too: that nobody follows there is not the policy's doing.
+    // The canary's address is allowed too: so it is not the policy that prevents a connection there.
     let allowed = [endpoint.clone(), format!("https://127.0.0.1:{canary_port}")];
     let mut stage = Stage::set_allowing(namespace, &allowed).await.planting(&[]).await;
     stage.listen_beside_secrets("canary-of-a-token");
@@ -297,7 +297,7 @@ async fn a_cluster_that_does_its_worst_harms_who_names_it_only() {
         (json!({ "body": "{" }), "can't be read: EOF"),
         (json!({ "hang": true }), "timeout"),
     ];
-    // One token for all: an attempt may come between an answer and the next change, and only the token that is sent can be taken out of an answer.
+    // One token for all: an attempt may come between an answer and the next change, and only the token that is sent can be removed from an answer.
     let cluster = json!({ "server": endpoint, "certificate-authority-data": hostile.ca });
     let kubeconfig = write_kubeconfig(&cluster, &json!({ "token": "canary-of-a-token" }));
     for (number, (answer, expected)) in attacks.into_iter().enumerate() {

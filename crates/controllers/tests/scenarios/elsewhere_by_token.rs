@@ -1,5 +1,5 @@
-//! `spec.kubeConfig.configMapRef`: a cluster that trusts the tokens of this one is applied to with them. No token goes out that this cluster's
-//! own API server would accept, none of another namespace's accounts or of Tenure's own, and none is told.
+//! `spec.kubeConfig.configMapRef`: applies to a cluster that trusts this cluster's tokens. A token never goes out if this cluster's own API server
+//! would accept it, or if it belongs to another namespace's account or to Tenure. No token appears in a message.
 
 use serde_json::{Value, json};
 use tenure_testkit::ServedCluster;
@@ -20,7 +20,7 @@ fn by_config_map() -> Value {
     json!({ "targetNamespace": null, "kubeConfig": { "configMapRef": { "name": "production" } } })
 }
 
-/// What the API server's own audiences are, as a TokenRequest without any says.
+/// Returns the API server's own audiences, from a TokenRequest without audiences.
 async fn find_audiences(stage: &Stage, namespace: &str) -> Vec<String> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 3600 } });
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
@@ -30,7 +30,7 @@ async fn find_audiences(stage: &Stage, namespace: &str) -> Vec<String> {
     serde_json::from_value(answer["spec"]["audiences"].clone()).unwrap()
 }
 
-/// Whether this cluster's API server takes somebody who bears a token for somebody.
+/// Checks whether this cluster's API server authenticates a token.
 async fn is_accepted_here(stage: &Stage, token: &str) -> bool {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": { "token": token } });
     let request =
@@ -44,7 +44,7 @@ async fn is_accepted_here(stage: &Stage, token: &str) -> bool {
 async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     let (namespace, near) = ("elsewhere-d", "elsewhere-d-near");
     let there = ServedCluster::start().await.unwrap();
-    // The front needs the stage's administrator, and the stage the front's address: so that is found first.
+    // The front needs the stage's administrator, and the stage needs the front's address: so the address is found first.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let stage = Stage::set_allowing(namespace, std::slice::from_ref(&endpoint)).await;
@@ -53,7 +53,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     stage.namespace(near).await;
     let account = |namespace: &str| json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "deployer", "namespace": namespace } });
     stage.admin.apply(account(namespace)).await.unwrap();
-    // Who is believed there may do everything.
+    // An authenticated user may do everything there.
     let binding = |user: &str| {
         json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "deployer" },
@@ -82,7 +82,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     let own = find_audiences(&stage, namespace).await;
     let own = own.first().unwrap();
     let attacks = [
-        // A token that opens this cluster, sent to who says where: alone, beside another audience, and by another spelling.
+        // A token that opens this cluster, sent to an address of the tenant's choice: alone, beside another audience, and with another spelling.
         (
             with("audiences", &format!("- {own}")),
             "is an audience of this cluster's own API server",
@@ -95,7 +95,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
             with("audiences", &format!("- {}/", own.to_uppercase())),
             "is an audience of this cluster's own API server",
         ),
-        // Somebody else's.
+        // Another namespace's account.
         (
             with("serviceAccountName", "kube-system:default"),
             "is not a valid ServiceAccount name",
@@ -105,7 +105,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
             "is not a valid ServiceAccount name",
         ),
         (with("serviceAccountName", "tenure-controller"), "does not exist"),
-        // To somewhere else.
+        // A forbidden address.
         (with("address", "https://169.254.169.254"), "metadata"),
         (with("address", "http://127.0.0.1:1"), "must begin with https://"),
         (with("provider", "aws"), "provider: aws is not supported yet"),
@@ -122,7 +122,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
         assert_eq!(front.taken(), [""; 0], "{expected}: a token went out");
     }
 
-    // The control: a token for there, which is nothing here.
+    // The control: a token for the other cluster, which is not valid here.
     stage.admin.apply(config(namespace, &whole)).await.unwrap();
     stage
         .ready(KUSTOMIZATION, (namespace, "app"), "True", "ReconciliationSucceeded")
@@ -146,7 +146,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     until_there(&there, "a", has_value("2")).await;
     is_nowhere(&stage, namespace, &[&shown[0]]).await;
 
-    // Whom nothing was given there, gets nowhere, and the other cluster's word for it is told.
+    // An account without rights there fails, with the other cluster's message.
     stage.admin.apply(account(near)).await.unwrap();
     stage.repository(near, "app", &files).await;
     stage.admin.apply(config(near, &whole)).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_token_of_this_cluster_opens_another_and_nothing_here() {
     };
     stage.until(KUSTOMIZATION, (near, "app"), is_forbidden).await;
 
-    // What it applied goes with it.
+    // Its applied objects are deleted with it.
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     allow_deletion(&stage, (namespace, "app")).await;
     stage

@@ -1,12 +1,11 @@
-//! What a Kustomization's own words decide: whether its objects are healthy, whether what it depends on is ready, and which fields it
-//! leaves to others.
+//! Expressions of a Kustomization: the health of its objects, the readiness of its dependencies, and the fields that it ignores.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
 
-/// Waits until an event says this.
+/// Waits for an event with this text.
 async fn told(stage: &Stage, namespace: &str, reason: &str, words: &str) {
     let looked = eventually(SOON, || async {
         let events = stage.admin.list(("v1", "Event"), namespace).await.unwrap();
@@ -17,7 +16,7 @@ async fn told(stage: &Stage, namespace: &str, reason: &str, words: &str) {
     looked.await.unwrap();
 }
 
-/// What somebody else writes beside Git.
+/// Writes as another manager, beside Git.
 async fn write(stage: &Stage, manager: &str, (namespace, name): (&str, &str), data: Value) {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name, "namespace": namespace }, "data": data,
@@ -114,7 +113,7 @@ async fn a_dependency_is_ready_when_an_expression_says_so() {
     let files = files.each_ref().map(|(name, text)| (*name, text.as_str()));
     let repository = stage.repository("expressions-c", "app", &files).await;
     let first = repository.resolve("main").await.unwrap().unwrap();
-    // Its source is not there, so it is never Ready.
+    // Its source does not exist, so it is never Ready.
     stage
         .kustomization("expressions-c", "one", "none", json!({ "path": "./one" }))
         .await;
@@ -200,14 +199,14 @@ async fn fields_that_are_left_to_others_stay_as_they_are() {
     };
     stage.until(CONFIG_MAP, map, |object| data(object, "git", "git")).await;
 
-    // By hand: what is ignored stays when the rest is put back.
+    // A hand edit: ignored fields stay, and the other fields are reverted.
     let patch = json!({ "data": { "value": "by hand", "other": "by hand" } });
     stage.admin.patch(CONFIG_MAP, map, patch).await.unwrap();
     stage
         .until(CONFIG_MAP, map, |object| data(object, "by hand", "git"))
         .await;
 
-    // Another applier's: what is ignored is left out of what is applied.
+    // Another applier's write: ignored fields are left out of the apply.
     write(&stage, "another", map, json!({ "value": "another's" })).await;
     let second = commit(&repository, &[("a.yaml", &file("new", "new"))]).await;
     stage.applied(app, &second).await;
@@ -221,7 +220,7 @@ async fn fields_that_are_left_to_others_stay_as_they_are() {
     };
     assert!(owns("another") && !owns("kustomize-controller"), "{object:#}");
 
-    // Without the rule it is Git's again.
+    // Without the rule, the field belongs to Git again.
     stage
         .kustomization("expressions-e", "app", "app", json!({ "ignore": [] }))
         .await;

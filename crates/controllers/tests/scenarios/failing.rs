@@ -1,4 +1,4 @@
-//! What goes wrong, and what its owner reads about it.
+//! Failures, and the messages for the owner.
 
 use serde_json::json;
 
@@ -108,7 +108,7 @@ async fn a_build_that_fails_says_where() {
 async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
     let stage = Stage::set("failing-f").await;
     let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports: [{port: 80}]\n";
-    // Of a kind that nothing else here is of; no API server accepts such a key.
+    // A kind that no other object here has; no API server accepts such a key.
     let broken = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  no/slash: \"80\"\n";
     let repository = stage.repository("failing-f", "app", &[("a.yaml", service)]).await;
     let spec = json!({ "retryInterval": "10m" });
@@ -122,7 +122,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
         .await;
     let before = stage.get(KUSTOMIZATION, target).await.unwrap();
 
-    // Ten commits of a neighbour, each fetched and applied, are time enough for hundreds of attempts.
+    // A neighbour's ten commits, each fetched and applied, take long enough for hundreds of attempts.
     let other = stage.repository("failing-f", "other", &[]).await;
     stage.kustomization("failing-f", "other", "other", json!({})).await;
     for round in 0..10 {
@@ -148,7 +148,7 @@ async fn what_is_refused_waits_although_its_watch_was_opened_for_it() {
         .collect();
     assert_eq!((refusals.len(), &refusals[0]["count"]), (1, &json!(1)), "{refusals:#?}");
 
-    // Mended: at once, not in ten minutes.
+    // After the fix it is applied immediately, not after ten minutes.
     let mended = commit(&repository, &[("b.yaml", &config_map("a", "80"))]).await;
     stage.applied(target, &mended).await;
     stage.end().await;

@@ -1,5 +1,5 @@
-//! An API server that fails as a real one does: at requests that a test names, or at any, before it did something or after, with an
-//! answer or with none; and a process that dies at a request. Refuses to choose at random without a seed, so that what failed once fails again.
+//! An API server that fails as a real one does: at named requests or at any request, before or after its effect, with or without an answer. Also a
+//! process that is killed at a request. Random choices need a seed, so that a failure can be repeated.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -13,20 +13,20 @@ use tenure_testkit::Reductions;
 use tokio::sync::Notify;
 use tower::{BoxError, Service};
 
-/// What is done to one request.
+/// The fault of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Fault {
-    /// Refused with this status; nothing is done.
+    /// Refused with this status; the request has no effect.
     Refused(u16),
-    /// Done, and then answered with this status.
+    /// The request has its effect, and is then answered with this status.
     DoneAndRefused(u16),
     /// The connection breaks before the request arrives.
     Lost,
-    /// It is done, and the connection breaks before the answer.
+    /// The request has its effect, and the connection breaks before the answer.
     CutAfterEffect,
 }
 
-/// The faults that are dealt by chance.
+/// The faults that are chosen at random.
 const FAULTS: [Fault; 8] = [
     Fault::Refused(409),
     Fault::Refused(429),
@@ -38,20 +38,20 @@ const FAULTS: [Fault; 8] = [
     Fault::CutAfterEffect,
 ];
 
-/// What fails, whichever process asks, until it is taken back.
+/// Active faults for requests of any process, until they are ended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults(Arc<Mutex<Order>>);
 
 #[derive(Debug, Default)]
 struct Order {
     named: Vec<Named>,
-    /// One request in so many is broken by chance; none when zero.
+    /// One request in this many fails at random; zero disables this.
     one_in: usize,
     random: u64,
     dealt: BTreeMap<Fault, usize>,
-    /// How many requests there were, by method and what their paths end with.
+    /// Counts of requests, by method and path.
     asked: BTreeMap<String, usize>,
-    /// How many there were of each kind since they are counted by it.
+    /// Counts of requests by kind, since this count was started.
     kinds: Option<BTreeMap<String, usize>>,
 }
 
@@ -59,20 +59,20 @@ struct Order {
 #[derive(Debug)]
 struct Named {
     method: Method,
-    /// How the path ends, without the query.
+    /// The end of the path, without the query.
     path: String,
     fault: Fault,
-    /// How often it happened.
+    /// How often it occurred.
     times: usize,
 }
 
 impl Faults {
-    /// Requests with this method to paths that end so are answered with this code, and not carried out.
+    /// Answers requests with this method and path ending with this code, and does not execute them.
     pub(crate) fn refuse(&self, method: Method, path: &str, code: u16) {
         self.name(method, path, Fault::Refused(code));
     }
 
-    /// As [`Faults::refuse`], but they are carried out.
+    /// As [`Faults::refuse`], but the requests are executed.
     pub(crate) fn lose_answers(&self, method: Method, path: &str, code: u16) {
         self.name(method, path, Fault::DoneAndRefused(code));
     }
@@ -88,19 +88,19 @@ impl Faults {
         });
     }
 
-    /// From now on one request in `one_in` is broken, chosen by the seed.
+    /// Lets one request in `one_in` fail from now on, chosen by the seed.
     pub(crate) fn break_one_in(&self, one_in: usize, seed: u64) {
         let mut order = lock(&self.0);
         order.one_in = one_in;
         order.random = seed | 1;
     }
 
-    /// How often a named fault happened since the last [`Faults::end`].
+    /// Returns how often a named fault occurred since the last [`Faults::end`].
     pub(crate) fn times(&self) -> usize {
         lock(&self.0).named.iter().map(|named| named.times).sum()
     }
 
-    /// How many requests of this method there were to paths that end so.
+    /// Counts the requests of this method to paths with this ending.
     pub(crate) fn count(&self, method: &Method, path: &str) -> usize {
         let order = lock(&self.0);
         let is_it = |asked: &&String| asked.starts_with(&format!("{method} ")) && asked.ends_with(path);
@@ -112,17 +112,17 @@ impl Faults {
             .sum()
     }
 
-    /// Begins to count requests for single objects of a namespace by what they do, and returns what was counted.
+    /// Starts to count requests for single objects of a namespace by kind, and returns the previous counts.
     pub(crate) fn count_kinds(&self) -> BTreeMap<String, usize> {
         lock(&self.0).kinds.replace(BTreeMap::new()).unwrap_or_default()
     }
 
-    /// How often each fault was dealt by chance.
+    /// Returns how often each random fault occurred.
     pub(crate) fn dealt(&self) -> BTreeMap<Fault, usize> {
         lock(&self.0).dealt.clone()
     }
 
-    /// Nothing fails any more.
+    /// Ends all faults.
     pub(crate) fn end(&self) {
         let mut order = lock(&self.0);
         order.named.clear();
@@ -142,7 +142,7 @@ impl Faults {
             named.times += 1;
             return Some(named.fault);
         }
-        // A list or watch that fails begins again by itself, and says nothing about what a reconcile does next.
+        // A failed list or watch restarts by itself, and says nothing about the next step of a reconciliation.
         let reads_all = request.method() == Method::GET && request.uri().query().is_some();
         if order.one_in == 0 || reads_all {
             return None;
@@ -154,7 +154,7 @@ impl Faults {
         if number % order.one_in != 0 {
             return None;
         }
-        // When is by chance, what is by turns: no fault is left out.
+        // The time is random, but the faults take turns, so that none is left out.
         let dealt: usize = order.dealt.values().sum();
         let fault = FAULTS[dealt % FAULTS.len()];
         *order.dealt.entry(fault).or_default() += 1;
@@ -162,7 +162,7 @@ impl Faults {
     }
 }
 
-/// What a request does to which objects, as `dry-run configmaps`; nothing of those that are not for one object in a namespace.
+/// Returns the action and the kind of a request, such as `dry-run configmaps`; `None` unless it is for one object in a namespace.
 fn name_kind(request: &Request<Body>) -> Option<String> {
     let (_, path) = request.uri().path().split_once("/namespaces/")?;
     let mut parts = path.split('/').skip(1);
@@ -177,7 +177,7 @@ fn name_kind(request: &Request<Body>) -> Option<String> {
     Some(format!("{word} {resource}{subresource}"))
 }
 
-/// Whether a request changes an object: no dry run, no question, no token, and none of what is written beside (events, leases).
+/// Checks whether a request changes an object. Dry-runs, reviews, tokens, events and leases do not count.
 fn is_write(request: &Request<Body>) -> bool {
     let is_dry_run = request.uri().query().is_some_and(|query| query.contains("dryRun=All"));
     let path = request.uri().path();
@@ -185,7 +185,7 @@ fn is_write(request: &Request<Body>) -> bool {
     *request.method() != Method::GET && !is_dry_run && !beside.iter().any(|part| path.contains(part))
 }
 
-/// When the process is killed.
+/// The time at which the process is killed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kill {
     /// At this request, counted from one.
@@ -194,29 +194,29 @@ pub(crate) struct Kill {
     pub(crate) after_effect: bool,
 }
 
-/// One process's life: until it is killed, if it is.
+/// The life of one process, until it is killed, if ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life(Arc<(Mutex<Days>, Notify)>);
 
 #[derive(Debug, Default)]
 struct Days {
     kill: Option<Kill>,
-    /// Whether requests that change nothing are left out.
+    /// Whether only writes count.
     only_writes: bool,
     requests: usize,
     /// The last request has begun.
     dying: bool,
-    /// It has ended, and nothing is answered any more.
+    /// The process is dead, and no request is answered any more.
     dead: bool,
 }
 
 impl Life {
-    /// The process dies at a request, counted from now.
+    /// Kills the process at a request, counted from now.
     pub(crate) fn kill(&self, kill: Kill) {
         self.order(kill, false);
     }
 
-    /// The same, where only those count that change what is recorded or delivered.
+    /// Kills the process at a request, of which only those count that change a recorded or delivered object.
     pub(crate) fn kill_at_write(&self, kill: Kill) {
         self.order(kill, true);
     }
@@ -228,7 +228,7 @@ impl Life {
         days.kill = Some(kill);
     }
 
-    /// Takes the order to die back. Whether it came too late: then the process has died.
+    /// Cancels the kill. Returns true if it came too late: then the process has been killed.
     pub(crate) async fn spare(&self) -> bool {
         let dying = {
             let mut days = lock(&self.0.0);
@@ -241,7 +241,7 @@ impl Life {
         dying
     }
 
-    /// Waits until the process has died.
+    /// Waits until the process is dead.
     pub(crate) async fn until_dead(&self) {
         loop {
             let died = self.0.1.notified();
@@ -256,7 +256,7 @@ impl Life {
         lock(&self.0.0).dead
     }
 
-    /// Whether this request is the last one, and if so whether it has its effect.
+    /// Returns `None` unless this request is the last one; then returns whether it has its effect.
     fn ends(&self, request: &Request<Body>) -> Option<bool> {
         let mut days = lock(&self.0.0);
         let kill = days.kill?;
@@ -265,7 +265,7 @@ impl Life {
         }
         days.requests += 1;
         let last = days.requests == kill.at;
-        // It goes on dying when another request comes before this one has ended.
+        // The process stays dying if another request comes before this one has ended.
         days.dying |= last;
         last.then_some(kill.after_effect)
     }

@@ -1,4 +1,4 @@
-//! What is deleted only on knowledge, or only when somebody said so: a large prune, an object that can't be changed, a dropped version.
+//! Deletions that need knowledge or permission: a large prune, an object that can't be changed, a dropped version.
 
 use serde_json::{Value, json};
 
@@ -63,7 +63,7 @@ async fn force_recreates_for_immutable_fields_and_for_nothing_else() {
     let uid = |object: &Value| object["metadata"]["uid"].as_str().unwrap().to_owned();
     let before = uid(&stage.get(kind, ("guards-b", "once")).await.unwrap());
 
-    // An immutable field and a value that is no good: made anew it would be refused, so it stays.
+    // An immutable field with an invalid value: a re-creation would be refused, so the object stays.
     commit(&repository, &[("a.yaml", &job("example.com/a:2", "-1"))]).await;
     let message = stage
         .ready(KUSTOMIZATION, ("guards-b", "app"), "False", "ReconciliationFailed")
@@ -174,7 +174,7 @@ async fn what_existed_before_stays_and_a_claim_is_asked_about_when_the_kustomiza
     stage.end().await;
 }
 
-/// An operator's object owns the claims with its data: Kubernetes deletes them with it.
+/// An operator's object owns the claims with its data, and Kubernetes deletes them with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_owns_a_claim_through_another_object_is_asked_about() {
     let namespace = "guards-owners";

@@ -21,7 +21,7 @@ async fn nothing_is_created_before_the_inventory_is_stored() {
     let repository = stage
         .repository("interrupted-a", "app", &[("a.yaml", &config_map("a", "1"))])
         .await;
-    // A conflict that is none: the object is the same. And answers that come from nowhere.
+    // A conflict without a change of the object, and errors without a cause.
     for (code, failures) in [(409, 5), (500, 2)] {
         stage.faults.refuse(Method::PATCH, STATUS, code);
         stage.kustomization("interrupted-a", "app", "app", json!({})).await;
@@ -32,7 +32,7 @@ async fn nothing_is_created_before_the_inventory_is_stored() {
         assert!(stage.get(CONFIG_MAP, ("interrupted-a", "a")).await.is_none());
         stage.faults.end();
     }
-    // An answer that is lost, although the status was stored: it is applied once that is known.
+    // A lost answer, although the status was stored: the apply follows once that is known.
     stage.faults.lose_answers(Method::PATCH, STATUS, 500);
     stage
         .until(CONFIG_MAP, ("interrupted-a", "a"), |object| object.is_some())

@@ -1,4 +1,4 @@
-//! What a spec asks for besides applying: health, force, suspension, deletion policies, definitions, credentials.
+//! Fields of a spec besides applying: health, force, suspension, deletion policies, CRDs, credentials.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ const DEPLOYMENT: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  na
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_is_waited_for() {
     let stage = Stage::set("lifecycle-a").await;
-    // A cluster without nodes runs nothing: there, only what wants no Pod is rolled out.
+    // A cluster without nodes runs no Pods: there, only a workload without Pods is rolled out.
     let file = if stage.is_embedded() {
         DEPLOYMENT.to_owned()
     } else {
@@ -119,7 +119,7 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
         ("kept", Some(("prune", "disabled"))),
         ("plain", None),
     ];
-    // These are there already, and say so themselves: Git says nothing of it.
+    // These exist already with their own annotations, which are not in Git.
     let left = [("ignored", "ssa", "Ignore"), ("paused", "reconcile", "disabled")];
     for (name, key, value) in left {
         let mut annotations = serde_json::Map::new();
@@ -163,7 +163,7 @@ async fn what_says_how_it_is_reconciled_is_so_when_applied_and_when_pruned() {
         .await;
     let [plain, _, kept, ignored, paused] = ["2", "", "2", "by hand", "by hand"].map(|value| Some(value.to_owned()));
     assert_eq!(values().await, [plain, None, kept, ignored, paused]);
-    // Nor with the Kustomization.
+    // They also stay when the Kustomization is deleted.
     stage.admin.delete(KUSTOMIZATION, (namespace, "app")).await.unwrap();
     stage
         .until(CONFIG_MAP, (namespace, "plain"), |object| object.is_none())
@@ -245,7 +245,7 @@ async fn credentials_are_read_as_the_identity() {
         .unwrap();
     stage.ready(GIT_REPOSITORY, target, "True", "Succeeded").await;
 
-    // Without the right to read it, the same Secret is no use.
+    // Without the right to read it, the Secret is useless.
     stage
         .admin
         .delete(
@@ -288,7 +288,7 @@ async fn events_say_what_was_done() {
         if all { Ok(()) } else { Err(events) }
     });
     found.await.unwrap();
-    // The last one, too, says of which revision it was.
+    // The last event also names its revision.
     stage.admin.delete(KUSTOMIZATION, ("lifecycle-f", "app")).await.unwrap();
     let found = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let events = stage.admin.list(("v1", "Event"), "lifecycle-f").await.unwrap();
@@ -346,7 +346,7 @@ async fn a_kustomization_whose_identity_is_gone_can_be_deleted() {
     stage
         .until(KUSTOMIZATION, ("lifecycle-g", "app"), |object| object.is_none())
         .await;
-    // Another API server may believe the token for some seconds more.
+    // Another API server may accept the token for some more seconds.
     if stage.is_embedded() {
         assert!(
             stage.get(CONFIG_MAP, ("lifecycle-g", "a")).await.is_some(),

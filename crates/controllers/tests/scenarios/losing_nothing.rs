@@ -1,5 +1,5 @@
-//! Nothing is lost, whatever fails and whenever the process dies: what is applied is always in the inventory, what is in neither
-//! Git nor the inventory is gone, and the end is the same as if nothing had failed.
+//! Nothing is lost, whatever fails and whenever the process is killed. Applied objects are always in the inventory. Objects that are in neither Git
+//! nor the inventory are gone. The end is as if nothing had failed.
 
 use std::collections::BTreeSet;
 
@@ -10,24 +10,24 @@ use tenure_testkit::{Cluster, SOON, choose_length, eventually};
 use crate::faults::Kill;
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
-/// At how many requests of a reconcile it dies where the server fails, too, one after the other and from the beginning again. Of kills
-/// at the first twenty-five, half came in time, so that a reconcile makes about so many.
+/// The number of requests of a reconciliation at which the process is killed while the server fails too, one after the other and then from the
+/// beginning. Of kills at the first twenty-five requests, half came in time, so a reconciliation has about that many requests.
 const PLACES: usize = 12;
 
-/// How often the process dies, in CI and in a long run. A reconcile that meets faults has about a quarter as many requests.
+/// The number of kills, in CI and in a long run. A reconciliation with faults has about a quarter as many requests.
 const KILLS: (usize, usize) = (24, 100);
-/// In CI it dies at every so many requests only.
+/// In CI the process is killed only at every fifth request.
 const STRIDE: usize = 5;
-/// The namespaces, each on a cluster of its own, where kills while the server fails wait for their retries side by side.
+/// The namespaces, each on its own cluster, in which kills with a failing server wait for their retries in parallel.
 const FAILING: [&str; 4] = ["losing-d", "losing-e", "losing-f", "losing-g"];
-/// How many commits are applied at least and at most by a server that fails all the time.
+/// The minimum and maximum number of commits that are applied while the server fails all the time.
 const FAILING_COMMITS: std::ops::Range<usize> = 4..60;
-/// Pauses after failures double up to half a minute, so a server that fails all the time takes a few of them.
+/// Pauses after failures double up to half a minute, and a server that fails all the time causes several of them.
 const PATIENCE: std::time::Duration = SOON.saturating_mul(3);
-/// One request in so many fails.
+/// One request in this many fails.
 const ONE_IN: usize = 16;
 
-/// Three of these are there after each commit, another three each time.
+/// Three of these exist after each commit, another three each time.
 const NAMES: usize = 6;
 
 struct Story {
@@ -56,14 +56,14 @@ impl Story {
         }
     }
 
-    /// What the last commit declares.
+    /// Returns the names that the last commit declares.
     fn declared(&self) -> BTreeSet<String> {
         (0..3)
             .map(|step| format!("a{}", (self.commits + step) % NAMES))
             .collect()
     }
 
-    /// One object comes, one goes, two change; and the source is asked to look at once.
+    /// Commits a change with one new, one removed and two changed objects, and asks the source to fetch now.
     async fn commit(&mut self) -> String {
         self.commits += 1;
         let declared = self.declared();
@@ -101,7 +101,7 @@ impl Story {
         self.stage.admin.patch(GIT_REPOSITORY, target, request).await.unwrap();
     }
 
-    /// Commits, and kills the process while it reconciles that. Whether it died before it was done.
+    /// Commits, and kills the process during the reconciliation. Returns whether it was killed before the end.
     async fn survive(&mut self, kill: Kill, when: &str) -> bool {
         self.stage.come_to_rest(PATIENCE, when).await;
         let commit = self.commit().await;
@@ -119,7 +119,7 @@ impl Story {
         died
     }
 
-    /// Deletes the Kustomization: what it applied goes with it.
+    /// Deletes the Kustomization and, with it, its applied objects.
     async fn delete(&self, when: &str) {
         let target = (self.namespace, "app");
         self.stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
@@ -127,7 +127,7 @@ impl Story {
         assert_eq!(self.applied().await, BTreeSet::new(), "{when}");
     }
 
-    /// The objects that the Kustomization has applied and that are there.
+    /// Returns the existing objects that the Kustomization has applied.
     async fn applied(&self) -> BTreeSet<String> {
         let objects = self.stage.admin.list(CONFIG_MAP, self.namespace).await.unwrap();
         let own = |object: &&Value| object["metadata"]["labels"]["kustomize.toolkit.fluxcd.io/name"] == "app";
@@ -138,7 +138,7 @@ impl Story {
             .collect()
     }
 
-    /// The objects that the inventory names.
+    /// Returns the objects in the inventory.
     async fn inventory(&self) -> BTreeSet<String> {
         let found = self.stage.get(KUSTOMIZATION, (self.namespace, "app")).await.unwrap();
         let entries = found["status"]["inventory"]["entries"].as_array().cloned();
@@ -146,7 +146,7 @@ impl Story {
         entries.unwrap_or_default().iter().map(name).collect()
     }
 
-    /// Nothing that was applied is in no inventory. The inventory is read last: it may only have grown.
+    /// Checks that every applied object is in the inventory. The inventory is read last: it may only have grown.
     async fn check_that_nothing_is_lost(&self, when: &str) {
         let applied = self.applied().await;
         let inventory = self.inventory().await;
@@ -157,7 +157,7 @@ impl Story {
         );
     }
 
-    /// The end is what the last commit declares, in the cluster and in the inventory.
+    /// Checks that the cluster and the inventory have exactly the objects of the last commit.
     async fn check_the_end(&self, commit: &str, when: &str) {
         let declared = self.declared();
         let came = eventually(PATIENCE, || async {
@@ -173,7 +173,7 @@ impl Story {
         if let Err(last) = came.await {
             panic!("{when}: {commit} was never applied; last seen: {last}");
         }
-        // An object whose deletion isn't confirmed yet stays in the inventory for a moment longer, which is a pause after a failure, too.
+        // An object with an unconfirmed deletion stays in the inventory for a moment longer, or for a pause after a failure.
         let came = eventually(PATIENCE, || async {
             let (applied, inventory) = (self.applied().await, self.inventory().await);
             if applied == declared && inventory == declared {
@@ -188,8 +188,8 @@ impl Story {
     }
 }
 
-/// The process dies at the first request of a reconcile, at the second, and so on, before the request and after it, until
-/// a reconcile has no more of them; then from the beginning. In CI at every fifth.
+/// The process is killed at the first request of a reconciliation, at the second, and so on, before and after its effect. When a reconciliation has
+/// no more requests, this starts again from the beginning. In CI at every fifth request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_at_any_request_loses_nothing() {
     let mut story = Story::begin("losing-a").await;
@@ -208,8 +208,8 @@ async fn a_process_that_dies_at_any_request_loses_nothing() {
     story.stage.end().await;
 }
 
-/// Both at once: the process dies at each request, and one in sixteen of the others fails, those that come after the death included.
-/// A quarter of the kills each on four clusters at once; half of them where all tests share one.
+/// Both at once: the process is killed at each request, and one in sixteen of the other requests fails, also after the kill. A quarter of the kills
+/// run on each of four clusters in parallel; half of them if all tests share one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
     let stride = choose_length(STRIDE, 1);
@@ -246,11 +246,11 @@ async fn a_process_that_dies_while_the_server_fails_loses_nothing() {
         deaths
     });
     let deaths: usize = futures::future::join_all(stories).await.into_iter().sum();
-    // A kill at a request that a reconcile did not come to is none.
+    // A kill at a request that the reconciliation did not reach does not count.
     assert!(deaths > kills / 2, "only {deaths} of {kills} kills came in time");
 }
 
-/// The same when the Kustomization is deleted: what it applied goes, however often the process dies meanwhile.
+/// Also while the Kustomization is deleted: its applied objects are removed, however often the process is killed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_dies_while_it_deletes_loses_nothing() {
     let mut story = Story::begin("losing-b").await;
@@ -285,7 +285,7 @@ async fn a_process_that_dies_while_it_deletes_loses_nothing() {
     story.stage.end().await;
 }
 
-/// One request in sixteen fails, until each of eight faults was dealt, and while everything is deleted.
+/// One request in sixteen fails, until each of eight faults has occurred, and while everything is deleted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_fails_all_the_time_loses_nothing() {
     let mut story = Story::begin("losing-c").await;

@@ -1,11 +1,11 @@
-//! How much of what Git says is applied: nothing, what is accepted of it, or all.
+//! Apply modes: nothing of Git's content is applied, its accepted part, or all.
 
 use serde_json::json;
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, config_map};
 use crate::tenants::{SURFACE, surface, surface_ready, tenant};
 
-/// A Role that nobody without its rights may grant, so that it is refused to a tenant's account.
+/// A Role that a user without its rights may not grant, so a tenant's account is refused.
 const TOO_MUCH: &str = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: too-much\nrules:\n- apiGroups: ['*']\n  resources: ['*']\n  verbs: ['*']\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +22,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
     );
     assert!(stage.get(CONFIG_MAP, ("looker", "a")).await.is_none());
 
-    // Told otherwise, it applies at once.
+    // After a change of the mode, it applies immediately.
     let mut wanted = stage.get(SURFACE, ("looker", "apps")).await.unwrap();
     wanted["spec"]["sources"][0]["apply"] = json!("All");
     let patch = json!({ "spec": { "sources": wanted["spec"]["sources"] } });
@@ -30,7 +30,7 @@ async fn a_surface_that_only_looks_says_what_it_would_do() {
     surface_ready(&stage, ("looker", "apps")).await;
     assert!(stage.get(CONFIG_MAP, ("looker", "a")).await.is_some());
 
-    // And an edit is told, and left.
+    // A hand edit is reported, and not reverted.
     let only_look = json!({ "metadata": { "annotations": { "tenure.dev/apply": "DetectOnly" } } });
     wanted["spec"]["sources"][0]["apply"] = json!("DetectOnly");
     let patch = json!({ "spec": { "sources": wanted["spec"]["sources"] } });

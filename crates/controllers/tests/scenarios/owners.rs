@@ -38,7 +38,7 @@ async fn what_one_commit_moves_is_not_deleted() {
         let object = stage.get(CONFIG_MAP, ("owners-a", name)).await.unwrap();
         uids.push(object["metadata"]["uid"].clone());
     }
-    // Two change places, and one goes to who waits for who had it.
+    // Two objects change their Kustomizations, and one goes to a Kustomization that waits for its previous owner.
     let changes = [
         ("one/x.yaml", Content::Removed),
         ("two/x.yaml", Content::File(x.clone().into_bytes())),
@@ -72,7 +72,8 @@ async fn a_renamed_kustomization_keeps_its_objects() {
     let uid = |object: Option<Value>| object.map(|object| object["metadata"]["uid"].clone());
     let x_before = uid(stage.get(CONFIG_MAP, ("owners-c", "x")).await);
 
-    // As who applies them does it: the new one is made, and the old one deleted at once. One object nobody wants any more.
+    // As a user renames a Kustomization: the new one is created, and the old one deleted immediately. No Kustomization wants one of the objects any
+    // more.
     let second = repository
         .commit([("app/y.yaml", Content::Removed)], "less")
         .await
@@ -116,7 +117,7 @@ async fn what_two_want_stays_with_the_first() {
     stage.applied(("owners-b", "first"), &commit).await;
     let uid = stage.get(CONFIG_MAP, ("owners-b", "x")).await.unwrap()["metadata"]["uid"].clone();
 
-    // Neighbours are told of each other.
+    // Kustomizations of one namespace learn each other's names.
     stage.kustomization("owners-b", "second", "rival", json!({})).await;
     let message = stage
         .ready(KUSTOMIZATION, ("owners-b", "second"), "False", "OwnedByAnother")
@@ -138,7 +139,7 @@ async fn what_two_want_stays_with_the_first() {
     });
     told.await.unwrap();
 
-    // Others are not.
+    // Those of other namespaces do not.
     let spec = json!({ "targetNamespace": "owners-b" });
     stage.kustomization("owners-b-other", "third", "rival", spec).await;
     let message = stage
@@ -149,7 +150,7 @@ async fn what_two_want_stays_with_the_first() {
         "{message}"
     );
 
-    // Whoever goes without having it deletes nothing.
+    // A Kustomization that never had the object deletes nothing when it is deleted.
     for target in [("owners-b", "second"), ("owners-b-other", "third")] {
         stage.admin.delete(KUSTOMIZATION, target).await.unwrap();
         stage.until(KUSTOMIZATION, target, |object| object.is_none()).await;
@@ -158,7 +159,7 @@ async fn what_two_want_stays_with_the_first() {
     assert_eq!((owner(&object), &object["metadata"]["uid"]), ("first", &uid));
     assert_eq!(object["data"]["value"], "1");
 
-    // Labels alone are no claim: they are put back.
+    // Labels alone are no claim: they are restored.
     stage
         .kustomization("owners-b", "idle", "app", json!({ "path": "./nothing" }))
         .await;

@@ -1,4 +1,4 @@
-//! Platform surfaces that may write Packages say whether anything keeps the fields of the platform's chart from them.
+//! Platform surfaces that may write Packages report whether a rule protects the fields of the platform's chart from them.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,8 @@ use crate::tenants::SURFACE;
 const RIGHTS: &str = "rbac.authorization.k8s.io";
 const PLATFORM: &str = "tenure-system";
 
-/// A surface of the platform, as an account of its own that may do this with Packages, or with these alone, once its status says something.
+/// Creates a surface of the platform with its own account, which has these verbs on Packages, or only on the named ones. Returns it once its status
+/// has the condition.
 async fn reconcile(stage: &Stage, name: &str, verbs: Value, packages: &[&str]) -> Value {
     let mut rules = json!([{ "apiGroups": ["cozystack.io"], "resources": ["packages"], "verbs": verbs }]);
     if !packages.is_empty() {
@@ -54,7 +55,7 @@ async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fi
         let named = ["cozystack.owned"];
         let kept = reconcile(&stage, "ownership-named-kept", writes.clone(), &named).await;
         assert_eq!(told(&kept), None);
-        // Who is only warned is not kept from it, and says so.
+        // An account that only gets a warning is not stopped, and the status says so.
         let mut all = writes.clone();
         all.as_array_mut().unwrap().push(json!("override"));
         let warned = reconcile(&stage, "ownership-warned", all, &[]).await;
@@ -70,7 +71,8 @@ async fn a_surface_that_may_write_packages_says_that_nothing_keeps_the_charts_fi
         said.starts_with("\"True\" \"TrialAllowed\"") && said.contains("cozystack.owned"),
         "{said}"
     );
-    // Who may write single Packages is asked about one that is there; who has none of them, or the free one alone, takes nothing from a chart.
+    // An account that may write single Packages is tried with an existing one. An account with no existing one, or only the free one, takes nothing
+    // from a chart.
     let named = ["cozystack.no-such", "cozystack.owned"];
     let free = reconcile(&stage, "ownership-named", json!(["patch", "get"]), &named).await;
     let said = told(&free).expect("a condition");

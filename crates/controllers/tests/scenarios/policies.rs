@@ -1,5 +1,5 @@
-//! Policies that the controllers keep in force: what they read is written first, follows what it is made of, and what somebody takes away
-//! comes back.
+//! Policies that the controllers maintain: the facts that policies read are written first and follow their sources, and removed or weakened policies
+//! are restored.
 
 use http::{Method, Request};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ const BINDING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingAdm
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const ENFORCEMENT: (&str, &str) = ("tenure.dev/v1alpha1", "Enforcement");
 const ENFORCEMENTS: &str = "/apis/tenure.dev/v1alpha1/enforcements";
-/// A policy that no version makes, of which the controllers of the stage have the rights of one that did.
+/// A policy that no current version creates. The stage's controllers have the rights of an earlier version that did.
 pub(crate) const EARLIER: &str = "tenure-earlier";
 
 fn is_ready(enforcement: Option<&Value>) -> bool {
@@ -21,7 +21,7 @@ fn is_ready(enforcement: Option<&Value>) -> bool {
     ready.is_some_and(|ready| ready["status"] == "True")
 }
 
-/// What comes of a dry run as somebody: nothing, or the message that refuses it.
+/// Sends a dry-run as a user. Returns the message that refuses it, if it is refused.
 async fn ask(stage: &Stage, (method, who): (Method, &str), target: &str, body: &Value) -> Result<(), String> {
     let request = Request::builder()
         .method(method)
@@ -37,15 +37,15 @@ async fn ask(stage: &Stage, (method, who): (Method, &str), target: &str, body: &
     }
 }
 
-/// What RBAC says of an owner whose rights aren't bound.
+/// RBAC's message for an owner whose rights are not bound.
 const NO_RIGHT: &str = "cannot create resource";
 
-/// Asks until it is refused by a policy (or by RBAC, of [`NO_RIGHT`]) with these words, or, without any, until it is allowed.
+/// Asks until a policy refuses with these words (or RBAC, for [`NO_RIGHT`]), or, without words, until the request is allowed.
 async fn until_answered(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
     until(stage, (Method::POST, who), target, body, part).await;
 }
 
-/// The same of an object that is there, with the whole of it.
+/// Asks until the update of an existing object, with its whole content, has this result.
 async fn until_edited(stage: &Stage, who: &str, target: &str, body: &Value, part: Option<&str>) {
     until(stage, (Method::PUT, who), target, body, part).await;
 }
@@ -79,7 +79,7 @@ fn fact<'a>(namespace: &'a Value, key: &str) -> Option<&'a str> {
 async fn policies_hold_with_what_is_written_for_them() {
     let stage = Stage::set_policed("policed").await;
     let labelled = |name: &str, tenant: &str| json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": { "capsule.clastix.io/tenant": tenant } } });
-    // Of a Tenant that isn't there.
+    // The label names a Tenant that does not exist.
     stage
         .admin
         .apply(labelled("policed-astray", "policed-nobody"))
@@ -97,7 +97,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         |namespace: Option<&Value>| namespace.is_some_and(|namespace| fact(namespace, "tenant") == Some(""));
     stage.until(NAMESPACE, ("", "policed-astray"), is_nobodys).await;
 
-    // Owners make namespaces for their Tenant and for no other.
+    // Owners create namespaces only for their own Tenant.
     let (owner, namespaces) = ("policed-blue-owner", "/api/v1/namespaces");
     let plain = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "policed-blue-x" } });
     until_answered(&stage, owner, namespaces, &plain, Some("names none")).await;
@@ -118,7 +118,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         Some("there is no such Tenant of which it is an owner"),
     )
     .await;
-    // As many as the quota lets. No expression counts them: it is the right that ends, and comes again.
+    // Up to the quota. No expression counts namespaces: the right to create them ends and comes back.
     let another = labelled("policed-blue-x", "policed-blue");
     for (quota, part) in [
         (
@@ -134,7 +134,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         until_answered(&stage, owner, namespaces, &another, part).await;
     }
 
-    // A surface works: what its lane writes is refused by none.
+    // A surface works: no policy refuses the writes of its lane.
     let files = [(
         "map.yaml",
         "apiVersion: v1\nkind: ConfigMap\nmetadata: { name: policed }\ndata: { git: 'yes' }\n",
@@ -142,7 +142,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     let _repository = surface(&stage, "policed-blue", "app", &files, json!({})).await;
     surface_ready(&stage, ("policed-blue", "app")).await;
 
-    // Also in a shard, whose label its lane doesn't write.
+    // This also holds in a shard, whose label the lane does not write.
     let shard = json!({ "metadata": { "labels": { "sharding.fluxcd.io/key": "two" } } });
     stage.admin.patch(TENANT, ("", "policed-blue"), shard).await.unwrap();
     let is_in_shard =
@@ -155,7 +155,7 @@ async fn policies_hold_with_what_is_written_for_them() {
     let _other = surface(&stage, "policed-blue", "late", &more, json!({})).await;
     surface_ready(&stage, ("policed-blue", "late")).await;
 
-    // What it applies is refused to be edited once the Surface says so, and free again with the Surface suspended.
+    // Edits of applied objects are refused while the Surface says so, and allowed again while the Surface is suspended.
     let edited =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "policed" }, "data": { "git": "no" } });
     let said = |suspend: bool| json!({ "metadata": { "annotations": { "tenure.dev/hand-edits": "refuse" } }, "spec": { "suspend": suspend } });
@@ -181,7 +181,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         .unwrap();
     until_edited(&stage, owner, target, &edited, None).await;
 
-    // What follows from the Tenant follows it.
+    // Facts follow a change of the Tenant.
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" } });
     let maps = "/api/v1/namespaces/policed-blue/configmaps";
     until_answered(&stage, owner, maps, &map, None).await;
@@ -215,8 +215,8 @@ async fn policies_hold_with_what_is_written_for_them() {
         .unwrap();
     until_answered(&stage, owner, maps, &map, None).await;
 
-    // No owner makes one that has no room for what policies read. One that has none all the same costs its own tenant alone: its owner gets no
-    // rights there, and all else goes on.
+    // An owner can't create a namespace without space for the facts. If such a namespace exists anyway, it affects only its own tenant: the owner
+    // gets no rights there, and everything else continues.
     let mut large = labelled("policed-blue-x", "policed-blue");
     large["metadata"]["annotations"] = json!({ "example.org/large": "x".repeat(40 << 10) });
     until_answered(&stage, owner, namespaces, &large, Some("characters of annotations")).await;
@@ -234,8 +234,8 @@ async fn policies_hold_with_what_is_written_for_them() {
     stage.end().await;
 }
 
-/// What is said of Ready from this version of the Enforcement on, until it is True again: what came back came of the change alone, since controllers
-/// that were content look at nothing by themselves here before a day is over.
+/// Collects the states of Ready from this version of the Enforcement on, until it is True again. Restored policies were restored because of the
+/// change alone, since satisfied controllers check nothing by themselves here within a day.
 async fn read_until_ready(stage: &Stage, before: &Value) -> Vec<(String, String, String)> {
     let mut seen = Vec::new();
     let version = before["metadata"]["resourceVersion"].as_str().unwrap();
@@ -249,7 +249,7 @@ async fn read_until_ready(stage: &Stage, before: &Value) -> Vec<(String, String,
     seen
 }
 
-/// What is deleted or weakened comes back, and is told; what nobody touched was written once.
+/// Deleted or weakened policies are restored and reported. Untouched ones were written once.
 async fn put_back(stage: &Stage) {
     let is_whole = |binding: Option<&Value>| {
         binding.is_some_and(|binding| binding["spec"]["validationActions"] == json!(["Deny"]))
@@ -258,7 +258,7 @@ async fn put_back(stage: &Stage) {
     let enforcement = stage.until(ENFORCEMENT, ("", "tenure"), is_ready).await.unwrap();
     stage.admin.delete(BINDING, ("", "tenure-cordoned")).await.unwrap();
     stage.until(BINDING, ("", "tenure-cordoned"), is_whole).await;
-    // Ready is False meanwhile, and says what it was; and True again once a request has met it.
+    // Ready is False meanwhile and names the cause. It is True again after a request has met the policy.
     let seen = read_until_ready(stage, &enforcement).await;
     let (status, reason, message) = &seen[0];
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Weakened"), "{seen:?}");
@@ -308,7 +308,7 @@ async fn put_back(stage: &Stage) {
         if all { Ok(()) } else { Err(told) }
     });
     told.await.unwrap();
-    // What another version made, which this one has the rights of, goes; what merely has such a name stays.
+    // Policies of another version are removed if this version has rights on them. Others with a similar name stay.
     let made = |name: &str, manager: &str| {
         json!({
             "apiVersion": POLICY.0, "kind": POLICY.1,

@@ -1,11 +1,11 @@
-//! `spec.postBuild`: what is substituted, as whom its variables are read, and which change of them is a reason to begin.
+//! `spec.postBuild`: the substituted text, the account that reads the variables, and the changes of variables that start an attempt.
 
 use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, config_map};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
-/// What must stand in no status and no event.
+/// The value that must not appear in any status or event.
 const VALUE: &str = "731731";
 
 fn variables(kind: &str, namespace: &str, name: &str, data: &Value, labels: &Value) -> Value {
@@ -74,7 +74,7 @@ async fn variables_are_substituted_in_what_was_built() {
     assert_eq!(three["data"]["password"], "eDczMTczMQ==");
     is_nowhere(&stage, namespace).await;
 
-    // What bears no label is seen when it is rendered again, here because somebody asks for it.
+    // A change of an object without the label is seen at the next rendering, here after a request.
     let changed = variables(
         "ConfigMap",
         namespace,
@@ -104,7 +104,7 @@ async fn is_nowhere(stage: &Stage, namespace: &str) {
     }
 }
 
-/// Where an object was written, as `tenure who` says it.
+/// Returns where an object was written, as `tenure who` reports it.
 async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &str) -> Result<String, String> {
     let origin = stage.get(KUSTOMIZATION, (namespace, kustomization)).await.unwrap();
     let source = stage
@@ -120,7 +120,7 @@ async fn find_origin(stage: &Stage, namespace: &str, kustomization: &str, id: &s
         .map_err(|error| error.to_string())
 }
 
-/// It reads no ConfigMap and no Secret for it, and says so where that matters.
+/// It reads no ConfigMap and no Secret for this, and reports that where it matters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn where_an_object_was_written_is_told_with_what_the_spec_has() {
     let namespace = "post-build-e";
@@ -174,7 +174,7 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
         stage.until(CONFIG_MAP, (namespace, "m"), holds).await;
     };
     is("one two").await;
-    // The interval is ten minutes.
+    // Not by the interval, which is ten minutes.
     stage.admin.apply(of("ConfigMap", "three")).await.unwrap();
     is("three two").await;
     stage.admin.apply(of("Secret", "four")).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_change_of_what_bears_the_label_is_seen_at_once() {
     stage.end().await;
 }
 
-/// A Kustomization that applies its own variables, and makes them longer each time, is applied once for each reason that it has.
+/// A Kustomization that applies its own variables, and makes them longer each time, is applied once for each reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
     let namespace = "post-build-f";
@@ -215,7 +215,7 @@ async fn what_a_kustomization_applies_itself_is_no_reason_to_begin() {
     stage.end().await;
 }
 
-/// Flux reads what `substituteFrom` names as its own controller: whoever may write a Kustomization reads every Secret beside it.
+/// Flux reads the objects of `substituteFrom` as its own controller: a user that may write a Kustomization can read every Secret beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
     let namespace = "post-build-c";
@@ -261,7 +261,7 @@ async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
     );
     assert!(message.contains(&expected), "{message}");
     assert!(stage.get(CONFIG_MAP, (namespace, "m")).await.is_none());
-    // That one, and nothing else of its kind: no list and no watch.
+    // Only that Secret, without list and watch on its kind.
     let one = json!({ "apiGroups": [""], "resources": ["secrets"], "resourceNames": ["vars"], "verbs": ["get"] });
     stage.admin.apply(role(json!([maps, one]))).await.unwrap();
     let value = |object: Option<&Value>| object.is_some_and(|object| object["data"].to_string().contains(VALUE));
@@ -273,7 +273,7 @@ async fn a_secret_is_read_as_who_applies_and_by_nobody_else() {
     stage.end().await;
 }
 
-/// The API server quotes what it refuses, and what was built says what it is called by.
+/// The API server quotes refused objects, and a build error names objects by their substituted names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
     let namespace = "post-build-d";
@@ -303,7 +303,7 @@ async fn a_value_of_a_secret_is_in_no_status_and_no_event() {
     let named = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: x${name}\n";
     crate::stage::commit(&repository, &[("a.yaml", named)]).await;
     failed("BuildFailed", "take the variable from a ConfigMap").await;
-    // A text that looks like a number is one where it stands without quotes.
+    // A text that looks like a number becomes a number if it has no quotes.
     let number = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: ${name}\n";
     crate::stage::commit(&repository, &[("a.yaml", number)]).await;
     failed("ReconciliationFailed", "data.a must be a string and is a number").await;

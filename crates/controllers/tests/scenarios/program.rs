@@ -1,5 +1,5 @@
-//! The controllers as the program runs them: a process of its own, that leads by a Lease and is told to end by a signal. Owns how it is started
-//! and ended; refuses tests that look into the controllers' own connection, or give them other budgets: those stay in the test's process.
+//! The controllers as the program runs them: a separate process that leads by a Lease and ends by a signal. Tests that inspect the controllers' own
+//! connection, or need other budgets, stay in the test's process.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -15,39 +15,39 @@ use tokio_util::sync::CancellationToken;
 const SIGTERM: i32 = 15;
 /// The variable that names the program.
 const TEST_PROGRAM: &str = "TENURE_TEST_PROGRAM";
-/// The variable that says where its lanes run, as `--lanes` does.
+/// The variable for the program's `--lanes`.
 const TEST_LANES: &str = "TENURE_TEST_LANES";
 
-/// Below a test's folder: what the Pods of lanes mount.
+/// Below a test's folder: the volumes of lanes' Pods.
 pub(crate) const PODS: &str = "pods";
-/// What the program, and lanes that are its processes, say.
+/// The log of the program, and of lanes that are its processes.
 pub(crate) const LOG: &str = "program.log";
-/// Where, of what the Pod of namespaces that are nobody's mounts, its artifacts are.
+/// The artifacts of the pool, in the volume of its Pod.
 pub(crate) const POOL_ARTIFACTS: &str = "pods/tenure-lane-pool/data/data/lane";
 
-/// The program to run, if one is named, and there is a cluster that it can reach.
+/// Returns the program to run, if one is named, and a cluster exists that it can reach.
 pub(crate) fn find() -> Option<PathBuf> {
     std::env::var_os(TEST_KUBECONFIG)?;
     std::env::var_os(TEST_PROGRAM).map(PathBuf::from)
 }
 
-/// Whether its lanes are processes, each with a folder of its own.
+/// Checks whether its lanes are processes, each with its own folder.
 pub(crate) fn has_lane_processes() -> bool {
     find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "process")
 }
 
-/// Whether its lanes have Pods of their own, which a test plays the kubelet for; what they fetched is in none of its folders.
+/// Checks whether its lanes have their own Pods, for which a test plays the kubelet. Their artifacts are in none of the program's folders.
 pub(crate) fn has_lane_pods() -> bool {
     find().is_some() && std::env::var_os(TEST_LANES).is_some_and(|lanes| lanes == "deployment")
 }
 
-/// A port that nobody listens on at the moment.
+/// Returns a port on which no process listens at the moment.
 fn find_free_port() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
 
-/// What it is told.
+/// The program's settings.
 pub(crate) struct Told<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) grants: &'a [ReferenceGrant],
@@ -56,7 +56,7 @@ pub(crate) struct Told<'a> {
     pub(crate) metrics_address: Option<SocketAddr>,
 }
 
-/// Runs it until it is to end, and then until it has ended; it is killed when this is dropped.
+/// Runs the program until `end`, and waits for its exit. Dropping the future kills it.
 pub(crate) fn run(
     program: PathBuf,
     cluster: &Cluster,
@@ -102,7 +102,7 @@ pub(crate) fn run(
     }
     let (admin, pods) = (cluster.admin.clone(), cluster.folder().join(PODS));
     async move {
-        // The last one may have been killed: nobody is there who gives its Lease back.
+        // The previous program may have been killed without returning its Lease.
         let _whether_there_was_one = admin
             .delete(
                 ("coordination.k8s.io/v1", "Lease"),
@@ -119,7 +119,7 @@ pub(crate) fn run(
         let told = std::process::Command::new("kill").args(["-TERM", &id]).status();
         assert!(told.is_ok_and(|status| status.success()), "it can't be told to end");
         let ended = child.wait().await.unwrap();
-        // Who is told so before he listens for signals has begun nothing yet, and ends by the signal itself.
+        // A program that gets the signal before it handles signals has begun nothing yet, and ends by the signal itself.
         assert!(ended.success() || ended.signal() == Some(SIGTERM), "{ended}");
     }
 }

@@ -1,4 +1,4 @@
-//! Quotas for all namespaces of a Tenant together, where nobody judges the sum: Kubernetes refuses in each what is beyond its share.
+//! Quotas for all namespaces of a Tenant together, without an admission check of the sum: Kubernetes enforces each namespace's share.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
@@ -8,7 +8,7 @@ use crate::tenants::{TENANT, adopt};
 
 const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 const SERVICE: (&str, &str) = ("v1", "Service");
-/// What the Tenant may have.
+/// The quota of the Tenant.
 const MOST: usize = 12;
 
 const NAMESPACES: [&str; 3] = ["shares", "shares-a", "shares-b"];
@@ -21,7 +21,7 @@ async fn count(stage: &Stage) -> usize {
     sum
 }
 
-/// Makes one more; whether that was let through. What refuses says that it is a quota.
+/// Creates one more object, and returns whether it was allowed. A refusal must name the quota.
 async fn make(stage: &Stage, namespace: &str, name: &str) -> bool {
     let service = json!({
         "apiVersion": SERVICE.0, "kind": SERVICE.1, "metadata": { "name": name, "namespace": namespace },
@@ -41,7 +41,7 @@ async fn make(stage: &Stage, namespace: &str, name: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
     let stage = Stage::set("shares-outside").await;
-    // What each namespace may use Kubernetes knows by its quota; nobody adds them up.
+    // Kubernetes enforces each namespace's quota, and no component checks the sum.
     stage.send_guard_away();
     let tenant = json!({
         "apiVersion": TENANT.0, "kind": TENANT.1, "metadata": { "name": "shares" },
@@ -70,7 +70,7 @@ async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
     };
     stage.until(TENANT, ("", "shares"), is_ready).await;
 
-    // Many at once, everywhere, as often as it takes until there are as many as there may be, and some more.
+    // Many concurrent writes in all namespaces, until the quota is used, and some more.
     let attempt = |round: usize| {
         let stage = &stage;
         let all = NAMESPACES.iter().flat_map(move |namespace| {
@@ -97,7 +97,7 @@ async fn namespaces_together_use_what_their_tenant_has_and_no_more() {
         assert!(!made.contains(&true), "{made:?}");
     }
 
-    // What one leaves another gets: the one that has most has a third at least, which is something for each.
+    // Unused shares go to other namespaces: the largest has at least a third, and each has some.
     let mut most = Vec::new();
     for namespace in NAMESPACES {
         let services = stage.admin.list(SERVICE, namespace).await.unwrap();

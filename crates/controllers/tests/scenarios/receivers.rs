@@ -1,4 +1,4 @@
-//! A Git host says that something is new, and it is applied, however long the interval is.
+//! A Git host reports a change, and the change is applied, however long the interval is.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
@@ -9,7 +9,7 @@ use crate::stage::{
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 
-/// A Secret with a token.
+/// Returns a Secret with a token.
 pub(crate) fn token(namespace: &str, name: &str, token: &str) -> Value {
     json!({
         "apiVersion": SECRET.0, "kind": SECRET.1, "metadata": { "name": name, "namespace": namespace },
@@ -17,7 +17,7 @@ pub(crate) fn token(namespace: &str, name: &str, token: &str) -> Value {
     })
 }
 
-/// A Receiver that is believed by the Secret `token`; `spec` is laid over the usual.
+/// Returns a Receiver that verifies with the Secret `token`; `spec` is merged over the defaults.
 pub(crate) fn receiver(namespace: &str, name: &str, spec: &Value) -> Value {
     let mut usual = json!({
         "type": "gitlab", "secretRef": { "name": "token" }, "resources": [{ "kind": "GitRepository", "name": "app" }]
@@ -30,7 +30,7 @@ pub(crate) fn receiver(namespace: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-/// The path of a Receiver that is ready, once it is another than the one before.
+/// Returns the path of a ready Receiver, after it differs from the previous path.
 pub(crate) async fn find_path(stage: &Stage, target: (&str, &str), before: &str) -> String {
     let read = |object: &Value| object["status"]["webhookPath"].as_str().unwrap_or_default().to_owned();
     let ready = stage
@@ -44,7 +44,7 @@ pub(crate) async fn find_path(stage: &Stage, target: (&str, &str), before: &str)
     read(&ready.unwrap())
 }
 
-/// Waits until a request to a path that was read a moment ago is answered so: where lanes are processes, whoever listens hears of it by itself.
+/// Waits until a request to a recently read path has this answer: with lane processes, the listener learns of the path separately.
 async fn post_until(stage: &Stage, path: &str, (token, body): (&str, &str), status: u16) {
     let ask = async || match stage.post(path, &push(token), body).await {
         found if found == status => Ok(()),
@@ -53,7 +53,7 @@ async fn post_until(stage: &Stage, path: &str, (token, body): (&str, &str), stat
     eventually(SOON, ask).await.unwrap();
 }
 
-/// What GitLab sends besides.
+/// Returns GitLab's headers.
 pub(crate) fn push(token: &str) -> [(&str, &str); 3] {
     [
         ("content-type", "application/json"),
@@ -92,7 +92,7 @@ async fn a_push_is_applied_when_the_host_says_so() {
     stage.admin.apply(receiver(namespace, "hook", &filtered)).await.unwrap();
     let path = find_path(&stage, (namespace, "hook"), "").await;
 
-    // Nobody asks for an hour, and then somebody says so.
+    // The interval is an hour, so only the request causes the fetch.
     let second = commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     post_until(&stage, &path, ("sesame", PUSHED), 200).await;
     stage.applied((namespace, "app"), &second).await;
@@ -100,7 +100,7 @@ async fn a_push_is_applied_when_the_host_says_so() {
     let asked = source["metadata"]["annotations"]["reconcile.fluxcd.io/requestedAt"].clone();
     assert!(asked.is_string(), "{source}");
 
-    // What is not listened to, or filtered out, asks for nothing.
+    // Events without a subscription, or filtered out, cause nothing.
     assert_eq!(
         stage
             .post(
@@ -124,12 +124,12 @@ async fn a_push_is_applied_when_the_host_says_so() {
         asked
     );
 
-    // What is named and is not there is told to the host, after the others were asked.
+    // A missing named object is reported to the host, after the others were asked.
     let named = json!({ "resources": [{ "kind": "OCIRepository", "name": "none" }, { "kind": "GitRepository", "name": "app" }] });
     stage.admin.apply(receiver(namespace, "other", &named)).await.unwrap();
     let other = find_path(&stage, (namespace, "other"), "").await;
     post_until(&stage, &other, ("sesame", ""), 500).await;
-    // A Bucket is asked like any other source.
+    // A Bucket is asked as any other source.
     let bucket = json!({
         "apiVersion": BUCKET.0, "kind": BUCKET.1, "metadata": { "name": "files", "namespace": namespace },
         "spec": { "bucketName": "apps", "endpoint": "store.example:9000", "interval": "1h" }
@@ -150,14 +150,14 @@ async fn a_push_is_applied_when_the_host_says_so() {
     stage.until(GIT_REPOSITORY, (namespace, "app"), is_asked).await;
     assert!(stage.get(OCI_REPOSITORY, (namespace, "none")).await.is_none());
 
-    // The token is another: what was sent with the old one is not believed any more, and the path moves at once.
+    // The token changes: requests with the old one are refused, and the path changes immediately.
     stage.admin.apply(token(namespace, "token", "open")).await.unwrap();
     assert_eq!(stage.post(&path, &push("sesame"), PUSHED).await, 404);
     let moved = find_path(&stage, (namespace, "hook"), &path).await;
     post_until(&stage, &moved, ("open", PUSHED), 200).await;
     assert_eq!(stage.post(&path, &push("open"), PUSHED).await, 404);
 
-    // Suspended, gone.
+    // Suspended, then deleted.
     let mut suspended = filtered.clone();
     suspended["suspend"] = json!(true);
     stage

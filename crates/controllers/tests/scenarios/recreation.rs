@@ -12,7 +12,7 @@ use crate::stage::{KUSTOMIZATION, Stage, commit, condition};
 
 const ROUNDS: usize = 12;
 
-/// The kinds of which there are objects in Git, each with the resource that rights name.
+/// The kinds of the objects in Git, each with its resource name for RBAC.
 const KINDS: [(&str, &str, &str); 4] = [
     ("v1", "ConfigMap", "configmaps"),
     ("v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
@@ -54,7 +54,7 @@ fn write_object(kind: &str, Version { fixed, free }: Version) -> String {
     format!("---\n{object}\n")
 }
 
-/// Lets the ServiceAccount do everything with the kinds but one thing; waits until that is so.
+/// Gives the ServiceAccount all rights on the kinds except one, and waits until RBAC has applied that.
 async fn set_rights(stage: &Stage, namespace: &str, lacking: Option<(&'static str, &'static str)>) {
     let verbs = ["get", "list", "watch", "create", "patch", "update", "delete"];
     let rules = KINDS.map(|(api_version, _, resource)| {

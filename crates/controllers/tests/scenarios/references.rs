@@ -1,12 +1,12 @@
-//! References to other namespaces: within a tenant they lead where they say, and a commit there counts here at once; elsewhere they lead where an
-//! administrator grants it. What is refused is refused in the same words whether it exists or not.
+//! References to other namespaces. Within a tenant they are allowed, and a commit there counts here immediately. Others need an administrator's
+//! grant. A refusal has the same words whether the target exists or not.
 
 use serde_json::{Value, json};
 
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, commit, condition, config_map};
 use crate::tenants::{adopt, tenant};
 
-/// A further namespace of a tenant, in which `default` may write.
+/// Creates a further namespace of a tenant, in which `default` may write.
 async fn claim(stage: &Stage, tenant: &str, namespace: &str) {
     adopt(stage, tenant, namespace).await;
     let writer = json!({
@@ -19,7 +19,7 @@ async fn claim(stage: &Stage, tenant: &str, namespace: &str) {
     stage.admin.apply(account).await.unwrap();
 }
 
-/// What Ready says as soon as it is False for this reason.
+/// Waits until Ready is False for this reason, and returns its message.
 async fn refused(stage: &Stage, namespace: &str, name: &str, reason: &str) -> String {
     stage.ready(KUSTOMIZATION, (namespace, name), "False", reason).await
 }
@@ -60,7 +60,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
     let second = commit(&base, &[("a.yaml", &config_map("a", "2"))]).await;
     stage.applied(("green-dev", "across"), &second).await;
     applied("green-dev", "2").await;
-    // The dependency is waited for, and tells when it is ready.
+    // The Kustomization waits for the dependency, which wakes it.
     stage
         .kustomization(
             "green-dev",
@@ -82,7 +82,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
         .ready(KUSTOMIZATION, ("green-dev", "waits"), "True", "ReconciliationSucceeded")
         .await;
 
-    // Another tenant's: whether there is one is not told, neither by a word nor by whether anything follows.
+    // A target of another tenant: neither a message nor a behaviour reveals whether it exists.
     stage.kustomization("mauve-dev", "there", "app", across.clone()).await;
     let there = refused(&stage, "mauve-dev", "there", "AccessDenied").await;
     assert_eq!(
@@ -112,7 +112,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
         told.push(message.replace(name, "NAME"));
     }
     assert_eq!(told[0], told[1]);
-    // What is granted, to whom it is granted.
+    // A granted target, for the namespace with the grant.
     let repository = stage
         .repository(shared, "shared", &[("a.yaml", &config_map("granted", "1"))])
         .await;
@@ -123,7 +123,7 @@ async fn a_tenant_refers_to_its_own_namespaces_and_others_only_where_it_is_grant
     });
     stage.kustomization("green-dev", "shares", "app", shares.clone()).await;
     stage.kustomization("mauve-base", "shares", "app", shares).await;
-    // In another lane, which is another process where lanes are some.
+    // In another lane, which is another process if lanes are processes.
     stage
         .ready(
             KUSTOMIZATION,

@@ -69,14 +69,14 @@ async fn an_artifact_is_applied_and_its_origin_is_told() {
     });
     told.await.unwrap();
 
-    // Who applies from it is woken by what is pushed.
+    // A push wakes the Kustomization that applies from it.
     registry.push("team/app", "latest", &artifact("two"));
     stage
         .until(CONFIG_MAP, ("registries", "web"), |map| {
             map.is_some_and(|map| map["data"]["value"] == "two")
         })
         .await;
-    // What is stored is found again.
+    // The stored artifact is found again.
     stage.restart().await;
     registry.push("team/app", "latest", &artifact("three"));
     stage

@@ -1,4 +1,4 @@
-//! What a Kustomization costs the API server: every request that it makes for its objects and for itself, by kind. A number that grows is a failure.
+//! The cost of a Kustomization for the API server: every request for its objects and for itself, by kind. A growing number is a failure.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ spec:
     spec: { containers: [{ name: app, image: "registry.example/app:v1" }] }
 "#;
 
-/// What was asked of the objects and of the Kustomization. Tokens are for all that an account does, and events are counted where they are stored.
+/// Returns the requests for the objects and for the Kustomization. Tokens serve all work of an account, and events are counted where they are stored.
 fn of_the_kustomization(mut counted: BTreeMap<String, usize>) -> BTreeMap<String, usize> {
     let kinds = [
         "serviceaccounts",
@@ -67,13 +67,13 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
     stage.faults.count_kinds();
     stage.kustomization(namespace, "app", "app", json!({})).await;
     stage.applied((namespace, "app"), &first).await;
-    // Somebody notes something on the Deployment, as its controller does.
+    // Another writer annotates the Deployment, as its controller does.
     let noted = json!({
         "apiVersion": DEPLOYMENT.0, "kind": DEPLOYMENT.1,
         "metadata": { "name": "app", "namespace": namespace, "annotations": { "example.com/noted": "1" } },
     });
     stage.admin.apply_as("deployment-controller", noted).await.unwrap();
-    // Asked for once more: everything is looked at, nothing is tried, and the status says that it was done.
+    // Requested again: everything is read, nothing is tried, and the status reports the handled request.
     let handle = async |token: &str| {
         let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": token } } });
         stage
@@ -97,7 +97,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
         ("PATCH deployments", 1),
         // The finalizer.
         ("PATCH kustomizations", 1),
-        // What is about to be applied, that it was, and that the request was handled.
+        // For the planned apply, the finished apply, and the handled request.
         ("PATCH kustomizations/status", 3),
     ]
     .into_iter()
@@ -113,7 +113,7 @@ async fn a_new_kustomization_of_four_objects_makes_twelve_requests_and_a_resync_
             .map(|event| event["message"].as_str().unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    // The attempt that follows has ended, so the events of the one before are written.
+    // The following attempt has ended, so the events of the previous one are written.
     let events = told().await;
     assert_eq!(events.len(), 1, "{events:?}");
     assert!(events[0].starts_with("Reconciliation finished in "), "{events:?}");

@@ -1,4 +1,4 @@
-//! What RBAC gives whom in a tenant's namespaces, as the API server itself says it: reads meet no admission, so that nothing else stops them.
+//! RBAC's rights in a tenant's namespaces, as the API server itself reports them. No admission checks reads, so RBAC is their only limit.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::deploy_keys::SECRET;
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, Stage, condition, config_map};
 use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready, tenant};
 
-/// What somebody asks: verb, resource with its subresource, and a name or none.
+/// A request: verb, resource with its subresource, and a name or none.
 pub(crate) type Ask<'a> = (&'a str, &'a str, &'a str);
 
-/// Whether RBAC lets somebody do it, by SubjectAccessReview.
+/// Checks by SubjectAccessReview whether RBAC allows a request of a user.
 pub(crate) async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resource, name): Ask<'_>) -> bool {
     let (group, resource) = resource.split_once(':').unwrap_or(("", resource));
     let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -30,7 +30,7 @@ pub(crate) async fn may(stage: &Stage, user: &str, namespace: &str, (verb, resou
     answer["status"]["allowed"] == true
 }
 
-/// What is right of it in the end: RBAC is told of a binding a moment after it is written.
+/// Waits for the expected answer, because RBAC applies a new binding with a delay.
 async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask<'_>], allowed: bool) {
     for ask in asks {
         let answered = eventually(SOON, || async {
@@ -46,7 +46,7 @@ async fn check(stage: &Stage, user: &str, namespace: &str, asks: &[Ask<'_>], all
     }
 }
 
-/// What makes somebody the tenant's account, or shows its keys.
+/// Requests that let a user act as the tenant's account, or show its keys.
 const WAYS_TO_THE_ACCOUNT: [Ask<'static>; 16] = [
     ("impersonate", "serviceaccounts", "NAME-gitops"),
     ("create", "serviceaccounts/token", "NAME-gitops"),
@@ -76,7 +76,7 @@ async fn an_owner_is_not_the_account_where_that_lives() {
         "NAME-gitops" => (verb, resource, "rights-blue-gitops"),
         name => (verb, resource, name),
     });
-    // Elsewhere she has what Kubernetes' role gives, once that is bound there.
+    // In other namespaces she has Kubernetes' role, once it is bound there.
     check(&stage, owner, "rights-dev", &ways, true).await;
     let needed = [
         ("get", "tenure.dev:surfaces", "app"),
@@ -89,7 +89,7 @@ async fn an_owner_is_not_the_account_where_that_lives() {
     ];
     check(&stage, owner, "rights-blue", &needed, true).await;
     check(&stage, owner, "rights-blue", &ways, false).await;
-    // Who names roles decides himself.
+    // A Tenant that names roles decides itself.
     let named = json!({ "spec": { "owners": [{ "kind": "User", "name": owner, "clusterRoles": ["admin"] }] } });
     stage.admin.patch(TENANT, ("", "rights-blue"), named).await.unwrap();
     check(&stage, owner, "rights-blue", &ways, true).await;
@@ -122,7 +122,7 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
     let beyond = [("get", "secrets", "any"), ("create", "apps.cozystack.io:tenants", "")];
     check(&stage, account, "chosen-blue", &beyond, false).await;
 
-    // One that the controllers may not bind is bound by an administrator's word, and by nobody before.
+    // A role that the controllers may not bind is bound only after an administrator allows it.
     let rules = json!([{ "apiGroups": [""], "resources": ["services"], "verbs": ["create"] }]);
     let role = |name: &str, rules: Value| json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name }, "rules": rules });
     stage.admin.apply(role("chosen-own", rules)).await.unwrap();
@@ -148,12 +148,12 @@ async fn an_administrator_chooses_what_a_repository_may_write() {
         }))
         .await
         .unwrap();
-    // It is tried again when its pause is over.
+    // The binding is retried after its pause.
     check(&stage, account, "chosen-blue", &[("create", "services", "")], true).await;
     stage.end().await;
 }
 
-/// Of a Secret that Git has in the home namespace nothing changes but that it isn't watched: it is looked at when something is reconciled.
+/// For a Secret from Git in the home namespace, only one thing is different: it is not watched, but read at each reconciliation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_account_reads_secrets_by_name_where_its_keys_are() {
     let stage = Stage::set("keys").await;
@@ -177,7 +177,7 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
     let holds =
         |value: &'static str| move |found: Option<&Value>| found.is_some_and(|found| found["data"]["value"] == value);
     stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
-    // A hand's edit is put back when it is reconciled.
+    // A hand edit is reverted at the next reconciliation.
     let edit = json!({ "stringData": { "value": "edited" } });
     stage.admin.patch(SECRET, ("keys-blue", "kept"), edit).await.unwrap();
     let asked = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
@@ -187,7 +187,7 @@ async fn an_account_reads_secrets_by_name_where_its_keys_are() {
         .await
         .unwrap();
     stage.until(SECRET, ("keys-blue", "kept"), holds("MQ==")).await;
-    // The next commit has another one instead.
+    // The next commit replaces it with another.
     let other = config_map("other", "1");
     repository.commit([("a.yaml", other.as_str())], "second").await.unwrap();
     stage
@@ -215,7 +215,7 @@ async fn who_else_is_the_account_is_said() {
             says("True", vec!["others-blue-gitops", "theirs alone"]),
         )
         .await;
-    // An editor, and a Pod that runs already.
+    // An editor, and an already running Pod.
     let editor = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "others-editor" });
     stage
         .admin
@@ -233,7 +233,7 @@ async fn who_else_is_the_account_is_said() {
         }))
         .await
         .unwrap();
-    // It is looked at when the controllers begin, too.
+    // It is also checked when the controllers start.
     stage.restart().await;
     let words = vec![
         "Pods run as it: squatter",
@@ -245,7 +245,7 @@ async fn who_else_is_the_account_is_said() {
     stage.end().await;
 }
 
-/// What RBAC denies a surface is told with what to do, at the Surface itself; and that, done, is enough.
+/// If RBAC denies a surface's write, the Surface's status names the remedy, and the remedy is enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surface_that_may_not_is_told_which_right_is_missing() {
     let stage = Stage::set("remedy").await;

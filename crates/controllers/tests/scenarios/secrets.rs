@@ -1,10 +1,11 @@
-//! What is said about Secrets and what was rendered from them, anywhere that controllers say something, and how names that can't be seen are shown.
+//! Messages about Secrets and their rendered content, in all places where controllers report something, and the display of invisible characters in
+//! names.
 
 use serde_json::json;
 
 use crate::stage::{KUSTOMIZATION, Stage, commit};
 
-/// What must stand in no status and no event, and, since it is listened for, nowhere else.
+/// The value that must not appear in any status or event, nor in any other searched place.
 const VALUE: &str = "7317318246015";
 
 async fn is_nowhere(stage: &Stage, namespace: &str) {

@@ -1,6 +1,6 @@
-//! What nobody may hear of: Secrets that are planted where another tenant or the platform has them, and listened for when a stage ends, wherever its
-//! controllers run: in their log, in all objects with their statuses and events, in their figures, and in what they stored. That they would be heard is
-//! tried here with controllers that say something, and in `testkit` place by place.
+//! Secrets must not leak. A stage's end searches for planted Secrets of another tenant or the platform, wherever its controllers run. It searches
+//! their log, all objects with statuses and events, their metrics, and their stored files. The control is here, with controllers that reveal
+//! something, and in `testkit` place by place.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::program::{LOG, PODS};
 use crate::stage::{GIT_REPOSITORY, KUSTOMIZATION, Stage, ask, config_map, request_token};
 
 const PLATFORM: &str = "tenure-system";
-/// Who reads the figures of the program: an account, and what it and the controllers need for that.
+/// The account that reads the program's metrics, and the rights that this needs.
 const READER: &str = "tenure-test-reader";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -24,25 +24,25 @@ impl Stage {
         self
     }
 
-    /// Listens for another value, too, which is in Secrets of a namespace.
+    /// Searches also for another value, which is in Secrets of a namespace.
     pub(crate) fn listen_for(&mut self, namespace: &str, value: &str) {
         let canary = self.canary.as_mut().expect("something is planted");
         canary.listen_for(namespace, value);
     }
 
-    /// Listens for a value, too, that other stories may have left in Secrets.
+    /// Searches also for a value that other tests may have left in Secrets.
     pub(crate) fn listen_beside_secrets(&mut self, value: &str) {
         let canary = self.canary.as_mut().expect("something is planted");
         canary.listen_beside_secrets(value);
     }
 
-    /// Listens for a value, too, that stands in a repository as it is: what is fetched holds it, and nothing else may.
+    /// Searches also for a value that is in a repository as clear text: fetched files contain it, and nothing else may.
     pub(crate) fn listen_beside_git(&mut self, value: &str) {
         self.has_secrets_in_git = true;
         self.listen_beside_secrets(value);
     }
 
-    /// What the controllers counted, wherever they run, as it is scraped.
+    /// Returns the controllers' metrics, wherever they run.
     pub(crate) async fn figures(&self) -> String {
         match self.metrics_address() {
             Some(address) => self.scrape(address).await,
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// Listens for what was planted, if something was; says where it was heard.
+    /// Searches for planted Secrets, if there are some, and returns the places where one was found.
     pub(crate) async fn listen(&self, figures: &str) -> Result<(), String> {
         let Some(canary) = &self.canary else { return Ok(()) };
         let mut log = String::new();
@@ -66,7 +66,7 @@ impl Stage {
         canary.check(&self.admin, &texts, &folders).await
     }
 
-    /// The figures of the program, for which one needs a token that may have them.
+    /// Returns the program's metrics, with a token that may read them.
     async fn scrape(&self, address: SocketAddr) -> String {
         let readers = list_readers();
         for object in &readers {
@@ -75,7 +75,7 @@ impl Stage {
         let token = request_token(&self.admin, PLATFORM, READER).await.unwrap();
         let authorization = format!("Bearer {token}");
         let scraped = eventually(SOON, || async {
-            // It may have been started a moment ago, and the API server may not know of the bindings yet.
+            // The program may have just started, and the API server may apply the bindings with a delay.
             match ask(address, ("GET", "/metrics"), &[("authorization", &authorization)], "").await {
                 Ok((200, text)) => Ok(text),
                 other => Err(format!("{other:?}")),
@@ -111,7 +111,7 @@ fn list_readers() -> [Value; 4] {
     ]
 }
 
-/// The control of every silence: controllers whose object bears the word as its name say it everywhere, and it is heard.
+/// The control of every search: controllers whose object has the planted word as its name reveal it everywhere, and it is found.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_controllers_say_is_heard_wherever_they_run() {
     let namespace = "silence";
@@ -143,7 +143,7 @@ async fn what_controllers_say_is_heard_wherever_they_run() {
     });
     heard.await.unwrap();
 
-    // What was heard stays heard: this stage ends without.
+    // Found words stay: this stage ends without the search.
     stage.canary = None;
     for kind in [KUSTOMIZATION, GIT_REPOSITORY] {
         stage.admin.delete(kind, target).await.unwrap();

@@ -1,10 +1,10 @@
-//! Whose the files of a source are: an artifact belongs to the object that fetched it, not to its name.
+//! An artifact belongs to the object that fetched it, not to the object's name.
 
 use serde_json::json;
 
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, Stage, config_map};
 
-/// The folders of the artifacts of a namespace's sources, one for each object that has any.
+/// Returns the folders of the artifacts of a namespace's sources, one for each object with artifacts.
 fn stored(stage: &Stage, namespace: &str, name: &str) -> Vec<String> {
     let folder = stage.artifacts().join("store/gitrepository").join(namespace).join(name);
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -18,7 +18,7 @@ async fn uid(stage: &Stage, namespace: &str) -> String {
     source["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// A source of the same name, whose repository can't be fetched.
+/// Re-creates the source of this name, with a repository that can't be fetched.
 async fn make_namesake(stage: &Stage, namespace: &str) -> String {
     let source = |url: String| {
         json!({
@@ -52,7 +52,7 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     let old = uid(&stage, "sources-a").await;
     assert_eq!(stored(&stage, "sources-a", "app"), [old.as_str()]);
 
-    // Made while nobody looks: the folder still holds what the old one fetched, and what was there before uids were known.
+    // Re-created while no controllers run: the folder still has the old one's artifact, and one from before uids were recorded.
     stage.pause().await;
     let new = make_namesake(&stage, "sources-a").await;
     assert_ne!(new, old);
@@ -68,7 +68,7 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     assert!(stage.get(CONFIG_MAP, ("sources-a", "a")).await.is_none());
     assert_eq!(stored(&stage, "sources-a", "app"), Vec::<String>::new());
 
-    // It fetches for itself as soon as it can.
+    // It fetches its own artifact as soon as it can.
     let second = stage
         .repository("sources-a", "app2", &[("a.yaml", &config_map("a", "2"))])
         .await;
@@ -83,7 +83,7 @@ async fn a_namesake_never_renders_the_files_of_the_one_that_was() {
     stage.applied(target, &second).await;
     assert_eq!(stored(&stage, "sources-a", "app"), [new.as_str()]);
 
-    // Made while the controllers run.
+    // Re-created while the controllers run.
     let newest = make_namesake(&stage, "sources-a").await;
     stage.admin.delete(CONFIG_MAP, ("sources-a", "a")).await.unwrap();
     stage.ready(GIT_REPOSITORY, target, "False", "GitOperationFailed").await;
@@ -123,7 +123,7 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
         let repository = stage.git.create(&format!("sources-b-{name}")).await.unwrap();
         repository.commit(files, "first").await.unwrap();
     }
-    // It is not asked again by itself: only what it includes makes it fetch.
+    // Its interval is too long to matter: only a change of its included source makes it fetch.
     let include = json!([{ "repository": { "name": "base" }, "fromPath": "kept" }]);
     stage.admin.apply(source("app", "24h", include)).await.unwrap();
     stage
@@ -162,7 +162,7 @@ async fn what_a_source_includes_is_applied_with_it_and_a_change_of_it_too() {
     );
     assert_eq!(status["observedSparseCheckout"], json!(["kept"]));
 
-    // What includes it back waits for nobody, and is named.
+    // A source that includes it back does not wait, and the cycle is reported.
     let back = json!([{ "repository": { "name": "app" } }]);
     stage.admin.apply(source("base", "1s", back)).await.unwrap();
     for name in ["app", "base"] {

@@ -1,4 +1,4 @@
-//! A cluster, a Git server and running controllers, and the sentences that tests are made of.
+//! A cluster, a Git server and running controllers, with the steps that tests use.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -36,51 +36,51 @@ pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 pub(crate) struct Stage {
     pub(crate) admin: Admin,
     pub(crate) git: GitServer,
-    /// Serves nobody but user `git` with the password `sesame`.
+    /// Serves only user `git` with the password `sesame`.
     pub(crate) private: GitServer,
-    /// What fails of the controllers' requests.
+    /// The faults of the controllers' requests.
     pub(crate) faults: Faults,
-    /// What nobody may hear of, where something is planted.
+    /// The planted secrets that must not leak, if the test plants some.
     pub(crate) canary: Option<Canary>,
-    /// Whether repositories hold that in clear.
+    /// Whether repositories contain a planted secret as clear text.
     pub(crate) has_secrets_in_git: bool,
     cluster: Cluster,
     means: Means,
     controllers: Controllers,
 }
 
-/// What controllers are started with.
+/// The configuration with which controllers are started.
 #[derive(Default)]
 struct Means {
-    /// Where requests to Receivers go in this process.
+    /// The entry for requests to Receivers in this process.
     hooks: Hooks,
-    /// Where the program takes them.
+    /// The program's address for requests to Receivers.
     hook_address: Option<SocketAddr>,
-    /// Where the program says what it counted.
+    /// The program's address for metrics.
     metrics_address: Option<SocketAddr>,
     policy: Policy,
     budgets: Budgets,
     /// References to other namespaces that an administrator allows.
     grants: Vec<ReferenceGrant>,
-    /// Whether they keep policies in force, in place of a guard.
+    /// Whether the controllers maintain policies, in place of the guard.
     policies: bool,
     /// Artifacts of other controllers that an administrator allows.
     externals: Vec<ExternalGrant>,
     way: Way,
-    /// What controllers in this process count.
+    /// The metrics of controllers in this process.
     figures: Figures,
     /// The kinds and forms that the API server does not serve to the controllers.
     reductions: Reductions,
 }
 
-/// The controllers that run.
+/// The running controllers.
 struct Controllers {
     end: CancellationToken,
     running: JoinHandle<()>,
     life: Life,
 }
 
-/// How the controllers reach an API server over the network.
+/// The connection of the controllers to an API server over the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
     /// As the program does.
@@ -91,7 +91,7 @@ enum Way {
 }
 
 impl Stage {
-    /// Everything running, and a namespace in which the ServiceAccount `default` may do what an editor may.
+    /// Starts everything, with a namespace in which the ServiceAccount `default` may do what an editor may.
     pub(crate) async fn set(namespace: &str) -> Self {
         Self::set_allowing(namespace, &[]).await
     }
@@ -148,7 +148,7 @@ impl Stage {
         Self::set_with(namespace, more, means).await
     }
 
-    /// As [`Stage::set`], where nobody judges what is written but policies that the controllers keep in force.
+    /// As [`Stage::set`], where writes are checked only by policies that the controllers maintain.
     pub(crate) async fn set_policed(namespace: &str) -> Self {
         Self::set_policed_allowing(namespace, &[]).await
     }
@@ -187,7 +187,7 @@ impl Stage {
             cluster: Vec::new(),
         };
         if program::find().is_some() {
-            // Somebody else's by the time the program listens, if somebody wants them that much.
+            // Another process may take these ports before the program listens, which is unlikely.
             let free = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
             let [hooks, metrics] = free.map(|free| free.local_addr().unwrap());
             means.hook_address = Some(hooks);
@@ -196,7 +196,7 @@ impl Stage {
         if means.policies {
             cluster.send_guard_away();
             let mut policies = policy::list_kept(&tenure_tenancy::Settings::default());
-            // As an earlier version had it, which made one more.
+            // As an earlier version had it, which created one more policy.
             policies.push(json!({ "kind": "ValidatingAdmissionPolicy", "metadata": { "name": EARLIER } }));
             for object in tenure_api::installation::policing(&policies, &policy::list_roles()) {
                 cluster.admin.apply(object).await.unwrap();
@@ -219,17 +219,17 @@ impl Stage {
         stage
     }
 
-    /// The controllers may write Deployments of lanes, wherever those run here.
+    /// Allows the controllers to write Deployments of lanes, wherever lanes run here.
     pub(crate) async fn install_lane_pods(&self) {
         self.cluster.install_lane_pods().await.unwrap();
     }
 
-    /// From now on nobody judges what is written.
+    /// Removes the check of writes from now on.
     pub(crate) fn send_guard_away(&self) {
         self.cluster.send_guard_away();
     }
 
-    /// A namespace whose `default` ServiceAccount may edit it.
+    /// Creates a namespace whose `default` ServiceAccount may edit it.
     pub(crate) async fn namespace(&self, namespace: &str) {
         for object in [
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } }),
@@ -250,7 +250,7 @@ impl Stage {
         }
     }
 
-    /// A repository with these files, and a GitRepository `source` for it.
+    /// Creates a repository with these files, and a GitRepository `source` for it.
     pub(crate) async fn repository(&self, namespace: &str, name: &str, files: &[(&str, &str)]) -> Repository {
         let repository = self.git.create(&format!("{namespace}-{name}")).await.unwrap();
         commit(&repository, files).await;
@@ -268,7 +268,7 @@ impl Stage {
         repository
     }
 
-    /// A Kustomization of the source of the same name; `spec` is laid over the usual.
+    /// Creates a Kustomization of the source of the same name; `spec` is merged over the defaults.
     pub(crate) async fn kustomization(&self, namespace: &str, name: &str, source: &str, spec: Value) {
         let mut usual = json!({
             "interval": "10m", "retryInterval": "1s", "timeout": "30s", "prune": true, "path": "./",
@@ -288,7 +288,7 @@ impl Stage {
             .unwrap();
     }
 
-    /// Waits until a look at an object satisfies; returns it.
+    /// Waits until an object fulfils the condition, and returns it.
     pub(crate) async fn until(
         &self,
         kind: (&str, &str),
@@ -306,7 +306,7 @@ impl Stage {
         within(looked).await
     }
 
-    /// Waits until the Ready condition is as said; returns its message.
+    /// Waits until the Ready condition has this status and reason, and returns its message.
     pub(crate) async fn ready(&self, kind: (&str, &str), target: (&str, &str), status: &str, reason: &str) -> String {
         let object = self
             .until(kind, target, |object| {
@@ -335,13 +335,13 @@ impl Stage {
         .unwrap()
     }
 
-    /// Who bears a token of a ServiceAccount that is there, or soon is.
+    /// Returns a client with a token of a ServiceAccount that exists, or will exist soon.
     pub(crate) async fn bearing(&self, namespace: &str, name: &str) -> Admin {
         let asked = eventually(SOON, || request_token(&self.admin, namespace, name));
         self.cluster.bearing(&within(asked).await).unwrap()
     }
 
-    /// Sends a request to a Receiver; the status of the answer.
+    /// Sends a request to a Receiver, and returns the status of the answer.
     pub(crate) async fn post(&self, path: &str, headers: &[(&str, &str)], body: &str) -> u16 {
         if let Some(address) = self.means.hook_address {
             return ask(address, ("POST", path), headers, body).await.unwrap().0;
@@ -364,12 +364,12 @@ impl Stage {
         self.admin.get(kind, target).await.unwrap()
     }
 
-    /// Whether the cluster is the embedded one, which reports workloads as rolled out.
+    /// Checks whether the cluster is the embedded one, which reports workloads as rolled out.
     pub(crate) fn is_embedded(&self) -> bool {
         self.cluster.service().is_some()
     }
 
-    /// The folder of the artifacts of namespaces that are nobody's.
+    /// Returns the folder with the artifacts of namespaces without a tenant.
     pub(crate) fn artifacts(&self) -> std::path::PathBuf {
         if program::has_lane_pods() {
             return self.cluster.folder().join(program::POOL_ARTIFACTS);
@@ -381,29 +381,29 @@ impl Stage {
         }
     }
 
-    /// The folder of all artifacts, whoever fetched them.
+    /// Returns the folder with the artifacts of all lanes.
     pub(crate) fn all_artifacts(&self) -> std::path::PathBuf {
         self.cluster.folder().join("artifacts")
     }
 
-    /// The folder of the cluster and its controllers.
+    /// Returns the folder of the cluster and its controllers.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.cluster.folder()
     }
 
-    /// Where the program says what it counted, if the controllers run as it.
+    /// Returns the program's address for metrics, if the controllers run as the program.
     pub(crate) fn metrics_address(&self) -> Option<SocketAddr> {
         self.means.metrics_address.filter(|_| is_program(&self.means))
     }
 
-    /// What the controllers of this process counted, as it is scraped.
+    /// Returns the metrics of the controllers in this process, as text.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         self.means.figures.write(&mut text);
         text
     }
 
-    /// Ends the controllers, and starts them anew on the same folder.
+    /// Ends the controllers, and starts new ones on the same folder.
     pub(crate) async fn restart(&mut self) {
         self.pause().await;
         self.resume();
@@ -420,13 +420,13 @@ impl Stage {
         self.controllers = start(&self.cluster, &self.means, &self.faults);
     }
 
-    /// The life of the controllers that run now.
+    /// Returns the life of the running controllers.
     pub(crate) fn life(&self) -> &Life {
         &self.controllers.life
     }
 
-    /// Waits until nothing is under way. A status says what came of an attempt before that has ended: who dies in what is left of it has died
-    /// in it once more, and the pause before it is begun again is four times as long each time.
+    /// Waits until no attempt is running. A status reports the result before its attempt has ended. A process that is killed in the rest of an
+    /// attempt counts as killed in it again. The pause before the next attempt is then four times as long each time.
     pub(crate) async fn come_to_rest(&self, patience: Duration, when: &str) {
         let folder = self.artifacts().join("under-way");
         let came = eventually(patience, || async {
@@ -442,13 +442,13 @@ impl Stage {
         }
     }
 
-    /// Drops controllers that have died wherever they are, and starts new ones on the same folder.
+    /// Drops killed controllers wherever they are, and starts new ones on the same folder.
     pub(crate) fn restart_after_death(&mut self) {
         self.controllers.running.abort();
         self.controllers = start(&self.cluster, &self.means, &self.faults);
     }
 
-    /// Ends the controllers and waits for them, and listens for what nobody may hear of.
+    /// Ends the controllers, waits for them, and searches for leaked secrets.
     pub(crate) async fn end(mut self) {
         let figures = match &self.canary {
             Some(_) => self.figures().await,
@@ -479,7 +479,7 @@ async fn within<T>(looked: impl Future<Output = Result<T, String>>) -> T {
     }
 }
 
-/// Asks for a token of a ServiceAccount.
+/// Requests a token of a ServiceAccount.
 pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> Result<String, String> {
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": { "expirationSeconds": 3600 } });
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
@@ -489,7 +489,7 @@ pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> R
     Ok(answer["status"]["token"].as_str().unwrap().to_owned())
 }
 
-/// Whether the controllers can be the program, if one is named.
+/// Checks whether the controllers can run as the program, if one is named.
 fn is_program(means: &Means) -> bool {
     program::find().is_some() && means.way == Way::Direct && means.budgets == Budgets::default() && !means.policies
 }
@@ -536,7 +536,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.settings.reference_grants = means.grants.clone();
     config.settings.external_grants = means.externals.clone();
     config.settings.has_policies = means.policies;
-    // What comes back before that comes back since a watch told of it.
+    // So a restored policy was restored because of a watch event, and not by the interval.
     config.policy_interval = Duration::from_secs(24 * 60 * 60);
     config.reports_lanes = true;
     let end = CancellationToken::new();
@@ -547,7 +547,7 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     Controllers { end, running, life }
 }
 
-/// Asks over plain HTTP, as a Git host or who scrapes does; the status and the text.
+/// Sends a request over plain HTTP, as a Git host or a scraper does. Returns the status and the text.
 pub(crate) async fn ask(
     address: SocketAddr,
     (method, path): (&str, &str),
@@ -579,7 +579,7 @@ fn locked() -> Options {
     }
 }
 
-/// A ConfigMap as a file.
+/// Returns a ConfigMap as a file.
 pub(crate) fn config_map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: \"{value}\"\n")
 }

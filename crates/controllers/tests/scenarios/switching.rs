@@ -1,8 +1,8 @@
-//! From Flux to Tenure and back. What Flux's controllers left is adopted: nothing of it is made anew or even written where nothing changed, and
-//! what Git drops afterwards is pruned. What Tenure left, Flux's controllers take over likewise.
+//! From Flux to Tenure and back. Objects from Flux's controllers are adopted: nothing is re-created, unchanged objects are not even written, and
+//! objects that Git later drops are pruned. Flux's controllers take over objects from Tenure in the same way.
 //!
-//! Flux's objects were recorded (`tests/data/flux-objects.json`) where its real controllers ran, on a real kube-apiserver, by the last test
-//! here: `TENURE_BESIDE` names the folder with them, `TENURE_TEST_KUBECONFIG` the cluster, and `TENURE_RECORD=1` writes the file anew.
+//! Flux's objects were recorded (`tests/data/flux-objects.json`) from its real controllers, on a real kube-apiserver, by the last test here.
+//! `TENURE_BESIDE` names the folder with them, `TENURE_TEST_KUBECONFIG` the cluster, and `TENURE_RECORD=1` writes the file again.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::stage::{CONFIG_MAP, DEPLOYMENT, GIT_REPOSITORY, KUSTOMIZATION, Stage,
 const NAMESPACE: &str = "switching";
 const SECRET: (&str, &str) = ("v1", "Secret");
 const SERVICE: (&str, &str) = ("v1", "Service");
-/// What is applied, and watched over.
+/// The applied and observed objects.
 const OBJECTS: [((&str, &str), &str); 5] = [
     (CONFIG_MAP, "kept"),
     (CONFIG_MAP, "dropped"),
@@ -27,7 +27,7 @@ const OBJECTS: [((&str, &str), &str); 5] = [
     (DEPLOYMENT, "web"),
 ];
 
-/// What the repository holds: fields that Flux writes out before it applies them, too.
+/// Returns the files of the repository, with fields that Flux converts before it applies them.
 fn files(value: &str) -> Vec<(&'static str, String)> {
     let secret = "apiVersion: v1\nkind: Secret\nmetadata:\n  name: keys\nstringData:\n  user: admin\n";
     let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\nspec:\n  selector: {app: web}\n  ports:\n    - port: 80\n";
@@ -50,7 +50,7 @@ async fn make_repository(stage: &Stage) -> tenure_git_server::Repository {
     stage.repository(NAMESPACE, "app", &files).await
 }
 
-/// The objects as they are, by kind and name.
+/// Returns the current objects, by kind and name.
 async fn look(stage: &Stage) -> Vec<Value> {
     let mut found = Vec::new();
     for (kind, name) in OBJECTS {
@@ -59,7 +59,7 @@ async fn look(stage: &Stage) -> Vec<Value> {
     found
 }
 
-/// Nothing of these was made anew, and nothing that counts was changed; what is the same to the last byte was not even written.
+/// Checks that no object was re-created or changed in a relevant field. Identical objects were not even written.
 fn check_same(before: &[Value], after: &[Value], names: &[&str]) {
     for before in before {
         let (kind, name) = (
@@ -88,7 +88,7 @@ fn check_same(before: &[Value], after: &[Value], names: &[&str]) {
             find_applied(before),
             "{kind}/{name} was applied: {before:#}\n{after:#}"
         );
-        // Who reports how a workload fares writes it, too.
+        // The controller that reports a workload's status also writes it.
         if kind != DEPLOYMENT.1 {
             let version = "/metadata/resourceVersion";
             assert_eq!(
@@ -100,7 +100,7 @@ fn check_same(before: &[Value], after: &[Value], names: &[&str]) {
     }
 }
 
-/// What is known of the applies of an object: by whom, when, and of which fields.
+/// Returns the managedFields entries of applies: manager, time and fields.
 fn find_applied(object: &Value) -> Vec<&Value> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     entries.iter().filter(|entry| entry["operation"] == "Apply").collect()
@@ -127,7 +127,7 @@ async fn reconcile(stage: &Stage, token: &str, commit: &str) {
     stage.applied((NAMESPACE, "app"), commit).await;
 }
 
-/// Drops an object from the repository, and changes another.
+/// Removes an object from the repository, and changes another.
 async fn change(repository: &tenure_git_server::Repository, value: &str) -> String {
     commit(repository, &[("kept.yaml", &config_map("kept", value))]).await
 }
@@ -170,7 +170,7 @@ async fn what_flux_left_is_adopted_as_it_is() {
     stage.end().await;
 }
 
-/// Leaves an object as it was recorded, who owns which field included.
+/// Creates an object as it was recorded, with the owners of its fields.
 async fn leave(stage: &Stage, recorded: &Value) {
     let mut object = recorded.clone();
     let status = object["status"].take();
@@ -247,7 +247,7 @@ impl Drop for FluxControllers {
     }
 }
 
-/// The definitions of Flux's kinds that Tenure doesn't bring.
+/// Installs the CRDs of Flux's kinds that Tenure does not bring.
 async fn install_other_kinds(stage: &Stage, folder: &std::path::Path) {
     for file in std::fs::read_dir(folder.join("crds")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
@@ -320,7 +320,7 @@ async fn flux_hands_over_and_takes_back() {
     reconcile(&stage, "by-flux-at-last", &third).await;
     let kept = stage.get(CONFIG_MAP, (NAMESPACE, "kept")).await.unwrap();
     assert_eq!(kept["data"]["value"], "3");
-    // It tracks all of it, and takes it away with the Kustomization.
+    // Flux tracks all objects, and removes them with the Kustomization.
     stage.admin.delete(KUSTOMIZATION, (NAMESPACE, "app")).await.unwrap();
     stage
         .until(KUSTOMIZATION, (NAMESPACE, "app"), |object| object.is_none())

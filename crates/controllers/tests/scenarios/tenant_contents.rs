@@ -1,5 +1,5 @@
-//! What bounds a tenant's namespaces is in each of them as the Tenant says, is put back when somebody changes it, and goes with the Tenant's
-//! word.
+//! The objects that bound a tenant's namespaces are in each of them as the Tenant defines them, are restored after a change, and are removed with
+//! their definition.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
     let home = stage.get(NAMESPACE, ("", "bound")).await.unwrap();
     assert_eq!(labels(&home)["of"], Value::Null);
 
-    // An edit is put back, and nothing is written that is so already: the server's own completions are no edits.
+    // An edit is reverted, and unchanged objects are not written: defaults of the server are no edits.
     let target = ("bound-dev", "capsule-bound-0");
     let before = stage.get(LIMIT_RANGE, target).await.unwrap();
     let edit = json!({ "spec": { "podSelector": { "matchLabels": { "none": "such" } } } });
@@ -83,7 +83,7 @@ async fn what_bounds_namespaces_is_written_put_back_and_taken_away() {
         before["metadata"]["resourceVersion"]
     );
 
-    // What is somebody else's stays, whatever it is called.
+    // Objects of others stay, whatever their name is.
     let own = json!({
         "apiVersion": "v1", "kind": "ResourceQuota",
         "metadata": { "name": "capsule-bound-9", "namespace": "bound-dev", "labels": { "capsule.clastix.io/tenant": "bound" } },

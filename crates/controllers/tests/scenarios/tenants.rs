@@ -1,4 +1,4 @@
-//! Two tenants beside each other: what each may, what neither may, and what its owner reads when it tries.
+//! Two tenants beside each other: the rights of each, the limits of both, and the messages for their owners.
 
 use serde_json::{Value, json};
 use tenure_api::Tenant;
@@ -13,7 +13,7 @@ pub(crate) const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant")
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 
-/// An administrator makes a namespace and says that it is a Tenant's, as `tenure adopt` does: nobody judges here what namespaces say. Until it is recorded.
+/// Creates a namespace and adopts it for a Tenant as an administrator, as `tenure adopt` does: namespaces are not checked here. Waits for the record.
 pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
     let object = json!({ "apiVersion": NAMESPACE.0, "kind": NAMESPACE.1, "metadata": { "name": namespace } });
     if stage.get(NAMESPACE, ("", namespace)).await.is_none() {
@@ -41,7 +41,7 @@ pub(crate) async fn adopt(stage: &Stage, tenant: &str, namespace: &str) {
     .unwrap();
 }
 
-/// A Tenant with a namespace of its name.
+/// Creates a Tenant with a namespace of its name.
 pub(crate) async fn tenant(stage: &Stage, name: &str) {
     stage
         .admin
@@ -65,7 +65,7 @@ pub(crate) async fn tenant(stage: &Stage, name: &str) {
         .await;
 }
 
-/// A Surface with one source, of a repository with these files; `source` is laid over the usual.
+/// Creates a Surface with one source, of a repository with these files; `source` is merged over the defaults.
 pub(crate) async fn surface(
     stage: &Stage,
     namespace: &str,
@@ -143,7 +143,7 @@ async fn what_a_tenant_may_not_is_refused_with_a_reason() {
     let remote = "resources:\n  - https://example.com/base\n";
     let admin_role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata:\n  name: escalate\nroleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: cluster-admin\nsubjects:\n  - kind: ServiceAccount\n    name: red-gitops\n    namespace: red\n";
     let child = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata:\n  name: child\nspec:\n  interval: 1m\n  prune: true\n  serviceAccountName: default\n  sourceRef:\n    kind: GitRepository\n    name: x\n";
-    // Each escape, the file, what is laid over the source, and what its owner reads.
+    // Each escape attempt, the file, the fields merged over the source, and the message for its owner.
     let escapes: [(&str, &str, &str, Value, &str); 5] = [
         (
             "foreign",
@@ -192,7 +192,7 @@ async fn what_a_tenant_may_not_is_refused_with_a_reason() {
     assert!(stage.get(CONFIG_MAP, ("green", "a")).await.is_none());
     assert!(stage.get(KUSTOMIZATION, ("red", "child")).await.is_none());
 
-    // The surface itself: another identity, and a namespace that is not home.
+    // The surface itself: another identity, and a namespace other than the home namespace.
     stage
         .admin
         .apply(json!({
@@ -253,7 +253,7 @@ async fn a_forged_status_moves_nothing() {
         .await;
     assert!(stage.get(CONFIG_MAP, ("tenants-c-victim", "precious")).await.is_some());
 
-    // Another namespace's source is not even looked at.
+    // Another namespace's source is not even read.
     let foreign = json!({ "sourceRef": { "kind": "GitRepository", "name": "app", "namespace": "tenants-c" }, "targetNamespace": null });
     stage.kustomization("tenants-c-victim", "thief", "app", foreign).await;
     let message = stage

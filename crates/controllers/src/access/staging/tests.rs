@@ -81,7 +81,7 @@ impl Scene {
         look_at_staging(&self.client, PLACE, "work", KEY).await
     }
 
-    /// Looks until it is as said: a server follows Roles.
+    /// Reads until the condition holds, because a server applies changed Roles with a delay.
     async fn see(&self, holds: impl Fn(&StagingSeen) -> bool) {
         let look = || async {
             let seen = self.look().await;
@@ -120,7 +120,7 @@ async fn a_staged_value_that_may_not_be_read_is_not_taken_for_absent() {
         .await;
     scene.allow(&[FIRST, SECOND]).await;
     scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
-    // Room in the first one changes nothing for a value that is in the second.
+    // Free space in the first Secret changes nothing for a value in the second.
     let cleared = json!({ "data": { "of-others": null } });
     scene
         .cluster
@@ -147,7 +147,7 @@ async fn a_first_staging_secret_that_is_deleted_hides_no_other() {
         .await
         .unwrap();
     scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
-    // Whoever makes it again makes it without the record: the next value writes that again.
+    // An administrator re-creates it without the record. The next value writes the record again.
     scene.put(FIRST, json!({})).await;
     scene.see(|seen| matches!(seen, StagingSeen::Present(_))).await;
     scene

@@ -1,4 +1,4 @@
-//! What a lane that was taken over is lent, and what not.
+//! Tests what a compromised lane can borrow, and what not.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use crate::frames::NamespaceFacts;
 use crate::lane_mode::{LaneMode, LaneProgram, ProcessSettings};
 use crate::stage::{Stage, make_apart_settings};
 
-/// A hub that knows two tenants and what is nobody's, each with a namespace; `shared` has a source and a Kustomization.
+/// A hub with two tenants and the pool, each with a namespace. `shared` has a source and a Kustomization.
 struct Scene {
     stage: Stage,
     fleet: Arc<Fleet>,
@@ -72,7 +72,7 @@ impl Scene {
         scene
     }
 
-    /// A watch tells of an object of `shared`, which is the pool's.
+    /// Feeds a watch event about an object of `shared`, which belongs to the pool.
     fn show(&self, object: Value) {
         let shard = self.stage.hub.open_shard("shared");
         let kind = object["kind"].as_str().unwrap().to_owned();
@@ -100,7 +100,7 @@ impl Scene {
         lock(&self.fleet.homes).get_mut("shared").unwrap().lane = Some(pool);
     }
 
-    /// What the pool's lane has fetched, as it wrote it.
+    /// Writes an artifact as the pool's lane.
     fn fetch(&self, content: &[u8]) {
         let lane = self.stage.folder.path().join("artifacts/lanes/pool");
         let source = SourceKey::new("GitRepository", "shared", "app", "1").unwrap();
@@ -115,7 +115,7 @@ impl Scene {
         }
     }
 
-    /// A lane that has a namespace.
+    /// Returns a lane with a namespace.
     fn lane(&self, name: &str, namespace: &str) -> LaneHandle {
         let placement = self.stage.hub.place_known(namespace);
         let lane = LaneHandle::new(name, identity::decide_for_lane(&placement, namespace));
@@ -149,7 +149,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     let (fleet, digest) = (&scene.fleet, digest());
     let (green, mauve) = (scene.lane("tenant/green", "green"), scene.lane("tenant/mauve", "mauve"));
     let asked = reference("green", "GitRepository", "shared", "app");
-    // The controls: what is granted is there, with what was fetched.
+    // The controls: the granted source is lent, with its artifact.
     let Loan::Source { uid, artifact, .. } = fleet.lend(&green, &asked).await else {
         panic!("nothing is lent");
     };
@@ -161,7 +161,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     let infra = reference("green", "Kustomization", "shared", "infra");
     assert!(matches!(fleet.lend(&green, &infra).await, Loan::Kustomization(_)));
 
-    // Whoever it is not granted to, whatever he says of himself; and what is not granted, whether it is there or not.
+    // Refused: lanes without the grant, whatever they claim, and targets without a grant, whether they exist or not.
     for (lane, asked) in [
         (&mauve, reference("mauve", "GitRepository", "shared", "app")),
         (&mauve, reference("green", "GitRepository", "shared", "app")),
@@ -183,7 +183,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     for odd in ["sha256:../../../token", "/etc/passwd", ""] {
         assert!(fleet.open_lent(&green, &asked, odd).await.is_err(), "{odd}");
     }
-    // What another instance works on is seen here, and what that one fetched is not.
+    // Objects of another instance are seen here, but their artifacts are not.
     let mirror = lock(&fleet.homes).remove("shared");
     let lent = fleet.lend(&green, &asked).await;
     assert!(
@@ -199,7 +199,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     ));
     assert!(fleet.open_lent(&green, &asked, &digest).await.is_err());
     lock(&fleet.homes).extend(mirror.map(|mirror| ("shared".to_owned(), mirror)));
-    // A lane that has just lost the namespace, although it holds on to it.
+    // A lane that has just lost the namespace, although it has not released it.
     let held_on = scene.lane("tenant/green", "green");
     assert!(scene.stage.show_namespace("green", Some("mauve"), "2"));
     assert!(matches!(fleet.lend(&held_on, &asked).await, Loan::Nothing));

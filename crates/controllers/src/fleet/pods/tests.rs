@@ -1,4 +1,4 @@
-//! Pods of lanes as the hub meets them: who has orders and when, and what becomes of one that says what no lane says.
+//! Pods of lanes, as the hub sees them: which Pod has orders and when, and what happens to a Pod that violates the protocol.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,10 +18,10 @@ use crate::lane_mode::LaneMode;
 use crate::pod_line::{VERSION, write_hello};
 use crate::stage::{Stage, make_apart_settings};
 
-/// Long enough for what happens soon, and short enough to be waited for.
+/// Long enough for fast events, and short enough to wait for.
 const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// A hub with a tenant, whose lane is in a Pod.
+/// A hub with a tenant whose lane is in a Pod.
 struct Scene {
     fleet: Arc<Fleet>,
     lane: Arc<LaneHandle>,
@@ -52,7 +52,7 @@ impl Scene {
         Self { fleet, lane, stage }
     }
 
-    /// A Pod with this uid connects; its end of the line.
+    /// Connects a Pod with this uid. Returns its end of the line.
     async fn connect(&self, account: &str, uid: &str) -> Result<PodStream, Unadmitted> {
         let (hub, mut pod) = tokio::io::duplex(1 << 20);
         let hello = crate::pod_line::Hello {
@@ -70,7 +70,7 @@ impl Scene {
         Ok(Box::pin(pod))
     }
 
-    /// Attends to the next Pod; what is told of it, and a way to end it.
+    /// Serves the next Pod. Returns the reported facts, and a token to end the Pod.
     fn attend(&self) -> (mpsc::Receiver<Fact>, CancellationToken) {
         let (tell, told) = mpsc::channel(16);
         let kill = CancellationToken::new();
@@ -83,7 +83,7 @@ impl Scene {
     }
 }
 
-/// What a Pod hears next from the hub itself.
+/// Returns the next message of the hub to the Pod.
 async fn hear(pod: &mut PodStream) -> ToPod {
     loop {
         match read_part::<ToPod>(pod).await.unwrap() {
@@ -94,7 +94,7 @@ async fn hear(pod: &mut PodStream) -> ToPod {
     }
 }
 
-/// Says one part, as a Pod does.
+/// Sends one part as a Pod.
 async fn say(pod: &mut PodStream, kind: u8, body: &[u8]) {
     let length = u32::try_from(body.len()).unwrap().to_be_bytes();
     pod.write_all(&[&length[..], &[kind], body].concat()).await.unwrap();
@@ -110,7 +110,7 @@ async fn say_as_lane(pod: &mut PodStream, frame: &FromLane) {
     say(pod, 1, &bytes[4..]).await;
 }
 
-/// A Pod is told to begin, and says that it is there; when it was last answered at the earliest.
+/// Lets a Pod begin and say that it is alive. Returns a time before its last acknowledgement.
 async fn begin_in(pod: &mut PodStream, told: &mut mpsc::Receiver<Fact>) -> Instant {
     assert!(matches!(hear(pod).await, ToPod::Begin(_)));
     let before = Instant::now();
@@ -132,7 +132,7 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
     let mut pod = scene.connect("tenure-lane-tenant-green", "g").await.unwrap();
     let (mut told, _kill) = scene.attend();
     begin_in(&mut pod, &mut told).await;
-    // What it says of another's namespace is no offence, and nothing comes of it; nor does a piece that nobody asked for.
+    // A report about another lane's namespace is no violation, and has no effect. The same holds for a piece that was not requested.
     let turnover = FromLane::Turnover {
         namespace: "mauve".to_owned(),
         name: "infra".to_owned(),
@@ -161,7 +161,7 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
     assert!(
         matches!(hear(&mut pod).await, ToPod::Refused { number: 3, refusal } if refusal.failure == ConnectFailure::Denied)
     );
-    // It has a token of its own, and gets none here.
+    // A lane in a Pod gets its token from the relay, and none here.
     let question = FromLane::Question {
         number: 9,
         question: crate::frames::Question::Token { refused: false },
@@ -177,11 +177,11 @@ async fn a_pod_that_says_what_no_lane_says_is_ended_and_one_that_speaks_for_othe
         }
     }
     assert!(scene.lane.mail.has_namespace("green"));
-    // What can't be read is.
+    // An unreadable message is a violation.
     say(&mut pod, 1, b"{\"Obey\":\"pass\"}").await;
     let killed = told.recv().await;
     assert!(matches!(killed, Some(Fact::Killed(Cause::Misspoke(_)))), "{killed:?}");
-    // It is waited for until its lane has ended.
+    // The hub waits until the Pod's lane has ended.
     say_own(&mut pod, &FromPod::Ended(PodEnd::Exited(1))).await;
     assert!(matches!(told.recv().await, Some(Fact::Ended(_))));
     assert!(lock(&scene.lane.pod.unconfirmed).is_none());
@@ -194,13 +194,13 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
     let mut first = scene.connect(account, "one").await.unwrap();
     let (mut told, _kill) = scene.attend();
     begin_in(&mut first, &mut told).await;
-    // One that ends in good order leaves nothing to wait for.
+    // A Pod that ends in good order leaves nothing to wait for.
     say_own(&mut first, &FromPod::Ended(PodEnd::Signalled(9))).await;
     assert_eq!(told.recv().await, Some(Fact::Ended(Cause::Signalled(9))));
     let mut second = scene.connect(account, "two").await.unwrap();
     let (mut told, _kill) = scene.attend();
     let before = begin_in(&mut second, &mut told).await;
-    // A line that breaks says nothing of the lane at its other end.
+    // A broken line says nothing about the lane at its other end.
     second.write_all(&[0, 0]).await.unwrap();
     drop(second);
     assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
@@ -212,13 +212,13 @@ async fn a_second_pod_waits_until_the_first_can_not_go_on() {
         "another one could still work: {:?}",
         before.elapsed()
     );
-    // Who is told to end is waited for, until that is said or has to be so.
+    // The hub waits for a Pod that has the order to end, until the Pod reports its end or the lease is over.
     kill.cancel();
     let mut rest = Vec::new();
     third.read_to_end(&mut rest).await.unwrap();
     say_own(&mut third, &FromPod::Ended(PodEnd::Alone)).await;
     assert_eq!(told.recv().await, Some(Fact::Ended(Cause::HungUp)));
-    // The same Pod again: what was in it before has ended.
+    // The same Pod again: its previous lane has ended.
     third = scene.connect(account, "three").await.unwrap();
     let (mut told, _kill) = scene.attend();
     begin_in(&mut third, &mut told).await;

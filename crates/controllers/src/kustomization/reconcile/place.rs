@@ -1,4 +1,4 @@
-//! In which cluster, and as whom, a Kustomization's steps are carried out. Owns going from one to another; which it is, the plan says.
+//! The cluster and the account with which a Kustomization's steps are executed. This module switches between clusters. The plan decides which one.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::lane::Lane;
 use crate::live::Held;
 
 impl KustomizationReconciler {
-    /// The client to execute steps with, and whose it is one; nothing when there is no token, which the next plan is told.
+    /// Returns the client for steps, with its account; `None` without a token, which the next plan reports.
     pub(super) async fn client(
         &mut self,
         account: Option<&ServiceAccount>,
@@ -47,7 +47,7 @@ impl KustomizationReconciler {
         None
     }
 
-    /// Reads an object of this cluster; whether there was a token for it.
+    /// Reads an object of this cluster. Returns whether a token for it was available.
     pub(super) async fn read_here(
         &mut self,
         target: &Watched,
@@ -69,7 +69,7 @@ impl KustomizationReconciler {
         true
     }
 
-    /// Has a token ready that is sent to another cluster.
+    /// Prepares a token for another cluster.
     pub(super) async fn order_token(&mut self, order: TokenOrder, lane: &Lane) {
         let shard = &self.shard;
         let token = shard.clusters.order_token(&shard.means.clients, &order, &lane.access());
@@ -80,7 +80,8 @@ impl KustomizationReconciler {
         }
     }
 
-    /// Goes to the cluster that a plan is about; whether it is where it was. Before it is known which, it stays.
+    /// Switches to the cluster of a plan. Returns false if facts of another cluster were in use before. While the cluster is unknown, nothing is
+    /// switched.
     pub(super) async fn enter(
         &mut self,
         target: Option<&Target>,
@@ -102,7 +103,7 @@ impl KustomizationReconciler {
         {
             return Ok(true);
         }
-        // What is held of the one before makes room first.
+        // The objects of the previous cluster free their memory first.
         let is_first = self.looked.is_empty() && self.answered.is_empty();
         self.go_to(None);
         let means = &self.shard.means;

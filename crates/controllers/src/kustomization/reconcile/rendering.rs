@@ -1,4 +1,4 @@
-//! What a Kustomization was rendered to: asked for, taken again, and kept while there is room. Owns no choice of what is rendered.
+//! The rendering of a Kustomization: requested, reused, and kept while memory is available.
 
 use jiff::Timestamp;
 use tenure_api::Kustomization;
@@ -13,7 +13,7 @@ use crate::lane::Lane;
 use crate::render::{Renderings, Roomy};
 
 impl KustomizationReconciler {
-    /// Whether the files of an artifact are those that it was rendered from last.
+    /// Checks whether the files of an artifact are the same as in the last rendering.
     pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
         let Some(seen) = &self.seen else { return false };
         let placement = self.shard.place().await;
@@ -26,7 +26,7 @@ impl KustomizationReconciler {
     }
 
     pub(super) async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
-        // What was rendered before makes room first, whether it is taken or not.
+        // The previous rendering frees its memory first, whether it is reused or not.
         let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
         if let Some(rendered) = &mut known
             && !rendered.is_of(request)
@@ -51,7 +51,7 @@ impl KustomizationReconciler {
         }
         self.room = None;
         if let Some(begun) = self.begun.take().filter(|begun| !begun.is_of(request)) {
-            // The attempt has applied something else already; the plan sees that and begins anew.
+            // The attempt has already applied another rendering. The plan sees that and starts again.
             snapshot.attempt.rendered = Some(begun);
             return;
         }
@@ -67,7 +67,7 @@ impl KustomizationReconciler {
         snapshot.take_rendered(rendered, Timestamp::now());
     }
 
-    /// Keeps what was rendered while nobody works with it, if there is room for it; it is rendered again otherwise.
+    /// Keeps the rendering while no attempt works, if memory is available. Otherwise it is rendered again.
     pub(super) fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {
@@ -81,7 +81,7 @@ impl KustomizationReconciler {
             return;
         }
         (self.rendered, self.seen) = (None, None);
-        // A failure takes no room, and is the answer that the attempt waits with.
+        // A failure needs no memory, and a waiting attempt needs it as its answer.
         if let Some(rendered) = &mut snapshot.attempt.rendered
             && rendered.outcome.is_ok()
         {

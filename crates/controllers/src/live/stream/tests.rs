@@ -1,4 +1,4 @@
-//! What a stream tells, and what it has taken in before: every order of the two.
+//! Tests what a stream reports after each order of watch events and answers.
 
 use std::collections::BTreeMap;
 
@@ -73,13 +73,13 @@ impl Stage {
         });
     }
 
-    /// An answer to a request of the reconciler's own told of it, beside the watch.
+    /// Feeds an answer to the reconciler's own request, besides the watch.
     fn answered(&self, revision: u64, value: &str) {
         let own = Key::new(tenure_api::Kustomization::KIND, "team", "apps");
         self.answered_to(&own, revision, value);
     }
 
-    /// An answer to a request told of it.
+    /// Feeds an answer to a request.
     fn answered_to(&self, key: &Key, revision: u64, value: &str) {
         let json = write_json(&json!({ "value": value }));
         let others = lock(&self.stream).answered("a", revision, json, key);
@@ -88,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// What is known, and whether the reconciler was told of something since this was last called.
+    /// Checks the known state, and whether the reconciler was notified since the previous call.
     fn check(&self, known: Option<&str>, told: bool) {
         let json = lock(&self.stream).objects.get("a").map(Entry::known);
         let json = json.and_then(|known| match known {
@@ -121,8 +121,8 @@ fn id() -> ObjectId {
     "team_a__ConfigMap".parse().unwrap()
 }
 
-/// A Kustomization once waited until its timeout for another one to take an object over, which had happened: the other's answer
-/// was known to the stream that both share before the watch told of it.
+/// Regression: a Kustomization waited until its timeout for another one to take an object over, although that had happened. The other's answer was
+/// known to the stream that both share before the watch reported it.
 #[test]
 fn what_one_is_answered_others_are_told() {
     let stage = Stage::set();
@@ -131,7 +131,7 @@ fn what_one_is_answered_others_are_told() {
     stage.check(Some("five"), true);
     stage.changed(5, "five");
     stage.check(Some("five"), false);
-    // What is no news to the stream is none to anybody, and nobody is told what it was answered itself.
+    // Duplicate events notify nobody. A reconciler is not notified of its own writes.
     stage.answered_to(&other, 5, "five");
     stage.check(Some("five"), false);
     stage.answered(6, "six");
@@ -143,7 +143,7 @@ fn a_stream_never_goes_back() {
     let stage = Stage::set();
     stage.changed(5, "five");
     stage.check(Some("five"), true);
-    // What was written here is known before the watch tells of it, and of what was before it.
+    // An own write is known before the watch reports it, and before the watch reports earlier states.
     stage.answered(9, "nine");
     stage.changed(7, "seven");
     stage.check(Some("nine"), false);
@@ -151,7 +151,7 @@ fn a_stream_never_goes_back() {
     stage.check(Some("nine"), false);
     stage.changed(9, "nine");
     stage.check(Some("nine"), false);
-    // Listed again, at an older state of a namesake.
+    // A new list has an older state of a re-created object.
     stage.changed(6, "six");
     stage.check(Some("nine"), false);
     stage.deleted(10);
@@ -168,14 +168,14 @@ fn what_only_an_answer_told_of_vanishes_with_the_next_list() {
     stage.synced(4);
     stage.check(None, true);
     stage.answered(5, "five");
-    // The watch broke; meanwhile it was deleted, and no event will tell.
+    // The watch broke. Meanwhile the object was deleted, and no event will report it.
     stage.synced(6);
     stage.check(None, true);
-    // A list from before the answer knows nothing of it.
+    // A list from before the answer does not contain the answer.
     stage.answered(9, "nine");
     stage.synced(8);
     stage.check(Some("nine"), false);
-    // What the watch has told of itself stays until it tells otherwise.
+    // A state that the watch itself reported stays until the watch reports another.
     stage.changed(9, "nine");
     stage.synced(12);
     stage.check(Some("nine"), false);

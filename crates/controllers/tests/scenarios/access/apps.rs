@@ -13,7 +13,7 @@ use crate::stage::GIT_REPOSITORY;
 
 const KEY: &str = include_str!("../../../../sources/tests/data/github-app.pem");
 
-/// An App that is installed for the group, and what its Secret holds.
+/// Installs an App for the group, and returns the content of its Secret.
 fn install(forge: &ForgeServer) -> Value {
     forge.add_app(42, KEY).unwrap();
     let installation = forge.add_installation("group-1");
@@ -24,7 +24,7 @@ fn install(forge: &ForgeServer) -> Value {
 }
 
 impl Bed {
-    /// Whether a real git clones with what a Secret holds.
+    /// Checks whether a real git clones with the content of a Secret.
     async fn clones(&self, secret: &Value) -> bool {
         let pair = format!("{}:{}", decode(secret, "username"), decode(secret, "password"));
         let url = self
@@ -81,7 +81,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         .ready(GIT_REPOSITORY, ("acc-n", "app"), "True", "Succeeded")
         .await;
     assert!(bed.clones(&first).await);
-    // Each is for the one project, and to read it.
+    // Each token is for the one project, and only for reading.
     let heard = bed.forge.heard();
     let orders: Vec<&str> = heard
         .iter()
@@ -95,8 +95,8 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         json!({ "permissions": { "contents": "read" }, "repository_ids": [bed.project] })
     );
 
-    // After half of its life another one is there, which goes on when the first has ended.
-    // What an App signs holds for less than two minutes: by more than that no clocks may differ.
+    // After half of its lifetime another one exists, and works after the first has ended. An App's signature is valid for less than two minutes, so
+    // clocks may not differ by more.
     bed.forge.advance(SignedDuration::from_secs(30));
     bed.age().await;
     bed.look_again(&request).await;
@@ -113,7 +113,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
     assert!(bed.clones(&first).await && bed.clones(&second).await);
     let second_end = read_end(&request);
     assert!(first_end < second_end, "{first_end} {second_end}");
-    // What is recorded is in whole seconds.
+    // Records have whole seconds.
     bed.forge
         .set_time(first_end.checked_add(SignedDuration::from_secs(1)).unwrap());
     assert!(!bed.clones(&first).await && bed.clones(&second).await);
@@ -122,7 +122,7 @@ async fn a_token_of_an_app_is_replaced_at_half_of_its_hour() {
         .await
         .unwrap();
 
-    // What has no number can't be revoked: the Secret goes, and that it ends by itself is told.
+    // A token without a number can't be revoked: the Secret is deleted, and a message says that the token expires by itself.
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.stage
         .until(SECRET, ("acc-n", "gitlab-flux-token"), |secret| secret.is_none())

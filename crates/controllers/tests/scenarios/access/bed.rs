@@ -1,4 +1,4 @@
-//! A host that gives out credentials, with a real git behind it, and a stage whose platform has an AccessProvider for it.
+//! A Git host that gives out credentials, with a real git server behind it, and a stage whose platform has an AccessProvider for it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(super) const STAGING: &str = "tenure-access-work-staging";
 pub(super) struct Host {
     pub(super) forge: ForgeServer,
     pub(super) project: u64,
-    /// The project, or the group that is asked for instead.
+    /// The project, or its group if the group is requested instead.
     asked: u64,
     pub(super) authoriser: String,
     _folder: tempfile::TempDir,
@@ -47,21 +47,21 @@ impl std::ops::Deref for Bed {
     }
 }
 
-/// What is asked of which host.
+/// The kind of host, and the request.
 pub(super) struct Setup<'a> {
     pub(super) kind: Kind,
-    /// They are there, and Secrets may be written in them.
+    /// Existing namespaces in which Secrets may be written.
     pub(super) namespaces: &'a [&'a str],
     pub(super) role: &'a str,
-    /// Whether the project's group is asked for instead of the project.
+    /// Whether the project's group is requested instead of the project.
     pub(super) is_group: bool,
-    /// What the agent's configuration says of it.
+    /// The entries in the agent's configuration.
     pub(super) entries: &'a str,
-    /// What the AccessProvider says besides.
+    /// Further fields of the AccessProvider.
     pub(super) provider: fn(&ForgeServer) -> Value,
-    /// Whether what the controllers ask of the cluster goes through faults, on every server.
+    /// Whether the controllers' requests to the cluster go through faults, on every server.
     pub(super) is_failing: bool,
-    /// With what the host is asked, where it isn't a token of the group's owner.
+    /// The authoriser's credential, if it is not a token of the group's owner.
     pub(super) authoriser: Option<fn(&ForgeServer) -> Value>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Setup<'_> {
 }
 
 impl Bed {
-    /// At GitLab, as [`Setup`] has it where nothing else is said.
+    /// Creates a bed at GitLab, with the defaults of [`Setup`].
     pub(super) async fn new(namespaces: &[&str], entries: &str) -> Self {
         let setup = Setup {
             namespaces,
@@ -110,7 +110,7 @@ impl Bed {
         Self::set_at(Arc::new(host), setup).await
     }
 
-    /// At a host that is there: another cluster may have credentials of it, too.
+    /// Creates a bed at an existing host, at which another cluster may also have credentials.
     pub(super) async fn set_at(host: Arc<Host>, setup: Setup<'_>) -> Self {
         let git = format!("http://{}", host.forge.git().http_address());
         let ssh = format!("ssh://{}", host.forge.git().ssh_address().unwrap());
@@ -138,7 +138,7 @@ impl Bed {
         &self.stage.admin
     }
 
-    /// What an administrator does once.
+    /// Does the one-time setup of an administrator.
     async fn provide(&self, setup: &Setup<'_>) {
         let kind = match setup.kind {
             Kind::Gitlab => "gitlab",
@@ -147,7 +147,7 @@ impl Bed {
         };
         let shown = setup.authoriser.map(|make| make(&self.forge));
         let shown = shown.unwrap_or_else(|| json!({ "token": self.authoriser }));
-        // As `data`: what another test left in it goes, which a server doesn't do for `stringData`.
+        // As `data`, so that leftovers of another test are removed, which a server does not do for `stringData`.
         let shown: serde_json::Map<String, Value> = shown
             .as_object()
             .unwrap()
@@ -205,7 +205,7 @@ impl Bed {
         }
     }
 
-    /// Has the agent ask for something else of the project.
+    /// Changes the agent's configuration for the project.
     pub(super) async fn ask(&self, role: &str, entries: &str) {
         let agents = self.stage.git.repository(&format!("{PLATFORM}-agents")).unwrap();
         let configuration = configure(role, PROJECT, entries);
@@ -217,15 +217,15 @@ impl Bed {
         format!("work-{}", self.asked)
     }
 
-    /// All requests that there are.
+    /// Returns all requests.
     pub(super) async fn list_requests(&self) -> Result<Vec<Value>, String> {
         let all = self.admin().list(REQUEST, PLATFORM).await;
         all.map_err(|error| error.to_string())
     }
 
-    /// All requests, once they are as said.
+    /// Returns all requests, after they fulfil the condition.
     pub(super) async fn requests(&self, what: &str, hold: impl Fn(&[Value]) -> bool) -> Vec<Value> {
-        // A source is asked to fetch, and fetches, in between.
+        // Includes the time in which a source is asked to fetch, and fetches.
         let looked = eventually(3 * SOON, || async {
             let all = self.list_requests().await?;
             if hold(&all) { Ok(all) } else { Err(format!("{all:#?}")) }
@@ -239,13 +239,13 @@ impl Bed {
         }
     }
 
-    /// The one request that there is, once it is as said.
+    /// Returns the only request, after it fulfils the condition.
     pub(super) async fn request(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let is_it = |all: &[Value]| matches!(all, [one] if holds(one));
         self.requests(what, is_it).await.remove(0)
     }
 
-    /// Changes what is recorded of the credentials of a request; never over what was recorded meanwhile.
+    /// Changes the recorded ledgers of a request. A record that was written meanwhile is never overwritten.
     pub(super) async fn edit_ledgers(&self, find: impl AsyncFn() -> Value, change: impl Fn(&mut Vec<Value>)) -> Value {
         let edited = eventually(SOON, || async {
             let request = find().await;
@@ -273,7 +273,7 @@ impl Bed {
         .await
     }
 
-    /// Answers a request as alice, who may.
+    /// Answers a request as alice, who is an approver.
     pub(super) async fn answer(&self, request: &Value, decision: &str) {
         let alice = self.admin().impersonating("alice").unwrap();
         let grant = grant(request, &self.target(), "alice", decision);
@@ -297,7 +297,7 @@ impl Bed {
         }
     }
 
-    /// Takes alice's grant away, until nothing lives at the host and the Secret has gone.
+    /// Deletes alice's grant, and waits until no credential lives at the host and the Secret is gone.
     pub(super) async fn revoke(&self, namespace: &str, name: &str) {
         self.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
         self.until_none_lives().await;
@@ -309,7 +309,7 @@ impl Bed {
         self.stage.get(SECRET, (namespace, "gitlab-flux-token")).await
     }
 
-    /// Has it looked at everything again, as after an hour.
+    /// Makes the controllers check everything again, as after an hour.
     pub(super) async fn look_again(&self, request: &Value) {
         let name = request["metadata"]["name"].as_str().unwrap();
         let at = jiff::Timestamp::now().to_string();
@@ -317,7 +317,7 @@ impl Bed {
         self.admin().patch(REQUEST, (PLATFORM, name), patch).await.unwrap();
     }
 
-    /// A source of the project that uses the Secret.
+    /// Creates a source of the project that uses the Secret.
     pub(super) async fn source(&self, namespace: &str) {
         self.source_at(namespace, &self.forge.git().http_url(PROJECT)).await;
     }
@@ -333,7 +333,7 @@ impl Bed {
         self.admin().apply(source).await.unwrap();
     }
 
-    /// Somebody who may ask in a namespace.
+    /// Returns a user that may create FluxAccesses in a namespace.
     pub(super) async fn asker(&self, namespace: &str, name: &str) -> Admin {
         for object in [
             json!({
@@ -351,7 +351,7 @@ impl Bed {
         self.admin().impersonating(name).unwrap()
     }
 
-    /// A tenant whose Surface deploys the project from this address, and names no Secret.
+    /// Creates a tenant whose Surface deploys the project from this address and names no Secret.
     pub(super) async fn deploy(&self, name: &str, url: &str) {
         tenant(&self.stage, name).await;
         let_write(self.admin(), name).await;
@@ -375,7 +375,7 @@ impl Bed {
         self.admin().apply(surface).await.unwrap();
     }
 
-    /// Makes what is recorded of the credential in use older than anything that has to be waited for.
+    /// Makes the record of the credential in use older than every waiting period.
     pub(super) async fn age(&self) {
         let age = |ledgers: &mut Vec<Value>| {
             for ledger in ledgers {
@@ -393,8 +393,8 @@ impl Bed {
             .await;
     }
 
-    /// Orders new credentials as alice, who may, and waits until that was done. Before, the controllers begin anew: a list of the host's that they have from before
-    /// the credential was made would say that it was revoked, as old as it is said to be.
+    /// Orders new credentials as alice, an approver, and waits until that is done. The controllers are restarted before: their list of the host from
+    /// before the credential was made would count the aged credential as revoked.
     pub(super) async fn replace(&mut self, is_leak: bool) -> Value {
         self.stage.restart().await;
         self.age().await;
@@ -403,7 +403,7 @@ impl Bed {
         self.request("was replaced", is_done).await
     }
 
-    /// Orders new credentials as alice, who may.
+    /// Orders new credentials as alice, an approver.
     pub(super) async fn order(&self, is_leak: bool) -> Written {
         let request = self.request("is there", |_| true).await;
         let name = request["metadata"]["name"].as_str().unwrap();
@@ -424,13 +424,13 @@ impl Bed {
     }
 }
 
-/// What an agent's configuration asks of the project, or of its group.
+/// Returns an agent's configuration for the project or its group.
 fn configure(role: &str, what: &str, entries: &str) -> String {
     let kind = if what == GROUP { "groups" } else { "projects" };
     format!("flux_access:\n  role: {role}\n  {kind}:\n  - {{ id: {what}, {entries} }}\n")
 }
 
-/// An hour before.
+/// Returns a time one hour earlier.
 fn earlier(time: &str) -> String {
     let time: jiff::Timestamp = time.parse().unwrap();
     let earlier = time.checked_sub(jiff::SignedDuration::from_hours(1)).unwrap();

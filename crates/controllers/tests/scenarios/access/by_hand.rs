@@ -1,4 +1,4 @@
-//! A host at which nobody makes credentials: what is asked for is approved, somebody writes the Secret, and its age is watched.
+//! A host without created credentials: a request is approved, a user writes the Secret, and its age is watched.
 
 use serde_json::json;
 use tenure_testkit::{SOON, eventually};
@@ -15,7 +15,7 @@ async fn a_secret_that_somebody_writes_is_asked_for_approved_and_watched() {
         ..Setup::default()
     };
     let bed = Bed::set(setup).await;
-    // Its number follows from its path, and who may approve holds the verb on that.
+    // The target's number follows from its path, and approvers have the verb on that target.
     let request = bed.pending().await;
     let target = format!("work-{}", request["spec"]["target"]["id"]);
     let rights = json!({ "rules": [
@@ -43,7 +43,7 @@ async fn a_secret_that_somebody_writes_is_asked_for_approved_and_watched() {
     let request = bed.request("is there", has("Ready", "WrittenByHand")).await;
     assert!(condition(&request, "Expiring").is_none() && condition(&request, "Verified").is_none());
 
-    // What somebody wrote is his: it stays.
+    // The hand-written Secret stays.
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.request("is revoked", |request| request["status"]["state"] != "Approved")
         .await;

@@ -1,4 +1,4 @@
-//! Two clusters whose agents have one name, at one host: each has its own credentials, and ends nobody else's.
+//! Two clusters whose agents have the same name, at one host: each has its own credentials, and ends none of the other's.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn setup(namespaces: &'static [&'static str]) -> Setup<'static> {
 }
 
 impl Bed {
-    /// Asks, answers, and waits until a source has cloned; the request.
+    /// Requests access, approves it, and waits until a source has cloned. Returns the request.
     async fn have_access(&self) -> Value {
         self.source("acc-k").await;
         let request = self.pending().await;
@@ -51,7 +51,7 @@ async fn two_clusters_with_one_agents_name_have_each_their_own_and_end_no_others
     names.sort();
     assert_eq!(live, names, "each has one, of a name of its own");
 
-    // Both list what the host has: what is another cluster's by its name is nothing that they have lost.
+    // Both list the host's credentials. A credential with another cluster's name does not count as a leftover.
     for bed in [&one, &other] {
         let at = jiff::Timestamp::now().to_string();
         let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": at } } });
@@ -60,7 +60,7 @@ async fn two_clusters_with_one_agents_name_have_each_their_own_and_end_no_others
             .await
             .unwrap();
     }
-    // The first takes its own back, and what the other one has goes on.
+    // The first revokes its own credential, and the other's lives on.
     one.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     let left = eventually(SOON, || async {
         let names = one.list_living();

@@ -1,5 +1,5 @@
-//! A controller that dies while it replaces a credential, at each write and before or after its effect, and a host whose connection breaks at each request, before
-//! or after its effect: whenever that is, no more than one token lives that is in no record, and in the end one lives, which is in use.
+//! A controller is killed while it replaces a credential, at each write, before or after its effect. Also, a host's connection breaks at each
+//! request, before or after its effect. At any time, at most one unrecorded token lives. In the end exactly one lives, and it is in use.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ use super::bed::{Bed, PLATFORM, PROVIDER_KIND, REQUEST, Setup, ledger};
 use crate::faults::Kill;
 use crate::stage::condition;
 
-/// A replacement has more writes than this: fewer deaths would mean that it wasn't one that was watched.
+/// The minimum number of writes of a replacement. Fewer kills would mean that the test watched something else.
 const LEAST_WRITES: usize = 8;
-/// How many requests a replacement sends to the host, at least.
+/// The minimum number of requests that a replacement sends to the host.
 const LEAST_ASKED: usize = 4;
-/// After how many seconds an order that is on its way no more is told so, in place of a minute.
+/// The seconds after which a lost order is declared as lost, in place of a minute.
 const PATIENCE: i64 = 2;
-/// How often in a row it may have to be told so.
+/// The limit of such declarations in a row.
 const MOST_WAITS: usize = 10;
-/// What is recorded as that old was made so.
+/// The age in seconds that the records are given.
 const AGED: i64 = 1_800;
 
-/// One that is delivered and in use.
+/// Creates a bed with a credential that is delivered and in use.
 async fn begin(namespace: &'static str) -> Bed {
     let entries = format!("namespaces: [{namespace}]");
     let setup = Setup {
@@ -42,7 +42,7 @@ async fn begin(namespace: &'static str) -> Bed {
     bed
 }
 
-/// The host's numbers that the record has.
+/// Returns the host's numbers in the record.
 fn list_recorded(request: &Value) -> BTreeSet<u64> {
     let ledger = ledger(request);
     let retiring = ledger["retiring"].as_array().into_iter().flatten();
@@ -56,8 +56,8 @@ impl Bed {
         all.into_iter().next()
     }
 
-    /// Makes what is recorded older, so that another one may be ordered, with controllers that have no list of before; and waits until these are at rest: whoever
-    /// dies in the first attempt of each waits longer each time.
+    /// Makes the record older, so that another credential may be ordered. Restarts the controllers without old lists, and waits until they rest. A
+    /// process that is killed in the first attempt of each would wait longer each time.
     pub(super) async fn prepare(&mut self, when: &str) {
         let count = |bed: &Self| bed.forge.count(&Method::GET, "personal_access_tokens/self");
         let before = count(self);
@@ -68,7 +68,7 @@ impl Bed {
         self.stage.come_to_rest(SOON, when).await;
     }
 
-    /// At most one lives that no record has.
+    /// Checks that at most one unrecorded token lives.
     async fn check_recorded(&self, when: &str) {
         let request = self.one_request().await.unwrap();
         let recorded = list_recorded(&request);
@@ -81,7 +81,7 @@ impl Bed {
         );
     }
 
-    /// Waits until nothing goes on by itself: whether that is since the order is carried out and the one that is in use lives alone, or since a minute has to pass.
+    /// Waits until nothing changes by itself. Returns whether the order is done and only the used token lives; otherwise a minute has to pass.
     async fn until_rest(&self, order: &Written, when: &str) -> bool {
         let came = eventually(2 * SOON, || async {
             let request = self.one_request().await.ok_or("there is no request")?;
@@ -110,8 +110,8 @@ impl Bed {
         }
     }
 
-    /// Waits until the order is carried out and the one that is in use lives alone. Where a minute has to pass, it is said to be over: to controllers that
-    /// begin anew, since the lists that others have would count as made after it.
+    /// Waits until the order is done and only the used token lives. If a minute has to pass, the record is changed as if it had passed, for restarted
+    /// controllers: lists of running controllers would count as newer.
     async fn check_the_end(&mut self, order: &Written, when: &str) {
         for _ in 0..MOST_WAITS {
             if self.until_rest(order, when).await {
@@ -130,7 +130,7 @@ impl Bed {
 async fn a_controller_that_dies_at_any_write_leaves_no_token_that_nobody_knows() {
     let mut bed = begin("acc-v").await;
     for after_effect in [false, true] {
-        // In CI every third write, and others the second time.
+        // In CI every third write, with other writes in the second pass.
         let step = choose_length(3, 1);
         let mut at = if after_effect { step } else { 1 };
         loop {

@@ -1,4 +1,4 @@
-//! A group's credential: for the namespaces that are meant for it, and tried in a project of the group before anybody gets it.
+//! A group's credential: for the namespaces intended for it, and tried in a project of the group before its delivery.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ async fn a_groups_credential_is_tried_in_one_of_its_projects_and_goes_where_it_i
     assert!(looked >= 2, "it was looked {looked} times for a project to try it in");
     let credentials = request["status"]["credentials"].as_array().unwrap();
     assert_eq!((credentials.len(), bed.live().len()), (1, 1), "{credentials:#?}");
-    // A namespace that nobody meant for it has none, and it is said why.
+    // A namespace that is not intended for it gets none, and the reason is reported.
     assert!(bed.secret("acc-h").await.is_none());
     let provider = bed.stage.get(PROVIDER_KIND, (PLATFORM, "work")).await.unwrap();
     let said = provider["status"]["conditions"].to_string();

@@ -1,4 +1,4 @@
-//! A registry's credential among the `imagePullSecrets` of the accounts that an entry names, so that containers are fetched with it, too.
+//! A registry's credential among the `imagePullSecrets` of the accounts that an entry names, so that Pods pull images with it too.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
@@ -30,7 +30,7 @@ impl Bed {
         Self::set(setup).await
     }
 
-    /// What the message of the condition says.
+    /// Applies the commands from the condition's message.
     async fn let_name(&self, namespace: &str) {
         for object in [
             json!({
@@ -45,7 +45,7 @@ impl Bed {
         ] {
             self.admin().apply(object).await.unwrap();
         }
-        // A server follows roles by a watch.
+        // A server follows roles with a watch.
         let writer = self.stage.bearing(PLATFORM, "tenure-secret-writer").await;
         let read = eventually(SOON, || async {
             match writer.get(SERVICE_ACCOUNT, (namespace, "runner")).await {
@@ -56,7 +56,7 @@ impl Bed {
         read.await.unwrap();
     }
 
-    /// Waits until an account names these, and returns it.
+    /// Waits until an account names these Secrets, and returns it.
     async fn names(&self, namespace: &str, name: &str, wanted: &[&str]) -> Value {
         let is_as_wanted = |account: Option<&Value>| account.is_some_and(|account| names(account) == wanted);
         let found = self.stage.until(SERVICE_ACCOUNT, (namespace, name), is_as_wanted).await;
@@ -81,7 +81,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
 
-    // The Secret is there; that nobody let its writer change accounts is said, with what to do.
+    // The Secret exists. The condition names the missing right to change accounts, with the remedy.
     let request = bed
         .request("names the missing right", |request| {
             condition(request, "Ready").is_some_and(|ready| ready["reason"] == "AccountsUnreadable")
@@ -105,7 +105,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
         )],
         NAME
     );
-    // Pods that run as it have it from there.
+    // Pods that run as the account get the Secret from it.
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "app", "namespace": "acc-p" },
         "spec": { "serviceAccountName": "runner", "containers": [{ "name": "app", "image": "registry.example.org/group-1/app:1" }] }
@@ -113,7 +113,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
     let pod = eventually(SOON, || bed.admin().create(pod.clone())).await.unwrap();
     assert_eq!(pod["spec"]["imagePullSecrets"], json!([{ "name": NAME }]));
 
-    // One that comes later is said to be missing, and gets it once it is there, beside what it had.
+    // A missing account is reported. After its creation, it gets the Secret besides its other Secrets.
     let request = bed
         .request("misses an account", |request| {
             condition(request, "Ready").is_some_and(|ready| ready["reason"] == "AccountMissing")
@@ -127,7 +127,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
     bed.names("acc-p", "later", &["of-somebody", NAME]).await;
     let request = bed.delivered().await;
     assert_eq!(ledger(&request)["imagePullSecrets"], true);
-    // Who takes it out by hand, and who makes the account anew, has it again.
+    // After a manual removal, and after a re-creation of the account, the Secret is added again.
     let taken = json!({ "imagePullSecrets": null });
     bed.admin()
         .patch(SERVICE_ACCOUNT, ("acc-p", "runner"), taken)
@@ -141,7 +141,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
     bed.look_again(&request).await;
     bed.names("acc-p", "runner", &[NAME]).await;
     bed.names("acc-p", "later", &["of-somebody", NAME]).await;
-    // An account of the same name elsewhere, and another one here, are nobody's to change.
+    // Accounts of this name in other namespaces, and other accounts here, are not changed.
     for (target, wanted) in [
         (("acc-q", "runner"), vec![]),
         (("acc-p", "bystander"), vec!["of-somebody"]),
@@ -149,7 +149,7 @@ async fn the_accounts_of_an_entry_fetch_containers_and_nobody_elses_do() {
         assert_eq!(names(&bed.stage.get(SERVICE_ACCOUNT, target).await.unwrap()), wanted);
     }
 
-    // What is revoked is taken out, and what others put there stays.
+    // A revoked Secret is removed, and Secrets of others stay.
     bed.revoke("acc-p", NAME).await;
     let runner = bed.names("acc-p", "runner", &[]).await;
     assert!(
@@ -186,7 +186,7 @@ async fn a_list_of_pull_secrets_that_somebody_applies_is_left_to_him() {
         message.contains("ServiceAccount acc-r/runner are applied by"),
         "{message}"
     );
-    // Once who applies it names the Secret, all is well.
+    // The condition is good again after the author of the accounts names the Secret.
     for name in ["runner", "later"] {
         bed.admin()
             .apply(account("acc-r", name, &["of-somebody", NAME]))

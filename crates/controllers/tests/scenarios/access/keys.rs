@@ -1,4 +1,4 @@
-//! Deploy keys: from what is asked for to a clone by a real ssh, replaced with proof, and gone with the grant.
+//! Deploy keys: from the request to a clone by a real ssh, their replacement with proof, and their end with the grant.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::deploy_keys::SECRET;
 use crate::stage::GIT_REPOSITORY;
 use crate::tenants::surface_ready;
 
-/// What an AccessProvider says so that keys are made.
+/// Returns the fields of an AccessProvider that makes keys.
 fn with_keys(forge: &ForgeServer) -> Value {
     json!({ "repositoryCredential": "deploy-key", "knownHosts": forge.git().known_hosts().unwrap() })
 }
@@ -22,7 +22,7 @@ impl Bed {
         self.forge.git().ssh_url(PROJECT).unwrap()
     }
 
-    /// Whether a real ssh opens the project with what a Secret holds: to clone, and to push.
+    /// Checks whether a real ssh can clone and push with the content of a Secret.
     async fn opens(&self, secret: &Value) -> [bool; 2] {
         let (identity, hosts) = (decode(secret, "identity"), decode(secret, "known_hosts"));
         let url = self.ssh_url();
@@ -93,7 +93,7 @@ async fn tell_story(kind: Kind, namespace: &str) {
         .await
         .unwrap();
 
-    // Another one takes its place once it is seen in use, and then the one that leaked opens nothing.
+    // A new key replaces it once the new one is seen in use. After that, the leaked one opens nothing.
     let first = live.id;
     bed.replace(true).await;
     bed.request("has one credential", |request| {
@@ -132,7 +132,7 @@ async fn a_key_at_gitea_clones_is_replaced_and_goes() {
     tell_story(Kind::Gitea, "acc-l").await;
 }
 
-/// A Surface whose source is the approved project, over ssh, deploys with no further edit; and nothing is made without host keys, which is said.
+/// A Surface whose source is the approved project over ssh deploys without an edit. Without host keys no key is made, and the status says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
     let setup = Setup {
@@ -160,7 +160,7 @@ async fn a_surface_over_ssh_has_the_key_of_its_approved_project() {
     let source = bed.stage.get(GIT_REPOSITORY, ("tenant-m", "shop-app")).await.unwrap();
     assert_eq!(source["spec"]["secretRef"]["name"], "gitlab-flux-token");
 
-    // Nothing of it stays, where others listen for private keys.
+    // The key is revoked, because other tests search for private keys.
     bed.revoke("tenant-m", "gitlab-flux-token").await;
     bed.stage.end().await;
 }

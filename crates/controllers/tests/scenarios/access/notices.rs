@@ -1,4 +1,5 @@
-//! The issue by which the owner of a project is told of a request: there while it waits, closed once it is answered, bounded for each who asks; and nobody's answer.
+//! The issue that shows a request to the owner of a project: open while the request waits, closed after the answer, bounded for each requester, and
+//! without effect on the decision.
 
 use serde_json::{Value, json};
 use tenure_forge_server::Issue;
@@ -9,11 +10,11 @@ use super::bed::{Bed, PLATFORM, PROJECT, PROVIDER_KIND, REQUEST, VERSION};
 use crate::stage::condition;
 use crate::tenants::tenant;
 
-/// As many as one tenant has open.
+/// The limit of open issues of one tenant.
 const MOST: usize = 5;
 
 impl Bed {
-    /// Waits until so many issues are open, and no more.
+    /// Waits until exactly this many issues are open.
     async fn until_open(&self, count: usize) -> Vec<Issue> {
         let looked = eventually(SOON, || async {
             let open: Vec<Issue> = self.forge.issues().into_iter().filter(|issue| issue.is_open).collect();
@@ -32,7 +33,7 @@ impl Bed {
         }
     }
 
-    /// The request that a FluxAccess makes, once it waits.
+    /// Waits for the pending request of a FluxAccess.
     async fn until_asked(&self, name: &str) -> Value {
         let is_it =
             |request: &Value| request["spec"]["askedIn"]["name"] == name && request["status"]["state"] == "Pending";
@@ -45,7 +46,7 @@ impl Bed {
         looked.await.unwrap()
     }
 
-    /// The requests whose condition has a reason, once there are so many.
+    /// Waits for this many requests whose condition has this reason, and returns them.
     async fn until_said(&self, reason: &str, count: usize) -> Vec<Value> {
         let said = |request: &Value| condition(request, "Announced").is_some_and(|said| said["reason"] == reason);
         let looked = eventually(SOON, || async {
@@ -90,7 +91,7 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
     let message = condition(&told, "Announced").unwrap()["message"].to_string();
     assert!(message.contains(&format!("/-/issues/{}", issue.number)), "{message}");
 
-    // Whoever begins anew opens no other one, and closes none.
+    // Restarted controllers open no second issue, and close none.
     bed.stage.restart().await;
     bed.look_again(&told).await;
     bed.answer(&told, "Approved").await;
@@ -108,14 +109,14 @@ async fn who_owns_a_project_reads_of_a_request_there_until_it_is_answered() {
         "{history}"
     );
     bed.revoke("acc-t", "gitlab-flux-token").await;
-    // Who took an answer back isn't asked again.
+    // A revoked request opens no new issue.
     bed.request("is revoked", |request| request["status"]["state"] == "Revoked")
         .await;
     assert_eq!(bed.forge.issues().len(), 1);
     bed.stage.end().await;
 }
 
-/// What a tenant can make of it: as many issues as its bound, in nobody's way, and gone with what asked for them. And an owner who wants none has none.
+/// A tenant can open only as many issues as its limit, blocks no other request, and its issues go with their requests. An owner can disable them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it() {
     let bed = Bed::new(&["acc-u"], "namespaces: [acc-u]").await;
@@ -130,7 +131,7 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
             "spec": { "provider": "work", "role": "read_repository", "projects": projects }
         })
     };
-    // Whom the administrator has let ask for nothing has nobody told.
+    // A requester without reach opens no issue.
     let stranger = ask(
         "stranger",
         json!([{ "id": PROJECT, "namespaces": ["acc-tenant"], "secretName": "stranger" }]),
@@ -160,7 +161,7 @@ async fn a_tenant_shows_no_more_requests_than_its_bound_and_takes_them_with_it()
         let said = condition(request, "Announced").unwrap()["message"].to_string();
         assert!(said.contains("tenant acc-tenant"), "{said}");
     }
-    // It is in nobody's way: the other one is answered meanwhile.
+    // The other request is not blocked: it is answered meanwhile.
     bed.answer(&agents, "Denied").await;
     bed.until_open(MOST).await;
 

@@ -1,4 +1,4 @@
-//! What happens to a credential behind the controllers' back: to its Secret, at its host, and to sources that use it.
+//! Changes to a credential without the controllers: to its Secret, at its host, and to sources that use it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,12 +14,12 @@ use crate::stage::{GIT_REPOSITORY, condition};
 const NAME: &str = "gitlab-flux-token";
 
 impl Bed {
-    /// Changes the Secret of a namespace as an administrator does, who may do everything.
+    /// Changes the Secret of a namespace as an administrator with all rights.
     async fn change_secret(&self, namespace: &str, patch: Value) {
         self.admin().patch(SECRET, (namespace, NAME), patch).await.unwrap();
     }
 
-    /// The Secret, once it is as said.
+    /// Returns the Secret, after it fulfils the condition.
     async fn secret_once(&self, namespace: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let is_so = |secret: Option<&Value>| secret.is_some_and(&holds);
         self.stage.until(SECRET, (namespace, NAME), is_so).await.unwrap()
@@ -51,7 +51,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
     let password = |secret: &Value| decode(secret, "password");
     let is_new = |secret: &Value, before: &Value| password(secret) != password(before) && is_marked(secret);
 
-    // Its labels are taken off: the account that writes it may put them back, and nothing else changes.
+    // Its labels are removed: the account that writes it may restore them, and nothing else changes.
     bed.change_secret("acc-o1", json!({ "metadata": { "labels": null } }))
         .await;
     bed.look_again(&request).await;
@@ -59,7 +59,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
     assert_eq!(password(&marked), password(&first));
     assert_eq!(bed.live().len(), 1);
 
-    // Labels and value: another credential is delivered.
+    // Labels and value are changed: another credential is delivered.
     let edited = json!({ "metadata": { "labels": null }, "data": { "password": STANDARD.encode("sesame") } });
     bed.change_secret("acc-o1", edited).await;
     bed.look_again(&request).await;
@@ -72,13 +72,13 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
         |request: &Value| ledger(request)["current"]["generation"] == 2 && ledger(request)["next"].is_null();
     bed.request("has the second in use", is_second).await;
 
-    // All of it, and nobody asks for a look. Another one is made at once, if the last one that nobody had planned is long ago.
+    // The whole Secret is deleted, without a request to check. A new one is made immediately, if the last unplanned one is long ago.
     bed.age().await;
     bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
     bed.secret_once("acc-o1", |secret| is_new(secret, &second)).await;
     bed.delivered().await;
 
-    // What isn't Tenure's is not touched, whatever its name is.
+    // A Secret of another author is not touched, whatever its name is.
     bed.revoke("acc-o1", NAME).await;
     let own = json!({
         "apiVersion": "v1", "kind": "Secret", "metadata": { "name": NAME, "namespace": "acc-o1" },
@@ -105,7 +105,7 @@ async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_
     let request = bed.pending().await;
     bed.answer(&request, "Approved").await;
     bed.delivered().await;
-    // A list of the host from before it was made would say that it is gone.
+    // A list of the host from before its creation would report it as gone.
     bed.stage.restart().await;
     bed.age().await;
     let first = bed.live()[0].id;
@@ -130,7 +130,7 @@ async fn a_token_that_somebody_revokes_at_the_host_is_replaced_once_a_source_is_
     bed.stage.end().await;
 }
 
-/// What a tenant mistypes in a source keeps no leaked credential alive.
+/// A mistake of a tenant in a source does not keep a leaked credential alive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_there() {
     let mut bed = Bed::new(&["acc-o3"], "namespaces: [acc-o3]").await;
@@ -158,7 +158,7 @@ async fn a_leaked_credential_goes_although_a_source_names_no_branch_that_is_ther
     bed.stage.end().await;
 }
 
-/// A host with certificates of an authority of its own is reached with what is delivered.
+/// A host with certificates of its own authority is reached with the delivered Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_authority_of_the_host_travels_with_the_credential() {
     let mut bed = Bed::new(&["acc-o4"], "namespaces: [acc-o4]").await;
@@ -168,7 +168,7 @@ async fn the_authority_of_the_host_travels_with_the_credential() {
         let patch = json!({ "data": { "ca.crt": STANDARD.encode(&pem) } });
         let place = (PLATFORM, "gitlab-authoriser");
         bed.admin().patch(SECRET, place, patch).await.unwrap();
-        // A connection is kept for a minute.
+        // A connection is used for a minute, so the controllers are restarted.
         bed.stage.restart().await;
         pem
     };
@@ -178,7 +178,7 @@ async fn the_authority_of_the_host_travels_with_the_credential() {
     bed.delivered().await;
     let secret = bed.secret("acc-o4").await.unwrap();
     assert_eq!(decode(&secret, "ca.crt"), first);
-    // The host has other certificates now: the same credential goes on with these.
+    // The host has other certificates now. The same credential continues with these.
     let second = authority(&mut bed).await;
     let has_it = |secret: &Value| secret["data"]["ca.crt"].is_string() && decode(secret, "ca.crt") == second;
     let changed = bed.secret_once("acc-o4", has_it).await;
@@ -186,7 +186,7 @@ async fn the_authority_of_the_host_travels_with_the_credential() {
     bed.stage.end().await;
 }
 
-/// A host may keep its lists from the authoriser: then nobody knows what lives there, and the provider says so.
+/// If a host denies its lists to the authoriser, the living credentials are unknown, and the provider reports that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_provider_says_which_lists_its_host_refuses() {
     let mut bed = Bed::new(&["acc-o5"], "namespaces: [acc-o5]").await;
@@ -195,7 +195,7 @@ async fn a_provider_says_which_lists_its_host_refuses() {
     bed.delivered().await;
     let fault = Fault::always("/deploy_tokens", Misbehaviour::server_error());
     bed.forge.misbehave(fault);
-    // The host is listed as soon as the controllers begin, and once an hour.
+    // The host is listed when the controllers begin, and once an hour.
     bed.stage.restart().await;
     let is_so = |provider: Option<&Value>, status: &str, text: &str| {
         let swept = provider.and_then(|provider| condition(provider, "Swept"));
@@ -213,7 +213,7 @@ async fn a_provider_says_which_lists_its_host_refuses() {
     bed.stage.end().await;
 }
 
-/// A Secret holds some 2,000 values that no source was seen to use. The next ones go into another Secret, once an administrator has named it.
+/// A Secret holds about 2,000 values that no source was seen to use. The next ones go into another Secret, once an administrator has named it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn values_that_find_no_room_are_staged_in_another_secret() {
     let bed = Bed::new(&["acc-o6"], "namespaces: [acc-o6]").await;
@@ -242,7 +242,7 @@ async fn values_that_find_no_room_are_staged_in_another_secret() {
     bed.admin().apply(empty).await.unwrap();
     bed.age().await;
     bed.delivered().await;
-    // It is gone from there once it is in use, and what others have in the first one stays.
+    // The value is removed there once it is in use. Values of others in the first Secret stay.
     let emptied = bed.stage.get(SECRET, (PLATFORM, &second)).await.unwrap();
     assert!(
         emptied["data"].as_object().is_none_or(serde_json::Map::is_empty),

@@ -1,4 +1,4 @@
-//! Somebody clones all the time with what is in the Secret, by a real git, while the credential is replaced again and again: not one clone fails.
+//! A client clones all the time with the Secret's content, by a real git, while the credential is replaced repeatedly. No clone may fail.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use super::bed::{Bed, PROJECT, Setup, decode, ledger};
 use crate::deploy_keys::SECRET;
 use crate::stage::condition;
 
-/// How often it is replaced, where nobody says otherwise.
+/// The default number of replacements.
 const ROTATIONS: usize = 5;
-/// The variable that says otherwise.
+/// The variable with another number.
 const VARIABLE: &str = "TENURE_TEST_ROTATIONS";
 const NAMESPACE: &str = "acc-x";
-/// As many live at once at most: the one in use, the one before it, and the next.
+/// The limit of living credentials: the one in use, the previous one, and the next.
 const MOST_LIVE: usize = 3;
 
-/// Clones until it is told to end; how often that was, and why any of it failed.
+/// Clones until the end signal. Returns the number of clones, and the failures.
 pub(super) async fn clone_on(
     admin: Admin,
     (url, namespace): (String, &str),
@@ -53,7 +53,7 @@ pub(super) async fn clone_on(
 }
 
 impl Bed {
-    /// Has the time of all that retire come but for the last one, as if two intervals had passed since then.
+    /// Ends all retiring credentials except the last one, as if two intervals had passed since then.
     async fn end_retirements(&self) {
         let end = |ledgers: &mut Vec<Value>| {
             let retiring = ledgers.first_mut().and_then(|ledger| ledger["retiring"].as_array_mut());

@@ -1,4 +1,4 @@
-//! More is asked for under what was approved: the old goes on until the new one is in use, and nobody who clones meanwhile notices.
+//! A request is extended after its approval: the old credential lives until the new one is in use, and no clone fails meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use crate::deploy_keys::{ROLE_BINDING, SECRET};
 use crate::stage::condition;
 
 const NAME: &str = "gitlab-flux-token";
-/// The second answer.
+/// The second grant.
 const MORE: &str = "alice-approved-more";
 
 impl Bed {
-    /// Has everything of a request that retires be over, as if two intervals had passed.
+    /// Ends everything of a request that retires, as if two intervals had passed.
     async fn end_all_retirements(&self, name: &str) {
         let end = |ledgers: &mut Vec<Value>| {
             for ledger in ledgers {
@@ -31,7 +31,7 @@ impl Bed {
         self.look_again(&request).await;
     }
 
-    /// Lets a request through that asks for more than one that was let through before.
+    /// Approves a request that asks for more than an earlier approved one.
     async fn let_more(&self, request: &Value) {
         let alice = self.admin().impersonating("alice").unwrap();
         let mut answer = grant(request, &self.target(), "alice", "Approved");
@@ -71,7 +71,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     let url = bed.forge.git().http_url(PROJECT);
     let cloning = tokio::spawn(clone_on(bed.admin().clone(), (url, "acc-w"), Arc::clone(&end)));
 
-    // More is asked for: it waits, and the old goes on.
+    // More is requested: the new request waits, and the old one continues.
     bed.ask(
         "read_repository",
         "namespaces: [acc-w, acc-v], service_accounts: [flux, ci]",
@@ -87,7 +87,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     assert_eq!(find(&all, &first).unwrap()["status"]["state"], "Approved");
     assert!(bed.secret("acc-v").await.is_none() && bed.live().len() == 1);
 
-    // It is approved: its credential is in both namespaces, in the same Secret, and what the old one has lives on until nobody can be using it.
+    // It is approved: its credential is in both namespaces, in the same Secret. The old credential lives until no client can be using it.
     bed.let_more(wider).await;
     let all = bed
         .requests("takes over", |all| {
@@ -112,7 +112,7 @@ async fn whoever_clones_all_the_time_never_fails_while_more_is_asked_for_and_app
     assert_eq!(binding["subjects"].as_array().unwrap().len(), 3, "{binding:#?}");
     assert_eq!(bed.live().len(), 3, "{:#?}", bed.live());
 
-    // Then the old request ends, and takes nothing of the new one with it.
+    // Then the old request ends, without effect on the new one.
     bed.end_all_retirements(&first).await;
     bed.requests("is the wider one, alone", |all| {
         all.len() == 1 && name_of(&all[0]) == second
@@ -154,7 +154,7 @@ async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was()
             ready.is_some_and(|ready| ready["status"] == "False")
         })
         .await;
-    // The old one is there, and its Secret.
+    // The old request and its Secret exist.
     let old = find(&all, name_of(&first)).unwrap();
     assert!(
         old["metadata"]["deletionTimestamp"].is_null() && is_in_use(old, 1),
@@ -163,7 +163,7 @@ async fn a_host_that_is_away_when_more_is_approved_takes_nothing_from_what_was()
     let after = bed.secret("acc-u").await.unwrap();
     assert_eq!(decode(&after, "password"), decode(&before, "password"));
     assert_eq!(after["metadata"]["labels"], before["metadata"]["labels"]);
-    // Who takes the first answer back takes what it gave, although another one was given since.
+    // Deleting the first grant removes what it gave, although another grant was given since.
     bed.admin().delete(GRANT, (PLATFORM, "alice-approved")).await.unwrap();
     bed.stage
         .until(SECRET, ("acc-u", NAME), |secret| secret.is_none())

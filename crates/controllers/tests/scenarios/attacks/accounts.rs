@@ -1,5 +1,5 @@
-//! A thief with the controller's token, where nothing but a plain installation stands in the way: no webhooks, and none of the policies that the controller
-//! keeps. The thief must not become an administrator, take over a namespace of the platform, or destroy one.
+//! A thief with the controller's token, on a plain installation: no webhooks, and no policies that the controller maintains. The thief must not
+//! become an administrator, take over a namespace of the platform, or delete one.
 
 use std::future::Future;
 
@@ -21,7 +21,7 @@ const HOME: &str = "accounts-home";
 const LEFTOVER: &str = "accounts-leftover";
 const TOUCHED: &str = "accounts-touched";
 
-/// Repeats a theft until the policy refuses it: an API server learns of policies by a watch.
+/// Repeats a theft until the policy refuses it: an API server follows policies with a watch.
 async fn assert_refused<F, T>(what: &str, mut steal: impl FnMut() -> F)
 where
     F: Future<Output = Result<T, tenure_testkit::AdminError>>,
@@ -67,7 +67,7 @@ async fn set_stage() -> Stage {
         }
     });
     admin.apply(tenant).await.unwrap();
-    // The controller still does what it is for.
+    // The controller's intended work still succeeds.
     stage
         .until(TENANT, ("", HOME), |tenant| {
             tenant.is_some_and(|tenant| {
@@ -151,7 +151,7 @@ async fn a_stolen_controller_token_binds_no_administrator() {
     for (what, object) in thefts {
         assert_refused(what, || hub.apply(object.clone())).await;
     }
-    // A binding that exists: it is what an owner has, so it could be pointed at the thief's account.
+    // An existing binding of an owner, which could be changed to name the thief's account.
     let bindings = admin.list(ROLE_BINDING, HOME).await.unwrap();
     let owned = bindings
         .iter()
@@ -163,7 +163,7 @@ async fn a_stolen_controller_token_binds_no_administrator() {
         hub.patch(ROLE_BINDING, (HOME, name), patch.clone())
     })
     .await;
-    // Roles on which the controller has no verb bind, as an administrator sees with `kubectl auth can-i --list`.
+    // Roles on which the controller has no verb can't be bound, as an administrator sees with `kubectl auth can-i --list`.
     assert_forbidden(
         hub.apply(within(HOME, owner_name, "cluster-admin", &thief)).await,
         "cluster-admin",
@@ -181,7 +181,7 @@ async fn a_stolen_controller_token_binds_no_administrator() {
         }
     });
     minted.await.unwrap();
-    // An administrator whose account is in an ordinary namespace binds as it wants.
+    // An administrator whose account is in an ordinary namespace may bind without limits.
     let mighty = stage.bearing(ADMINS, "mighty").await;
     mighty.apply(within(PROTECTED, "a", "admin", &itself)).await.unwrap();
     end_stage(stage).await;
@@ -358,7 +358,7 @@ async fn a_stolen_controller_token_changes_no_tenant_and_no_account() {
     for namespace in [ADMINS, PROTECTED, HOME] {
         assert_refused("a NetworkPolicy", || hub.apply(isolating(namespace))).await;
     }
-    // RBAC alone keeps the rest from it.
+    // For the other kinds, RBAC alone is enough.
     for kind in ["ValidatingAdmissionPolicy", "ValidatingWebhookConfiguration"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
         assert_forbidden(hub.list(kind, "").await, kind.1);

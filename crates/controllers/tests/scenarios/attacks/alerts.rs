@@ -1,4 +1,5 @@
-//! What a tenant would get out of Alerts and Providers: another's events, another's Secret, addresses inside, or another's time.
+//! Attacks of a tenant with Alerts and Providers: to get another tenant's events or Secret, to reach internal addresses, or to use another's
+//! capacity.
 
 use serde_json::{Value, json};
 use tenure_testkit::{NoticeServer, SOON, eventually};
@@ -74,7 +75,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
         })
         .await;
 
-    // Both tenants have something happen. Mallory hears of her own, and of nothing of alpha's.
+    // Both tenants have events. Mallory gets her own, and none of alpha's.
     for tenant in [evil, alpha] {
         admin
             .apply(provider(tenant, "canary", told(&format!("canary-{tenant}"))))
@@ -99,7 +100,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
         }
     }
 
-    // Addresses inside, a Secret of alpha's and headers that say something else: nothing comes, and it is said why.
+    // Internal addresses, a Secret of alpha's, and forged headers: nothing is sent, and the reason is reported.
     admin
         .apply(secret(
             evil,
@@ -173,7 +174,7 @@ async fn an_alert_hears_of_nothing_of_another_tenant() {
     admin.apply(missing).await.unwrap();
     for (name, _, expected) in &tries {
         if expected.is_empty() {
-            // Nothing of a commit is said by a source that can't be fetched.
+            // A source that can't be fetched has no commit to report.
             continue;
         }
         let said = complains(stage, (evil, name), &scene.fill(expected)).await;
@@ -212,7 +213,7 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
     stage.ready(ALERT, (alpha, "hook"), "True", "Succeeded").await;
     stage.ready(ALERT, (evil, "zz-299"), "True", "Succeeded").await;
 
-    // Mallory's own work goes on all the same, and her silent receivers are asked.
+    // Mallory's own work continues, and her silent receivers are called.
     let source = |tenant: &str, name: &str| {
         json!({
             "apiVersion": GIT_REPOSITORY.0, "kind": GIT_REPOSITORY.1, "metadata": { "name": name, "namespace": tenant },
@@ -237,11 +238,11 @@ async fn many_alerts_and_silent_receivers_keep_no_neighbour_waiting() {
     commit(&files, &[("a.yaml", &config_map("b", "1"))]).await;
     stage.until(CONFIG_MAP, (evil, "b"), |found| found.is_some()).await;
 
-    // The neighbour's alert goes out while the silent receivers are still asked: each is waited for for a minute.
+    // The neighbour's alert is sent while the silent receivers still block: each call waits for a minute.
     admin.apply(source(alpha, "app")).await.unwrap();
     let told = server.wait_for("/alpha", |_| true).await.unwrap();
     assert_eq!(told.json()["involvedObject"]["namespace"], json!(alpha));
-    // No more places are taken than a tenant has. A request that ended may be counted for a moment longer.
+    // No more concurrent calls than a tenant's limit. A call that has ended may be counted for a moment longer.
     let count = || {
         let waiting = server.count_waiting("/silent");
         std::future::ready(if waiting <= 8 { Ok(()) } else { Err(waiting) })

@@ -1,4 +1,4 @@
-//! What a tenant would get out of generators: another's files, addresses that it names in a status, and work without end.
+//! Attacks of a tenant with generators: another tenant's files, forged addresses in a status, and endless work.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Attack, Scene, attack};
 use crate::stage::{ARTIFACT_GENERATOR, CONFIG_MAP, EXTERNAL_ARTIFACT, KUSTOMIZATION, config_map};
 
-/// A generator of one artifact of its own name.
+/// Returns a generator of one artifact of its own name.
 fn of(name: &str, from: &str) -> Value {
     json!([{ "name": name, "copy": [{ "from": from, "to": "@artifact/" }] }])
 }
@@ -15,7 +15,7 @@ fn of(name: &str, from: &str) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generators_reach_nobody_elses_files() {
     let scene = Scene::set("attacks-q").await;
-    // Of another tenant: what it has fetched, and what it has made.
+    // Sources and artifacts of another tenant.
     scene
         .stage
         .repository(&scene.alpha, "secret", &[("map.yaml", &config_map("alpha", "secret"))])
@@ -102,7 +102,7 @@ async fn generators_reach_nobody_elses_files() {
     scene.end().await;
 }
 
-/// Two that feed each other, one that feeds itself, and what was stored before they did.
+/// Two generators that feed each other, one that feeds itself, and their earlier artifacts.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generators_that_feed_each_other_are_named_and_rest() {
     let scene = Scene::set("attacks-r").await;
@@ -120,7 +120,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
     let other = |name: &str| json!({ "alias": "o", "kind": "ExternalArtifact", "name": name });
     let own = json!([{ "from": "@f/map.yaml", "to": "@artifact/" }]);
     let grow = json!([{ "from": "@f/map.yaml", "to": "@artifact/" }, { "from": "@o/", "to": "@artifact/more/" }]);
-    // First each has something, then they are bent to each other.
+    // First each has an artifact, then they are changed to feed each other.
     scene
         .mallory
         .apply(generator("a", json!([files]), own.clone()))
@@ -135,7 +135,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
         .apply(generator("b", json!([files, other("a")]), grow.clone()))
         .await
         .unwrap();
-    // The control: as long as it is no circle, one is made of the other.
+    // The control: without a cycle, one is made from the other.
     scene
         .stage
         .ready(ARTIFACT_GENERATOR, (evil, "b"), "True", "Succeeded")
@@ -157,7 +157,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
         .apply(generator("self", json!([files, other("self")]), grow))
         .await
         .unwrap();
-    // Its artifact is not there before it is: then it is named.
+    // The artifact does not exist before, so the cycle is reported later.
     let seen = scene.stage.get(EXTERNAL_ARTIFACT, (evil, "a")).await.unwrap();
     let revision = seen["status"]["artifact"]["digest"].clone();
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -168,7 +168,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
         .ready(ARTIFACT_GENERATOR, (evil, "self"), "False", "ValidationFailed")
         .await;
     assert!(message.contains(&format!("{evil}/self -> {evil}/self")), "{message}");
-    // Once the circle is open again, both are made.
+    // After the cycle is removed, both are made.
     scene.mallory.apply(generator("a", json!([files]), own)).await.unwrap();
     for name in ["a", "b"] {
         scene
@@ -179,7 +179,7 @@ async fn generators_that_feed_each_other_are_named_and_rest() {
     scene.end().await;
 }
 
-/// A status names an address and a digest: neither is looked at, whoever the object says makes it.
+/// A status names an address and a digest. Both are ignored, whatever generator the object names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
     let scene = Scene::set("attacks-s").await;
@@ -215,7 +215,7 @@ async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
             "elsewhere",
             json!({ "apiVersion": "example.com/v1", "kind": "Source", "name": "x" }),
         ),
-        // Its generator is there, and makes nothing of this name.
+        // Its generator exists, but makes no artifact of this name.
         (
             "claims",
             json!({ "apiVersion": "source.extensions.fluxcd.io/v1beta1", "kind": "ArtifactGenerator", "name": "gen" }),
@@ -238,7 +238,7 @@ async fn a_forged_external_artifact_is_neither_fetched_nor_applied() {
         let spec = json!({ "sourceRef": { "kind": "ExternalArtifact", "name": name } });
         scene.mallory.apply(scene.kustomization(name, &spec)).await.unwrap();
     }
-    // The control: what was really made is applied, whatever its status says.
+    // The control: a really made artifact is applied, whatever its status says.
     scene
         .stage
         .ready(KUSTOMIZATION, (evil, "genuine"), "True", "ReconciliationSucceeded")

@@ -96,7 +96,7 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
     let attempts = scene.check(&attacks, |_, name, spec| scene.kustomization(name, spec));
     tokio::join!(others, attempts);
 
-    // A file that is larger than a file may be: the source says so, and what mallory had stays.
+    // A file above the size limit: the source reports it, and mallory's previous objects stay.
     let huge = vec![b'#'; (64 << 20) + 1];
     let repository = scene.stage.git.create(&scene.fill("EVIL-huge")).await.unwrap();
     repository.commit([("a.yaml", huge)], "huge").await.unwrap();
@@ -112,7 +112,7 @@ async fn a_bomb_goes_off_in_its_own_lane_only() {
     scene.end().await;
 }
 
-/// Whoever waits keeps nobody else from working: neither another tenant, nor who comes after it in the own one.
+/// A waiting Kustomization blocks neither another tenant nor a later one of its own tenant.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_waits_for_health_holds_up_nobody() {
     const WAITING: usize = 40;
@@ -137,7 +137,7 @@ async fn what_waits_for_health_holds_up_nobody() {
         let healthy = object.and_then(|object| crate::stage::condition(object, "Healthy"));
         healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
     };
-    // All of them wait at the same time, and so none of them for a place.
+    // All of them wait at the same time, so none of them waits for capacity.
     for number in 0..WAITING {
         let target = (scene.evil.as_str(), format!("s{number}"));
         scene
@@ -165,7 +165,7 @@ async fn what_waits_for_health_holds_up_nobody() {
     scene.end().await;
 }
 
-/// Whoever may write beside Git makes what a reconciliation looks at as large as they like.
+/// A user that may write beside Git can make the objects of a reconciliation as large as they like.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_take_the_room_of_their_own_tenant_only() {
     let budgets = Budgets {
@@ -205,7 +205,7 @@ async fn large_objects_take_the_room_of_their_own_tenant_only() {
         assert!(stage.get(CONFIG_MAP, ("bombs-large", &name)).await.is_some(), "{name}");
     }
 
-    // Others have room of their own.
+    // Other tenants have their own memory.
     stage.namespace("bombs-small").await;
     let other = stage.repository("bombs-small", "app", &files).await;
     stage.kustomization("bombs-small", "app", "app", json!({})).await;

@@ -1,4 +1,5 @@
-//! What the controllers' own account may bind and write, with all rights that an installation can have, whatever of Tenure's keeps policies.
+//! The limits of the bindings and writes of the controllers' own account, with all rights that an installation can have, whether or not Tenure
+//! maintains policies.
 
 use serde_json::{Value, json};
 use tenure_api::installation;
@@ -14,8 +15,8 @@ const NETWORK_POLICY: (&str, &str) = ("networking.k8s.io/v1", "NetworkPolicy");
 const CLUSTER_ROLE: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRole");
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
 
-/// RBAC lets the controllers bind in any namespace, since a tenant's may be any. What that must not come to, the policy above them says,
-/// whatever else of Tenure's is installed.
+/// RBAC lets the controllers bind in any namespace, since any may belong to a tenant. A policy above them prevents misuse, whatever else of Tenure is
+/// installed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
     let stage = Stage::set("bounds").await.planting(&[]).await;
@@ -97,7 +98,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         ("a NetworkPolicy in the platform", isolating_in("tenure-system")),
     ];
     for (what, object) in attempts {
-        // The server follows policies and roles by a watch; what it let through until then is changed by the next attempt, or taken away below.
+        // The server follows policies and roles with a watch. The next attempt changes an object that was admitted before, or it is removed below.
         let asked = eventually(SOON, || async {
             match hub.apply(object.clone()).await {
                 Err(error) if error.to_string().contains("(controller-rights)") => Ok(()),
@@ -110,7 +111,8 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         let message = hub.delete(kind, ("kube-system", name)).await.unwrap_err().to_string();
         assert!(message.contains("(controller-rights)"), "{message}");
     }
-    // A namespace that is labelled for no Tenant, with an ownerReference to one, too. Where that is judged, the other one would be added.
+    // Namespaces without a Tenant's label, one of them with an ownerReference to the Tenant. Admission checks would add the missing label to that
+    // one.
     stage.send_guard_away();
     let tenant = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "bounds-tenant" }, "spec": { "owners": [{ "kind": "User", "name": "bounds-owner" }] } });
     let tenant = admin.apply(tenant).await.unwrap();
@@ -132,7 +134,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         let message = refused.expect_err(name).to_string();
         assert!(message.contains("(controller-rights)"), "{name}: {message}");
     }
-    // And it keeps the policies that it is to keep, not this one.
+    // It maintains its own policies, but not this one.
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
         let weaker = json!({ "metadata": { "labels": { "a": "b" } } });
@@ -141,7 +143,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
         assert_forbidden(deleted.map(|()| ""), kind.1);
     }
 
-    // What it is for, it does.
+    // The control: its intended use works.
     stage
         .until(NAMESPACE, ("", "bounds-tenant"), |home| home.is_some())
         .await;
@@ -163,7 +165,7 @@ async fn the_controllers_token_makes_no_administrator_by_what_it_may_bind() {
             .await
             .unwrap_or_else(|error| panic!("{object}: {error}"));
     }
-    // And an administrator binds whom he wants.
+    // An administrator may bind any user.
     admin
         .apply(within("kube-system", "bounds", "view", &itself))
         .await

@@ -1,4 +1,4 @@
-//! What a tenant would get out of a store that is its own, or out of the fields that name one.
+//! Attacks of a tenant with its own object store, or with the fields that name a store.
 
 use serde_json::{Value, json};
 use tenure_bucket_server::{Answer, BucketServer};
@@ -24,7 +24,7 @@ async fn buckets_and_their_fields_lead_nowhere_else() {
         store.put(bucket, key, b"evil");
     }
     store.put("bomb", "bomb", &vec![b'0'; 65 << 20]);
-    // Another, which sends everybody on to where nobody may go.
+    // Another store, which redirects every request to a forbidden address.
     let elsewhere = format!("http://{}/app/", forbidden.address());
     trap.answer_with(move |_| Some(Answer::of(307, "").with("Location", elsewhere.clone())));
     forbidden.put("app", "map.yaml", map.as_bytes());

@@ -1,4 +1,4 @@
-//! What a tenant's repository contains.
+//! Attacks with the content of a tenant's repository.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::{Attack, Scene, attack};
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, config_map};
 use crate::tenants::{SURFACE, TENANT};
 
-/// A folder's files that try something, and those of the control.
+/// The files of an attempt in a folder, and the files of its control.
 pub(super) struct Contents {
     pub(super) name: &'static str,
     pub(super) attempt: Vec<(&'static str, String)>,
@@ -23,7 +23,7 @@ fn object(api_version: &str, kind: &str, name: &str, namespace: &str, rest: &str
     format!("apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: {name}\n{namespace}{rest}")
 }
 
-/// One file that tries, and a ConfigMap as control.
+/// Returns one file as the attempt, with a ConfigMap as control.
 pub(super) fn one(name: &'static str, file: String, expected: &'static str) -> Contents {
     Contents {
         name,
@@ -33,7 +33,7 @@ pub(super) fn one(name: &'static str, file: String, expected: &'static str) -> C
     }
 }
 
-/// A kustomization file that tries, beside a ConfigMap; the control has the ConfigMap alone.
+/// Returns a kustomization file as the attempt, beside a ConfigMap. The control has only the ConfigMap.
 fn file(name: &'static str, kustomization: &str, expected: &'static str) -> Contents {
     Contents {
         name,
@@ -186,7 +186,7 @@ fn pairs() -> Vec<Contents> {
             name: "bind-edit",
             attempt: vec![("a.yaml", binding("bind-edit", "ClusterRole", "edit", own))],
             expected: "is attempting to grant RBAC permissions not currently held",
-            // To whom it gives what it has is the tenant's own business: another tenant's ServiceAccount too.
+            // A tenant may grant its own rights to any account, also to another tenant's ServiceAccount.
             control: vec![
                 ("a.yaml", role("bind-edit", narrow)),
                 ("b.yaml", binding("bind-edit-control", "Role", "bind-edit", other)),
@@ -199,7 +199,7 @@ fn pairs() -> Vec<Contents> {
     .collect()
 }
 
-/// Namespaces are not set for these, so that what the files say stands.
+/// No target namespace is set for these, so that the namespaces in the files count.
 fn foreign_objects(foreign: &'static str, child: &str) -> Vec<Contents> {
     let owned = |contents: Contents| Contents {
         control: vec![(
@@ -338,7 +338,7 @@ async fn nothing_in_a_repository_leads_out() {
         .map(|contents| {
             let at = |side: &str| {
                 let path = format!("./{}/{side}", contents.name);
-                // What the files say of namespaces stands only if nothing is laid over it.
+                // The namespaces in the files count only without a target namespace.
                 let target = (!contents.name.starts_with("foreign-")).then_some("EVIL");
                 json!({ "path": path, "targetNamespace": target })
             };

@@ -1,4 +1,4 @@
-//! What can be done to have a key that is another's, to have one written where it doesn't belong, and with the account that writes them.
+//! Attacks on keys: to get another tenant's key, to have a key written elsewhere, and to misuse the account that writes them.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
@@ -11,10 +11,10 @@ use crate::tenants::{SURFACE, adopt, surface, surface_ready};
 
 const WRITER: &str = "tenure-secret-writer";
 const SERVICE_ACCOUNT: (&str, &str) = ("v1", "ServiceAccount");
-/// How every private half of an unencrypted key of ed25519 begins in OpenSSH's form: "openssh-key-v1", no cipher, one key.
+/// The beginning of every unencrypted ed25519 private key in OpenSSH's form: "openssh-key-v1", no cipher, one key.
 const PRIVATE: &str = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW";
 
-/// An object with the marks of a credential of Tenure's, of a Surface that is there: what has no owner any more is taken away.
+/// Returns an object with the marks of a Tenure credential of an existing Surface. Objects without an owner are removed.
 fn mark(owner: &Value, kind: (&str, &str), namespace: &str, name: &str, rest: Value) -> Value {
     let mut object = json!({
         "apiVersion": kind.0, "kind": kind.1,
@@ -42,15 +42,15 @@ fn bound(role: (&str, &str), subjects: Value) -> Value {
     json!({ "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": role.0, "name": role.1 }, "subjects": subjects })
 }
 
-/// Where an administrator lets it, RBAC lets the account write every Secret and Role of a namespace. What that must not come to, the policy above it
-/// says, whatever of Tenure's keeps policies.
+/// If an administrator allows it, RBAC lets the account write every Secret and Role of a namespace. A policy above the account prevents misuse,
+/// whether or not Tenure maintains policies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_account_that_writes_credentials_writes_nothing_else() {
     let stage = Stage::set("keys-writer").await.planting(&[]).await;
     let admin = &stage.admin;
     let here = "keys-writer";
     let_write(admin, here).await;
-    // It is nobody's here, and so nothing is made of it.
+    // The Surface acts for no tenant here, so nothing is generated from it.
     let spec = json!({ "suspend": true, "sources": [{ "name": "app", "url": "ssh://git@git.example/app.git" }] });
     let owner = json!({ "apiVersion": SURFACE.0, "kind": SURFACE.1, "metadata": { "name": "shop", "namespace": here }, "spec": spec });
     let owner = admin.apply(owner).await.unwrap();
@@ -111,7 +111,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
         ),
     ];
     let writer = stage.bearing("tenure-system", WRITER).await;
-    // What it is for, it does. The server follows roles by a watch.
+    // The control: its intended use works. The server follows roles with a watch.
     let good = marked(ROLE, here, "good", rules("secrets", &["get"], own));
     eventually(SOON, || writer.apply(good.clone())).await.unwrap();
     for object in [
@@ -126,7 +126,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
         eventually(SOON, || writer.apply(object.clone())).await.unwrap();
     }
     for (what, object) in attempts {
-        // And policies, too.
+        // The policies apply too.
         let asked = eventually(SOON, || async {
             match writer.apply(object.clone()).await {
                 Err(error) if error.to_string().contains("(secret-writer)") => Ok(()),
@@ -138,7 +138,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
     let refused = writer.delete(SECRET, (here, "of-somebody")).await;
     assert!(refused.unwrap_err().to_string().contains("(secret-writer)"));
 
-    // What it wrote stays marked.
+    // Its written objects stay marked.
     let unmarked = json!({ "metadata": { "labels": { "tenure.dev/credential": null } } });
     let refused = writer
         .patch(SECRET, (here, "good"), unmarked)
@@ -154,7 +154,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
     );
     writer.delete(SECRET, (here, "good")).await.unwrap();
 
-    // Neither the policies nor its own rights are its to change.
+    // It may change neither the policies nor its own rights.
     let weaker = json!({ "metadata": { "labels": { "a": "b" } } });
     for name in ["tenure-secret-writer", "tenure-secret-writer-token"] {
         let policy = ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
@@ -165,7 +165,7 @@ async fn the_account_that_writes_credentials_writes_nothing_else() {
     stage.end().await;
 }
 
-/// Where an administrator lets it change ServiceAccounts, it changes its own entries among their `imagePullSecrets`.
+/// If an administrator lets it change ServiceAccounts, it changes only its own entries among their `imagePullSecrets`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
     let stage = Stage::set("keys-accounts").await.planting(&[]).await;
@@ -192,7 +192,7 @@ async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
     let mark = "pull-secrets.access.tenure.dev/work-42";
     let entries = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     let named = json!({ "metadata": { "annotations": { mark: "ours" } }, "imagePullSecrets": entries(&["of-somebody", "ours"]) });
-    // What it is for, it does.
+    // The control: its intended use works.
     eventually(SOON, || writer.patch(SERVICE_ACCOUNT, (here, "runner"), named.clone()))
         .await
         .unwrap();
@@ -245,12 +245,12 @@ async fn the_account_that_writes_credentials_makes_nothing_else_of_accounts() {
     stage.end().await;
 }
 
-/// Its token is the controller's to ask for, and nobody acts as it who comes out of a repository.
+/// Only the controller may request its token, and no content of a repository acts as it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
     let scene = Scene::set("keys-token").await;
     let stage = &scene.stage;
-    // RBAC lets the platform's lane ask for every token of the platform's namespace.
+    // RBAC lets the platform's lane request every token of the platform's namespace.
     let lane = stage.bearing("tenure-system", "tenure-lane-platform").await;
     let control = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "keys-token", "namespace": "tenure-system" } });
     stage.admin.apply(control).await.unwrap();
@@ -283,7 +283,7 @@ async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
         assert_forbidden(request_token(who, "tenure-system", WRITER).await, what);
     }
 
-    // A Kustomization of the platform's acts as it as little as as the controller.
+    // A Kustomization of the platform can act neither as this account nor as the controller.
     let kustomization = json!({
         "apiVersion": KUSTOMIZATION.0, "kind": KUSTOMIZATION.1, "metadata": { "name": "keys-token", "namespace": "tenure-system" },
         "spec": { "interval": "10m", "prune": true, "path": "./", "serviceAccountName": WRITER,
@@ -307,7 +307,7 @@ async fn nobody_gets_the_token_of_the_account_that_writes_credentials() {
     scene.end().await;
 }
 
-/// A tenant has no key written but its own, into its home, and over nothing; and of no key the private half is anywhere but in its Secret.
+/// A tenant gets only its own key, only in its home namespace, and never over an existing Secret. A private key is only in its Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
     let host = Host::start().await;
@@ -324,7 +324,7 @@ async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
     let nobodys = "keys-thief";
     let_write(&stage.admin, nobodys).await;
 
-    // Into another's namespace it writes no Surface; in its other ones, and in one that is nobody's, a Surface is nobody.
+    // It can't write a Surface into another tenant's namespace. In its other namespaces, and in one without a tenant, a Surface has no identity.
     assert_forbidden(
         scene.mallory.apply(host.surface(&scene.alpha, None)).await,
         "another's namespace",
@@ -336,7 +336,7 @@ async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
             .await;
     }
 
-    // A Secret that lies where the key would be is neither filled, read nor used, though a server would take it.
+    // A Secret at the key's place is neither filled, read nor used, even if a server would accept it.
     let planted = json!({
         "apiVersion": "v1", "kind": "Secret",
         "metadata": { "name": "shop-app-deploy-key", "namespace": scene.evil, "labels": { "tenure.dev/credential": "deploy-key", "tenure.dev/surface": "shop" } },
@@ -358,7 +358,7 @@ async fn a_tenant_has_no_key_but_its_own_and_nobody_hears_of_that() {
         ])
         .await;
 
-    // The control: with that out of the way it has its own, and its neighbour's account can't read it.
+    // The control: without that Secret it gets its own key, and its neighbour's account can't read it.
     scene
         .mallory
         .delete(SECRET, (&scene.evil, "shop-app-deploy-key"))

@@ -1,5 +1,5 @@
-//! Expressions, patterns and rules that a tenant writes: to look where it may not, to have somebody else's processor work, to be told what a
-//! Secret holds, or to pass as somebody else.
+//! Attacks with expressions, patterns and rules of a tenant: to read other namespaces, to use other tenants' processors, to learn a Secret's content,
+//! or to act as another account.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Scene, attack, own_folders};
 use crate::stage::{CONFIG_MAP, KUSTOMIZATION, condition, config_map};
 use crate::tenants::{surface, surface_ready};
 
-/// Whether something is there, and what it looks like, is not told across a namespace: a bit would be enough.
+/// An expression reveals neither the existence nor the state of an object in another namespace: one bit would be enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expression_tells_nothing_of_another_tenant() {
     let scene = Scene::set("attacks-oracle").await;
@@ -42,7 +42,7 @@ async fn an_expression_tells_nothing_of_another_tenant() {
     scene.end().await;
 }
 
-/// One tenant burns what it has; the others' work goes on meanwhile. How much it burns is counted where it is paid, in the planner.
+/// One tenant uses up its budget, and the others' work continues meanwhile. The planner's tests measure the cost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burner_spends_its_own_purse() {
     let scene = Scene::set("attacks-burner").await;
@@ -70,7 +70,7 @@ async fn a_burner_spends_its_own_purse() {
         healthy.is_some_and(|healthy| healthy["status"] == "Unknown")
     };
     scene.stage.until(KUSTOMIZATION, (&evil, "burner"), is_waiting).await;
-    // Each write wakes the burner.
+    // Each write wakes this tenant.
     let woken = async {
         for round in 0..20 {
             let map = json!({
@@ -90,7 +90,7 @@ async fn a_burner_spends_its_own_purse() {
     tokio::join!(woken, others);
     assert!(scene.stage.get(CONFIG_MAP, (&alpha, "a")).await.is_some());
 
-    // It is told what it costs, at the end of its time.
+    // The cost is reported, at the end of the time limit.
     let spec = json!({
         "path": "./maps", "wait": true, "timeout": "30s", "interval": "1s",
         "healthCheckExprs": [{ "apiVersion": "v1", "kind": "ConfigMap", "current": "true" }],
@@ -158,7 +158,7 @@ async fn bombs_and_masks_are_refused_by_name() {
         .check(&attacks, |attack, name, spec| {
             let mut laid = spec.clone();
             laid["path"] = json!(format!("./own/{}", attack.name));
-            // A target without any part is none.
+            // A target without any field selects nothing.
             if let Some(rule) = laid.pointer_mut("/ignore/0").and_then(Value::as_object_mut) {
                 rule.retain(|_, value| !value.is_null());
             }
@@ -168,7 +168,7 @@ async fn bombs_and_masks_are_refused_by_name() {
     scene.end().await;
 }
 
-/// What an expression says of a Secret is not told, whatever it quotes.
+/// An expression's error about a Secret is not reported, whatever it quotes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_quotes_no_secret() {
     let scene = Scene::set("attacks-quotes").await;

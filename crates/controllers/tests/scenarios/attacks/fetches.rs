@@ -1,5 +1,5 @@
-//! What a build, a link or an encrypted file could be made to fetch: from a server that answers, and that sources may fetch from, so that whoever
-//! asked it would be seen to.
+//! Attempts to make a build, a link or an encrypted file fetch something: from a server that answers and that sources may use, so that a request
+//! would be seen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use super::{Attack, Scene, attack};
 use crate::stage::{CONFIG_MAP, GIT_REPOSITORY, KUSTOMIZATION, condition, config_map};
 
-/// Answers everybody with an object, and counts.
+/// Answers every request with an object, and counts.
 struct Trap {
     address: String,
     asked: Arc<AtomicUsize>,
@@ -102,7 +102,7 @@ const REMOTE: [(&str, &str); 17] = [
     ),
 ];
 
-/// A Secret that only a Vault could open, at an address of its author's.
+/// Returns a Secret that only a Vault could open, at an address of its author's choice.
 fn for_vault() -> String {
     "apiVersion: v1\nkind: Secret\nmetadata: {name: vault}\nstringData:\n  password: ENC[AES256_GCM,data:p673w==,iv:YY=,tag:UQ==,type:str]\nsops:\n  hc_vault:\n  - {vault_address: \"http://TRAP\", engine_path: transit, key_name: k, created_at: \"2026-01-01T00:00:00Z\", enc: \"vault:v1:AAAA\"}\n  lastmodified: \"2026-01-01T00:00:00Z\"\n  mac: ENC[AES256_GCM,data:p673w==,iv:YY=,tag:UQ==,type:str]\n  encrypted_regex: ^(data|stringData)$\n  version: 3.9.0\n".to_owned()
 }
@@ -143,7 +143,7 @@ async fn nothing_is_fetched_but_by_a_source() {
             (("v1", "Secret"), "EVIL", "vault"),
         ])
         .await;
-    // The control: what fetches, a source, is allowed to, and is seen.
+    // The control: a source may fetch from it, and is seen.
     let source = json!({ "url": format!("http://{}/remote", trap.address), "interval": "1h" });
     scene.mallory.apply(scene.source("seen", "x", &source)).await.unwrap();
     scene
@@ -163,7 +163,7 @@ async fn no_link_leads_out_of_the_source() {
     let repository = scene
         .serve(&[("own/a.yaml".to_owned(), config_map("linked", "1"))])
         .await;
-    // Each folder with what its link leads to; what leads out would be the machine's, or the artifact beside it.
+    // Each folder with the target of its link. A link to the outside would reach the machine, or a neighbouring artifact.
     let outside = "/proc/self/environ";
     let links = [
         ("file", "a.yaml", outside),
@@ -233,7 +233,7 @@ async fn no_link_leads_out_of_the_source() {
         .check(&attacks, |_, name, spec| scene.kustomization(name, spec))
         .await;
 
-    // A list of what to leave out that is a link is none, and nobody reads what it leads to.
+    // An ignore list that is a link has no effect, and its target is not read.
     let ignoring = [
         ("kept.yaml".to_owned(), Content::from(config_map("kept", "1"))),
         (".sourceignore".to_owned(), Content::Link(outside.to_owned())),
@@ -266,7 +266,7 @@ async fn no_link_leads_out_of_the_source() {
     scene.end().await;
 }
 
-/// Nobody is told where an artifact could be fetched, since nowhere it can: what isn't served is neither listed nor read.
+/// Artifacts are not served here, so they have no address and can't be listed or read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_artifact_has_an_address() {
     let scene = Scene::set("attacks-served").await;

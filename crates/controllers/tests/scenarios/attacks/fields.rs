@@ -1,4 +1,4 @@
-//! What the fields of Flux's kinds can be made to say.
+//! Attacks with the fields of Flux's kinds.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -160,7 +160,7 @@ async fn no_field_of_a_kustomization_leads_out() {
         .collect();
     scene.absent(&harm).await;
 
-    // A label that would choose another controller, one without these rules, chooses none.
+    // A label that would select another controller, without these rules, has no effect.
     let mut sharded = scene.kustomization(
         "sharded",
         &json!({ "path": "./own/components", "targetNamespace": "ALPHA" }),
@@ -172,7 +172,7 @@ async fn no_field_of_a_kustomization_leads_out() {
         .ready(KUSTOMIZATION, (&scene.evil, "sharded"), "False", "AccessDenied");
     assert!(refused.await.contains("does not belong to tenant"));
 
-    // Names that would be something else in a user name, a header or an inventory.
+    // Names with another meaning in a user name, a header or an inventory.
     for name in ["a:b", "a\nb", "../b", "a_b", "a/b", "A"] {
         let mut object = scene.kustomization("named", &json!({ "path": "./own/components" }));
         object["metadata"]["name"] = json!(name);
@@ -233,7 +233,7 @@ async fn no_field_of_a_source_leads_out() {
     let good = scene.stage.git.http_url(&scene.fill("EVIL-files"));
     let port = scene.stage.git.http_address().port();
     let targets = [
-        // Allowed is 127.0.0.1 with this port, as a URL writes it; localhost with the same port is another endpoint.
+        // 127.0.0.1 with this port, as a URL writes it, is allowed. localhost with the same port is another endpoint.
         format!("http://localhost:{port}/{}.git{TAIL}", scene.fill("EVIL-files")),
         format!("http://169.254.169.254/latest{TAIL}"),
         format!("{good}{TAIL}"),

@@ -1,4 +1,4 @@
-//! Statuses, labels and owners that were written by somebody who gains by it.
+//! Forged statuses, labels and owners, written by a user that gains from them.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn entries(ids: &[&str]) -> Value {
     json!({ "status": { "inventory": { "entries": entries } } })
 }
 
-/// Everything that a forged inventory names, and that has to survive it.
+/// Objects that a forged inventory names. They must survive.
 const FOREIGN: [(&str, &str, &str); 5] = [
     ("v1", "ConfigMap", "ALPHA"),
     ("v1", "ConfigMap", "tenure-system"),
@@ -33,7 +33,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
     let scene = Scene::set("attacks-h").await;
     let (evil, stage) = (scene.evil.as_str(), &scene.stage);
     let labels = json!({ "kustomize.toolkit.fluxcd.io/name": "app", "kustomize.toolkit.fluxcd.io/namespace": "EVIL" });
-    // What others have bears the attacker's owner labels: copied there, or applied under a colliding name.
+    // Objects of others have the attacker's owner labels: copied there, or applied under a colliding name.
     for (api_version, kind, namespace) in FOREIGN {
         let patch = scene.value(&json!({ "metadata": { "labels": labels } }));
         let target = (scene.fill(namespace), scene.fill(named(kind)));
@@ -47,7 +47,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
             .await
             .unwrap();
     }
-    // Its own: one that it applied once and may prune, and one that bears another Kustomization's labels.
+    // Its own objects: one that it applied once and may prune, and one with another Kustomization's labels.
     for (name, owner) in [("mine", "app"), ("not-mine", "another")] {
         let object = scene.value(&json!({
             "apiVersion": "v1", "kind": "ConfigMap",
@@ -87,7 +87,7 @@ async fn a_forged_inventory_deletes_nothing_of_others() {
         .unwrap();
     let second = crate::stage::commit(&repository, &[("a.yaml", &config_map("a", "2"))]).await;
     stage.applied((evil, "app"), &second).await;
-    // The control: what is within the rights and bears the labels is pruned, so the inventory was used.
+    // The control: an object within its rights and with the labels is pruned, so the inventory was used.
     stage.until(CONFIG_MAP, (evil, "mine"), |object| object.is_none()).await;
     survived(&scene).await;
 
@@ -130,7 +130,7 @@ async fn a_forged_artifact_is_not_rendered() {
     surface_ready(stage, (alpha, "apps")).await;
     let theirs = stage.get(GIT_REPOSITORY, (alpha, "apps-app")).await.unwrap()["status"]["artifact"].clone();
 
-    // A source that never fetched anything, with the status of one that did.
+    // A source without any fetch, with the forged status of one.
     let broken = json!({ "url": "http://git.example.invalid/none.git", "suspend": true });
     scene.mallory.apply(scene.source("files", "x", &broken)).await.unwrap();
     let ready = json!([{ "type": "Ready", "status": "True", "reason": "Succeeded", "message": "stored", "lastTransitionTime": "2024-01-01T00:00:00Z" }]);
@@ -156,13 +156,13 @@ async fn a_forged_artifact_is_not_rendered() {
     }
     scene.absent(&[(CONFIG_MAP, "EVIL", "secret-plan")]).await;
 
-    // Only one of the two can own what they render.
+    // Only one of the two can own the rendered objects.
     stage.admin.delete(KUSTOMIZATION, (evil, "moved")).await.unwrap();
     stage
         .until(KUSTOMIZATION, (evil, "moved"), |object| object.is_none())
         .await;
 
-    // The control: the source fetches, then its status is forged; its own files are rendered all the same.
+    // The control: the source fetches, then its status is forged, and its own files are still rendered.
     scene
         .repository("EVIL-files", &[("a.yaml".to_owned(), config_map("own", "1"))])
         .await;
@@ -197,8 +197,8 @@ async fn a_forged_artifact_is_not_rendered() {
     scene.end().await;
 }
 
-/// Statuses and metadata that the schema may let through, and that must not keep a Kustomization from being seen: a change of its spec (an
-/// administrator's `suspend`, say) and its deletion still count.
+/// Statuses and metadata that the schema may allow must not hide a Kustomization from its controller. A change of its spec (an administrator's
+/// `suspend`, for example) and its deletion still count.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_status_hides_an_object_from_its_controller() {
     let scene = Scene::set("attacks-j").await;
@@ -267,7 +267,7 @@ async fn no_status_hides_an_object_from_its_controller() {
             continue;
         }
         let_through += 1;
-        // Only who sees the object as it is now does what it says now.
+        // Only a controller that sees the current object applies this change.
         let spec = json!({ "spec": { "path": format!("./v{number}") } });
         stage.admin.patch(KUSTOMIZATION, app, spec).await.unwrap();
         let value = number.to_string();

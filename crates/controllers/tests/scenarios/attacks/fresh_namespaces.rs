@@ -1,4 +1,4 @@
-//! Writes of an owner in a namespace that is seconds old, while the controllers still write its facts and policies alone judge.
+//! Writes of an owner in a namespace that is seconds old, while the controllers still write its facts and only policies check writes.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -93,7 +93,7 @@ async fn a_fresh_namespace_stores_nothing_that_policies_refuse() {
         let services = format!("/api/v1/namespaces/{name}/services");
         let begun = std::time::Instant::now();
         let (mut number, mut after) = (0, 0);
-        // Until the owner has rights there, and a while longer: the moments between are what is attacked.
+        // Until the owner has rights there, and a while longer: the attack uses the moments in between.
         while after < AFTERWARDS {
             for (path, object) in list_refused(&name, number) {
                 assert!(

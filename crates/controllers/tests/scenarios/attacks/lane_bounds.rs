@@ -1,4 +1,4 @@
-//! A thief with a lane's token, where an administrator has bound the lane to everything by mistake. The thief writes nothing but what a lane writes.
+//! A thief with a lane's token, after an administrator has bound the lane to everything by mistake. The thief can write only what a lane writes.
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, AdminError, SOON, eventually};
@@ -53,7 +53,7 @@ fn assert_refused<T: std::fmt::Debug>(what: &str, asked: Result<T, AdminError>) 
     assert!(message.contains("(controller-rights)"), "{what}: {message}");
 }
 
-/// An API server learns of bindings and policies by a watch.
+/// Waits until the API server has applied bindings and policies, which it follows with a watch.
 async fn wait_for_rights(lane: &Admin) {
     let known = eventually(SOON, || async {
         let patched = lane
@@ -163,7 +163,7 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
     }
     assert!(stage.get(CONFIG_MAP, (TEAM, "canary")).await.is_some());
 
-    // The control: what a lane does.
+    // The control: the writes of a lane.
     for patch in [
         json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } }),
         json!({ "metadata": { "finalizers": ["finalizers.fluxcd.io"] } }),
@@ -174,7 +174,7 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
     lane.patch_status(KUSTOMIZATION, (TEAM, "plain"), status).await.unwrap();
     lane.create(generated(TEAM, "generated")).await.unwrap();
     let changed = json!({ "spec": { "interval": "2h" } });
-    // Kubernetes' garbage collector removes an object whose owner is missing, where it runs.
+    // Kubernetes' garbage collector, where it runs, removes an object whose owner is missing.
     match lane.patch(GIT_REPOSITORY, (TEAM, "generated"), changed).await {
         Err(AdminError::Refused(kube::Error::Api(status))) if status.code == 404 => {}
         other => drop(other.unwrap()),
@@ -188,7 +188,7 @@ async fn a_stolen_lane_token_writes_only_what_lanes_write() {
         .await
         .unwrap();
     request_token(&lane, TEAM, "default").await.unwrap();
-    // No other account meets the policy, whatever its name is.
+    // The policy affects no other account, whatever its name is.
     admin
         .apply(object(SERVICE_ACCOUNT, TEAM, LANE, json!({})))
         .await

@@ -1,4 +1,4 @@
-//! What the controllers' own account may run where each lane has a Pod of its own: lanes, and nothing that could be taken for one.
+//! The limits of the controllers' account if each lane has its own Pod: it may run lanes, and nothing that looks like a lane.
 
 use serde_json::{Value, json};
 use tenure_api::workload::{LanePods, lane_deployment};
@@ -12,7 +12,7 @@ const NAME: &str = "tenure-lane-tenant-lane-pods";
 const POD: &str = "/spec/template/spec";
 const CONTAINER: &str = "/spec/template/spec/containers/0";
 
-/// A lane's Deployment, as the controllers write it.
+/// Returns a lane's Deployment, as the controllers write it.
 fn lane() -> Value {
     let pods = LanePods {
         image: LANE_IMAGE.to_owned(),
@@ -24,7 +24,7 @@ fn lane() -> Value {
     lane_deployment(&pods, "tenant/lane-pods", NAME)
 }
 
-/// The same, with something else in a place, or behind the last one of a list.
+/// Returns the Deployment with changes at these paths, or with additions at the end of a list.
 fn changed(changes: &[(&str, Value)]) -> Value {
     let mut object = lane();
     for (path, value) in changes {
@@ -48,7 +48,7 @@ fn in_container(field: &str, value: Value) -> Value {
     changed(&[(&format!("{CONTAINER}/{field}"), value)])
 }
 
-/// With a label that its Pods are selected by, too.
+/// Returns the Deployment with an additional label in its Pods and their selector.
 fn labelled(label: &str, value: &str) -> Value {
     let places = ["/spec/selector/matchLabels", "/spec/template/metadata/labels"];
     let paths = places.map(|place| format!("{place}/{label}"));
@@ -63,7 +63,7 @@ fn named(namespace: &str, name: &str) -> Value {
     ])
 }
 
-/// Who holds the controllers' token, and would run something else by it.
+/// Lists attempts of an attacker with the controllers' token to run something else.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn list_attempts() -> Vec<(&'static str, Value)> {
     let asks = |address: Value| json!({ "httpGet": address });
@@ -206,12 +206,12 @@ fn list_attempts() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// RBAC lets the controllers write any Deployment of the platform's namespace, since it can't know what lanes are called. What that must not come to, the
-/// policy above them says.
+/// RBAC lets the controllers write any Deployment of the platform's namespace, because it can't know the names of lanes. A policy above the
+/// controllers prevents misuse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_controllers_token_runs_nothing_but_lanes() {
     let mut stage = Stage::set("lane-pods").await.planting(&[]).await;
-    // They would take a lane away of which nothing is reconciled.
+    // Running controllers would delete the Deployment of a lane without work.
     stage.pause().await;
     stage.install_lane_pods().await;
     stage.send_guard_away();
@@ -223,11 +223,11 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
 
     let mut wrong = Vec::new();
     for (what, object) in list_attempts() {
-        // The server follows policies and roles by a watch; what it let through until then is changed by the next attempt, or taken away below.
+        // The server follows policies and roles with a watch. The next attempt changes an object that was admitted before, or it is removed below.
         let asked = eventually(SOON, || async {
             match hub.apply(object.clone()).await {
                 Err(error) if error.to_string().contains("(controller-rights)") => Ok(None),
-                // It is no attempt at all, now or later.
+                // An invalid object is no attempt at all.
                 Err(error) if error.to_string().contains("is invalid") => Ok(Some(format!("{what}: {error}"))),
                 other => Err(format!("{what}: {other:?}")),
             }
@@ -237,7 +237,7 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     admin.delete(DEPLOYMENT, (PLATFORM, NAME)).await.unwrap();
 
-    // What it is for, it does, and does again where somebody else has added something.
+    // The control: the intended use works, also after another writer has added something.
     hub.apply(lane()).await.unwrap();
     let added = json!({ "spec": { "template": {
         "metadata": { "annotations": { "kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z" } },
@@ -247,7 +247,7 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
     let again = in_container("env/-", json!({ "name": "TENURE_LOG", "value": "debug" }));
     let written = hub.apply(again).await.unwrap();
     assert_eq!(written["spec"]["template"]["spec"]["tolerations"][0]["key"], "lanes");
-    // One that is there becomes no other, and what somebody else added isn't the controllers' to change.
+    // An existing Deployment can't become another one, and the controllers can't change additions of other writers.
     let mut other = lane().pointer(CONTAINER).unwrap().clone();
     other["image"] = json!("example.invalid/other:1");
     for (what, spec) in [
@@ -262,7 +262,7 @@ async fn the_controllers_token_runs_nothing_but_lanes() {
         let message = refused.expect_err(what).to_string();
         assert!(message.contains("(controller-rights)"), "{what}: {message}");
     }
-    // Another's Deployment is neither changed nor deleted; an administrator has what he wants.
+    // Deployments of others are neither changed nor deleted. An administrator may do everything.
     admin.apply(named(PLATFORM, "lane-pods-other")).await.unwrap();
     let scaled = json!({ "spec": { "replicas": 0 } });
     let refused = hub.patch(DEPLOYMENT, (PLATFORM, "lane-pods-other"), scaled).await;

@@ -1,5 +1,5 @@
-//! What can be done with the tokens that the controllers have: a lane's, and their own. Whoever takes over a lane must not reach another's
-//! namespaces, and whoever takes over the controller not the cluster. What a lane is without is put back, and harms nobody else.
+//! Attacks with the tokens of the controllers: a lane's token, and their own. A compromised lane must not reach another lane's namespaces, and a
+//! compromised controller must not take over the cluster. Removed rights of a lane are restored, and their absence harms no other lane.
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
@@ -39,7 +39,7 @@ fn config_map_in(namespace: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "lanes", "namespace": namespace } })
 }
 
-/// By which right somebody may ask for a token of an account, as the API server says.
+/// Returns the right by which a user may request a token of an account, as the API server explains it.
 async fn explain_token(admin: &Admin, user: &str, namespace: &str, name: &str) -> String {
     let attributes = json!({ "namespace": namespace, "verb": "create", "resource": "serviceaccounts", "subresource": "token", "name": name });
     let review = json!({ "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -51,7 +51,7 @@ async fn explain_token(admin: &Admin, user: &str, namespace: &str, name: &str) -
     answer["status"].to_string()
 }
 
-/// Asks as the cluster's administrators, by impersonation.
+/// Sends a request as the cluster's administrators, by impersonation.
 async fn become_administrator(who: &Admin) -> Result<Value, String> {
     let request = http::Request::get("/api/v1/namespaces/kube-system/secrets")
         .header("impersonate-user", "anybody")
@@ -61,7 +61,7 @@ async fn become_administrator(who: &Admin) -> Result<Value, String> {
     who.client().request(request).await.map_err(|error| error.to_string())
 }
 
-/// A Surface in each tenant's home that is ready, so that both lanes work.
+/// Creates a ready Surface in each tenant's home namespace, so that both lanes work.
 async fn begin(scene: &Scene) {
     for tenant in [&scene.evil, &scene.alpha] {
         surface(
@@ -97,7 +97,7 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
     let name = format!("tenure-lane-tenant-{evil}");
     let lane = scene.stage.bearing("tenure-system", &name).await;
 
-    // What it is for.
+    // The control: its intended use.
     let own = lane.get(KUSTOMIZATION, (evil, "apps-app")).await.unwrap().unwrap();
     let status = json!({ "status": { "observedGeneration": own["status"]["observedGeneration"] } });
     lane.patch_status(KUSTOMIZATION, (evil, "apps-app"), status.clone())
@@ -106,7 +106,7 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
     let token = request_token(&lane, evil, &format!("{evil}-gitops")).await.unwrap();
     assert!(!token.is_empty());
 
-    // What another tenant has.
+    // Objects of another tenant.
     for kind in [
         KUSTOMIZATION,
         GIT_REPOSITORY,
@@ -142,7 +142,7 @@ async fn a_lanes_token_is_good_in_its_own_namespaces_only() {
         lane.patch_status(KUSTOMIZATION, (alpha, "apps-app"), status).await,
         "the status of another tenant's",
     );
-    // Of its own tenant: nothing but books. What is applied is applied as somebody else.
+    // Of its own tenant: only bookkeeping. Applies are done as another account.
     assert_forbidden(lane.get(SECRET, (evil, "treasure")).await, "a Secret of its own tenant");
     assert_forbidden(lane.apply(config_map_in(evil)).await, "a ConfigMap");
     assert_forbidden(
@@ -219,7 +219,7 @@ async fn the_controllers_token_is_no_administrators() {
         .await
         .unwrap();
 
-    // What it is for.
+    // The control: its intended use.
     assert!(!hub.list(KUSTOMIZATION, "").await.unwrap().is_empty());
     let lane = account("tenure-system", &format!("tenure-lane-tenant-{evil}"));
     hub.apply(binding("RoleBinding", Some(evil), LANE, "tenure-lane", &lane))
@@ -267,7 +267,7 @@ async fn the_controllers_token_is_no_administrators() {
         .await;
         assert_forbidden(asked.map(|_| why), &format!("a token of {namespace}/{name}"));
     }
-    // What is reconciled is written by lanes, and what is applied by whoever it is applied as.
+    // Lanes write reconciled objects, and the acting account writes applied objects.
     assert_forbidden(
         hub.patch(
             KUSTOMIZATION,
@@ -312,7 +312,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
     begin(&scene).await;
     let (evil, alpha, stage) = (scene.evil.as_str(), scene.alpha.as_str(), &scene.stage);
     let first = stage.get(ROLE_BINDING, (evil, LANE)).await.unwrap();
-    // An owner as Capsule makes them can't bind itself to what the lane may.
+    // An owner as Capsule creates them can't bind the lane's rights to itself.
     let mallory = &scene.mallory;
     let owner = stage.admin.impersonating(&format!("{alpha}-owner")).unwrap();
     let itself = json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": format!("{alpha}-owner") });
@@ -327,7 +327,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
             .await,
         "the lane's role",
     );
-    // But it can take the rights away, as anybody may who may write RoleBindings there.
+    // But it can remove the rights, as every user with write access to RoleBindings there.
     for number in 2..5 {
         mallory
             .patch(
@@ -366,7 +366,7 @@ async fn who_takes_its_lanes_rights_harms_only_itself() {
     )
     .await;
     stage.applied((evil, "apps-app"), &commit).await;
-    // A deletion of it, without taking the finalizer, is undone as well.
+    // A deletion without removing the finalizer is also undone.
     mallory.delete(ROLE_BINDING, (evil, LANE)).await.unwrap();
     let undone = stage.until(ROLE_BINDING, (evil, LANE), |binding| {
         binding.is_some_and(|binding| {
@@ -394,7 +394,7 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
     stage
         .until(ROLE_BINDING, ("lanes-go", LANE), |binding| binding.is_none())
         .await;
-    // A namespace that is deleted whole comes to its end, with all that its lane has to do there.
+    // The deletion of a whole namespace completes, with everything that its lane has to do there.
     stage
         .repository("lanes-go", "more", &[("a.yaml", &config_map("b", "1"))])
         .await;
@@ -409,7 +409,7 @@ async fn rights_are_there_while_something_is_reconciled_and_no_longer() {
     stage.end().await;
 }
 
-/// A token and a RoleBinding are for a lane in a namespace, however many Kustomizations it has there.
+/// A lane needs one token and one RoleBinding in a namespace, however many Kustomizations it has there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
     let stage = Stage::set_failing("lanes-cost").await.planting(&[]).await;
@@ -434,9 +434,9 @@ async fn what_a_lane_costs_is_the_same_for_one_and_for_many() {
     assert_eq!((token("tenure-lane-pool"), token("default")), (1, 1));
     let written = |path: &str| stage.faults.count(&http::Method::PATCH, path);
     assert_eq!(written("/namespaces/lanes-cost/rolebindings/tenure:lane"), 1);
-    // It stays when its last namespace goes: on a cluster that other tests used, it is there.
+    // The account stays after its last namespace is gone. On a cluster with earlier tests it already exists.
     assert!(written("/serviceaccounts/tenure-lane-pool") <= 1);
-    // A real API server may not know of the RoleBinding at once.
+    // A real API server may apply the RoleBinding with a delay.
     let reviews = stage.faults.count(&http::Method::POST, "/selfsubjectaccessreviews");
     assert!(
         (2..40).contains(&reviews),
@@ -466,7 +466,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
             .repository(namespace, "lanes-own", &[("a.yaml", &config_map("lanes-own", "1"))])
             .await;
     }
-    // As itself, or as a lane: not even the platform.
+    // As itself, or as a lane, not even the platform's.
     for name in ["tenure-controller", "tenure-lane-platform", "tenure-lane-pool"] {
         let spec = json!({ "serviceAccountName": name });
         stage
@@ -480,7 +480,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
         });
         refused.await;
     }
-    // The platform's lane says there what is missing, and has no token of anybody until an administrator has bound it to more.
+    // The platform's lane reports the missing right there. It gets no token of any account until an administrator has bound it to more.
     let spec = json!({ "serviceAccountName": "lanes-own" });
     stage.kustomization("kube-system", "lanes-own", "lanes-own", spec).await;
     let refused = stage.until(KUSTOMIZATION, ("kube-system", "lanes-own"), |object| {
@@ -493,7 +493,7 @@ async fn nothing_acts_in_kubernetes_own_namespaces_or_as_tenure_itself() {
         })
     });
     refused.await;
-    // Where what is written is judged, nobody of Tenure's gets one there.
+    // With checks of writes, no account of Tenure gets a token there.
     stage.send_guard_away();
     let lane = account("tenure-system", "tenure-lane-platform");
     let granted = binding(

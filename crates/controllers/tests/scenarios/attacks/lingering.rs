@@ -35,10 +35,10 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
     }
     let second = second.unwrap()["metadata"]["name"].as_str().unwrap().to_owned();
 
-    // Mallory holds both, and opens the policy.
+    // Mallory sets a finalizer on both objects and deletes them. Later she opens the NetworkPolicy.
     let hold = json!({ "metadata": { "finalizers": [KNOWN] } });
     for (kind, name) in [(ROLE_BINDING, &second), (NETWORK_POLICY, &policy)] {
-        // RBAC is told of her own binding a moment after it is written.
+        // RBAC applies her own binding with a delay.
         let held = eventually(SOON, || scene.mallory.patch(kind, (&dev, name), hold.clone()));
         held.await.unwrap();
         scene.mallory.delete(kind, (&dev, name)).await.unwrap();
@@ -55,11 +55,11 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
             rules.is_none_or(Vec::is_empty)
         })
         .await;
-    // Ready names what holds them.
+    // Ready names the objects with finalizers.
     let message = stage.ready(TENANT, ("", evil), "False", "ReconciliationFailed").await;
     assert!(message.contains(KNOWN) && message.contains(&second), "{message}");
 
-    // The second owner is no owner any more.
+    // The second owner is removed from the Tenant.
     let owners = json!({ "spec": { "owners": [{ "kind": "User", "name": format!("{evil}-owner") }] } });
     stage.admin.patch(TENANT, ("", evil), owners).await.unwrap();
     stage
@@ -68,14 +68,14 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
         })
         .await;
 
-    // The control: one without a finalizer that a controller needs is made again at once, and all is well.
+    // The control: an object without a controller's finalizer is re-created immediately, and Ready is True.
     let free = json!({ "metadata": { "finalizers": null } });
     for (kind, name) in [(ROLE_BINDING, &second), (NETWORK_POLICY, &policy)] {
         stage.admin.patch(kind, (&dev, name), free.clone()).await.unwrap();
     }
     stage.ready(TENANT, ("", evil), "True", "ReconciliationSucceeded").await;
 
-    // A finalizer that no controller is known for goes by itself, where nobody is asked who sets it.
+    // A finalizer of no known controller is removed automatically, if no admission checks who sets it.
     let own = json!({ "metadata": { "finalizers": ["mallory.example/hold"] } });
     scene.mallory.patch(NETWORK_POLICY, (&dev, &policy), own).await.unwrap();
     let uid = stage.get(NETWORK_POLICY, (&dev, &policy)).await.unwrap()["metadata"]["uid"].clone();
@@ -90,7 +90,7 @@ async fn a_held_object_keeps_no_owner_and_no_hole() {
     scene.end().await;
 }
 
-/// Deletes a managed object as soon as the controllers have made it: what they know of it then is the answer to their own write.
+/// Deletes a managed object as soon as the controllers have created it: at that time they know it only from the answer to their own write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_deleted_right_after_a_write_is_made_again() {
     let scene = Scene::set("attacks-after-write").await;

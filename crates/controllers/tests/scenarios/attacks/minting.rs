@@ -1,5 +1,5 @@
-//! Whose tokens Tenure's own accounts get: whoever takes over a lane of namespaces that are nobody's, or the controllers, who may bind lanes
-//! anywhere, must not become an administrator by an account that is one.
+//! Tokens that Tenure's own accounts may request. A compromised lane of namespaces without a tenant, or the controllers, which may bind lanes in any
+//! namespace, must not get an administrator's token.
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, SOON, eventually};
@@ -10,10 +10,10 @@ use crate::stage::{GIT_REPOSITORY, Stage, condition, config_map, request_token};
 const CLUSTER_ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
 const NAMESPACE: &str = "attacks-minting";
 const ENFORCEMENT: (&str, &str) = ("tenure.dev/v1alpha1", "Enforcement");
-/// As where Flux was installed before.
+/// A namespace as Flux's own installation had it.
 const FLUX: &str = "attacks-minting-flux";
 
-/// A server follows policies, roles and bindings by a watch.
+/// Waits for the answer, because a server follows policies, roles and bindings with a watch.
 async fn until_answered(who: &Admin, (namespace, name): (&str, &str), part: Option<&str>) {
     let asked = eventually(SOON, || async {
         match (request_token(who, namespace, name).await, part) {
@@ -33,7 +33,7 @@ async fn make_account(admin: &Admin, namespace: &str, name: &str) {
     admin.apply(object).await.unwrap();
 }
 
-/// The only one who may give it.
+/// Returns the Role and RoleBinding that permit the token. Only an administrator may write them.
 fn grant(namespace: &str, name: &str, to: &Value) -> [Value; 2] {
     let metadata = json!({ "name": "mints-an-administrator", "namespace": namespace });
     let rules = json!([{
@@ -79,11 +79,11 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
     let lane = stage.bearing("tenure-system", "tenure-lane-pool").await;
     let hub = stage.bearing("tenure-system", "tenure-controller").await;
 
-    // Where the lane works.
+    // In the lane's namespace.
     let refused = Some("which is an administrator of the cluster");
     until_answered(&lane, (NAMESPACE, "plain"), None).await;
     until_answered(&lane, (NAMESPACE, "mighty"), refused).await;
-    // An account that could make itself one.
+    // An account that could make itself an administrator.
     for (group, resource, verb) in [
         ("", "secrets", "list"),
         ("", "pods", "create"),
@@ -122,11 +122,11 @@ async fn no_token_of_tenures_leads_to_an_administrator() {
     hub.apply(bound(&pool)).await.unwrap();
     until_answered(&lane, (FLUX, "plain"), None).await;
     until_answered(&lane, (FLUX, "kustomize-controller"), refused).await;
-    // Nor does it give itself what an administrator would.
+    // The controller can't grant itself the permission either.
     let [role, _] = grant(FLUX, "kustomize-controller", &itself);
     assert_forbidden(hub.apply(role).await, "a Role with the verb");
 
-    // An administrator may mean it, of one account and for one lane.
+    // An administrator may permit it, for one account and for one lane.
     for object in grant(NAMESPACE, "mighty", &pool) {
         admin.apply(object).await.unwrap();
     }
@@ -168,7 +168,7 @@ async fn a_shared_lane_that_mints_an_administrator_makes_the_enforcement_not_rea
     };
     stage.until(ENFORCEMENT, target, looks).await;
 
-    // The lane leaves the namespace. Its right there is a danger to no other namespace any more.
+    // The lane leaves the namespace. Its right there endangers no other namespace any more.
     stage.admin.delete(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     let looks = |enforcement: Option<&Value>| enforcement.is_some() && !find(enforcement, "LanesSeparated").1;
     stage.until(ENFORCEMENT, target, looks).await;

@@ -1,4 +1,4 @@
-//! Where a surface or a source lives, whose that place is said to be, and what its owner asks the API server.
+//! Surfaces and sources in namespaces with an unclear tenant, and the requests that their owner can make.
 
 use serde_json::{Value, json};
 use tenure_testkit::Admin;
@@ -126,8 +126,8 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
     surface(stage, alpha, "apps", &[("a.yaml", &config_map("a", "1"))], json!({})).await;
     surface_ready(stage, (alpha, "apps")).await;
 
-    // Each as whoever may write namespaces might leave it; nothing may act in it, and the message says why. (One whose only owner
-    // does not exist is not among them: Kubernetes collects it.)
+    // Each as a user with write access to namespaces might leave it. No account may act in it, and the message names the reason. (One whose only
+    // owner does not exist is not among them: Kubernetes collects it.)
     let places = [
         (
             "no-tenant",
@@ -148,7 +148,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
             owner(evil, &evil_uid),
             NOT_RECORDED,
         ),
-        // All that is to be said, and by somebody who may write namespaces and nothing else.
+        // All required metadata, written by a user with write access to namespaces and no other right.
         (
             "forged",
             json!({ LABEL: alpha }),
@@ -179,7 +179,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         }
     }
 
-    // Relabelled after the surface exists: nobody acts any more, what was applied stays, and what Git says later is not applied.
+    // Relabelled after the surface exists: no account acts any more, applied objects stay, and later commits are not applied.
     stage
         .admin
         .patch(
@@ -194,7 +194,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         .ready(KUSTOMIZATION, (alpha, "apps-app"), "False", "IdentityMissing")
         .await;
     assert!(stage.get(CONFIG_MAP, (alpha, "a")).await.is_some());
-    // And it is the relabeller's neither.
+    // The new label's tenant can't act there either.
     scene.serve(&[("a.yaml".to_owned(), config_map("planted", "1"))]).await;
     scene
         .mallory
@@ -206,7 +206,7 @@ async fn a_namespace_is_not_had_by_a_label_or_a_forged_owner() {
         .await;
     assert!(message.contains("does not belong"), "{message}");
     scene.absent(&[(CONFIG_MAP, "ALPHA", "planted")]).await;
-    // Put back by who may say so, it works again.
+    // After an authorised user restores the label, it works again.
     let back = json!({ "metadata": { "labels": { LABEL: alpha } } });
     stage.admin.patch(NAMESPACE, ("", alpha), back).await.unwrap();
     adopt(stage, alpha, alpha).await;
@@ -245,7 +245,7 @@ async fn only_the_home_namespace_has_the_tenants_identity() {
         ])
         .await;
 
-    // A Secret that the namespace's identity may not read is not read; at home the tenant's may.
+    // A Secret that the namespace's identity may not read is not read. In the home namespace the tenant's account may.
     let repository = stage.private.create(&scene.fill("EVIL-private")).await.unwrap();
     repository
         .commit([("a.yaml", config_map("private", "1"))], "first")

@@ -1,4 +1,4 @@
-//! What a tenant would get out of Receivers: another's requests, another's objects, another's Secret, or another's time.
+//! Attacks of a tenant with Receivers: to get another tenant's requests, objects, Secret or capacity.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::stage::{GIT_REPOSITORY, RECEIVER};
 
 const REQUESTED: &str = "reconcile.fluxcd.io/requestedAt";
 
-/// How often a source was asked to reconcile, as far as it can be seen.
+/// Returns the visible trace of requests to reconcile a source.
 async fn find_asked(scene: &Scene, namespace: &str) -> Value {
     let source = scene.stage.get(GIT_REPOSITORY, (namespace, "app")).await.unwrap();
     source["metadata"]["annotations"][REQUESTED].clone()
@@ -95,7 +95,7 @@ async fn a_receiver_leads_to_nothing_of_another_tenant() {
         })
         .await;
 
-    // A status that says that alpha's path is its own takes none of alpha's requests.
+    // A forged status with alpha's path takes none of alpha's requests.
     let own = find_path(&scene.stage, (evil, "object-of-alpha-control"), "").await;
     let forged = json!({ "status": { "webhookPath": of_alpha } });
     let forged = forged.to_string().into_bytes();
@@ -117,7 +117,7 @@ async fn a_receiver_leads_to_nothing_of_another_tenant() {
     );
     assert_eq!(find_asked(&scene, evil).await, before);
 
-    // Whoever can't prove to know the token hears the same as of a path that there is not.
+    // Without the right token, the answer is the same as for an unknown path.
     let unknown = of_alpha.replace(&of_alpha[6..14], "00000000");
     let asked = find_asked(&scene, alpha).await;
     for headers in [&push("of-evil")[..], &push("")[..], &[]] {
@@ -127,7 +127,7 @@ async fn a_receiver_leads_to_nothing_of_another_tenant() {
     assert_eq!(find_asked(&scene, alpha).await, asked);
     assert_eq!(scene.stage.post(&own, &push("of-evil"), "").await, 200, "the control");
 
-    // A flood at one's own hook is answered, and nobody else's is.
+    // A flood at the tenant's own hook is rejected, and no other hook is affected.
     let mut answers = Vec::new();
     for _ in 0..200 {
         answers.push(scene.stage.post(&own, &push("wrong"), "").await);

@@ -1,4 +1,4 @@
-//! Who may write namespaces and nothing else, against a Tenant's record; and how a Tenant goes.
+//! A user that may write only namespaces attacks a Tenant's record. Also the deletion of a Tenant.
 
 use serde_json::{Value, json};
 use tenure_testkit::Admin;
@@ -11,7 +11,7 @@ const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
 const LABEL: &str = "capsule.clastix.io/tenant";
 
-/// Somebody who may write namespaces and nothing else.
+/// Returns a user that may write only namespaces.
 async fn namespace_writer(stage: &Stage, name: &str) -> Admin {
     let metadata = json!({ "name": name });
     let rules =
@@ -27,7 +27,7 @@ async fn namespace_writer(stage: &Stage, name: &str) -> Admin {
     stage.admin.impersonating(name).unwrap()
 }
 
-/// A namespace that says all of itself that makes it a tenant's, but for the record.
+/// Returns a namespace with all metadata of a tenant's namespace, but without the record.
 fn claiming(name: &str, tenant: &Value) -> Value {
     let (tenant, uid) = (&tenant["metadata"]["name"], &tenant["metadata"]["uid"]);
     json!({ "apiVersion": NAMESPACE.0, "kind": NAMESPACE.1, "metadata": {
@@ -42,7 +42,7 @@ fn recorded(tenant: &Value, name: &str) -> Option<String> {
     Some(space["uid"].as_str()?.to_owned())
 }
 
-/// Waits until the Tenant says that it doesn't take a namespace.
+/// Waits until the Tenant reports that it does not take a namespace.
 async fn not_taken(stage: &Stage, tenant: &str, name: &str) {
     let says_so = |found: Option<&Value>| {
         let told = found.and_then(|found| condition(found, "NamespacesRecorded"));
@@ -59,7 +59,7 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
     let held = stage.get(TENANT, ("", alpha)).await.unwrap();
     let (forged, again) = (format!("{alpha}-forged"), format!("{alpha}-again"));
 
-    // Made with everything that can stand on it.
+    // Created with all possible metadata.
     writer.create(claiming(&forged, &held)).await.unwrap();
     not_taken(stage, alpha, &forged).await;
     let thief = json!({
@@ -72,13 +72,13 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
         .await;
     assert!(message.contains(&format!("tenure adopt {alpha} {forged}")), "{message}");
     assert!(stage.get(ROLE_BINDING, (&forged, "tenure:gitops")).await.is_none());
-    // The control: an administrator says so.
+    // The control: an administrator adopts it.
     adopt(stage, alpha, &again).await;
     stage
         .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
         .await;
 
-    // Deleted and made again, by the same.
+    // Deleted and re-created by the same user.
     let before = recorded(&stage.get(TENANT, ("", alpha)).await.unwrap(), &again).unwrap();
     writer.delete(NAMESPACE, ("", &again)).await.unwrap();
     stage.until(NAMESPACE, ("", &again), |found| found.is_none()).await;
@@ -88,20 +88,20 @@ async fn who_writes_namespaces_gives_none_to_a_tenant() {
     let uid = stage.get(NAMESPACE, ("", &again)).await.unwrap()["metadata"]["uid"].clone();
     assert!(uid != before && recorded(&now, &again) != uid.as_str().map(str::to_owned));
     assert!(stage.get(ROLE_BINDING, (&again, "tenure:gitops")).await.is_none());
-    // It is a restored one as well, for who may say so.
+    // For an authorised user it counts as a restored namespace.
     adopt(stage, alpha, &again).await;
     stage
         .until(ROLE_BINDING, (&again, "tenure:gitops"), |found| found.is_some())
         .await;
 
-    // The record itself is nobody's to write but Tenure's and an administrator's.
+    // Only Tenure and an administrator may write the record itself.
     let forgery = json!({ "status": { "size": 1, "state": "Active", "spaces": [{ "name": forged, "uid": "u" }] } });
     for who in [&writer, &scene.mallory] {
         let refused = who.patch_status(TENANT, ("", alpha), forgery.clone()).await;
         let message = refused.expect_err("a forged record").to_string();
         assert!(message.contains("forbidden"), "{message}");
     }
-    // Nor is what is Kubernetes' own a tenant's, whoever says so, in all places: the control is that everything else of it counts.
+    // A namespace of Kubernetes never belongs to a tenant, even with all metadata and the record. The control: the rest of the record counts.
     let system = stage.get(NAMESPACE, ("", "kube-system")).await.unwrap();
     let mut spaces = stage.get(TENANT, ("", alpha)).await.unwrap()["status"]["spaces"].clone();
     let given = json!({ "name": "kube-system", "uid": system["metadata"]["uid"] });

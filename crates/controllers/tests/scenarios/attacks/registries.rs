@@ -1,4 +1,4 @@
-//! What a tenant would get out of a registry that is its own, or out of the fields that name one.
+//! Attacks of a tenant with its own registry, or with the fields that name a registry.
 
 use serde_json::{Value, json};
 use tenure_registry_server::{Access, Artifact, RegistryServer, pack, pack_as_said};
@@ -6,10 +6,10 @@ use tenure_registry_server::{Access, Artifact, RegistryServer, pack, pack_as_sai
 use super::{Scene, attack};
 use crate::stage::{OCI_REPOSITORY, config_map};
 
-/// Entries with tar's own type, path and what they lead to.
+/// Archive entries: tar's type, the path, and the link target.
 type Entries = &'static [(u8, &'static str, &'static str)];
 
-/// Layers that no tool would pack, by the tags they are pushed under.
+/// Layers that no tool would create, by their tags.
 const LIES: [(&str, Entries); 5] = [
     ("layer-up", &[(b'0', "../../map.yaml", "")]),
     ("layer-absolute", &[(b'0', "/etc/passwd", "")]),
@@ -21,7 +21,7 @@ const LIES: [(&str, Entries); 5] = [
     ),
 ];
 
-/// An OCIRepository of mallory's; `spec` is laid over the usual.
+/// Returns an OCIRepository of mallory's; `spec` is merged over the defaults.
 fn artifact(scene: &Scene, registry: &RegistryServer, name: &str, spec: &Value) -> Value {
     let url = format!("oci://{}/app", registry.address());
     let usual = json!({ "url": url, "insecure": true, "interval": "1s" });
@@ -31,7 +31,7 @@ fn artifact(scene: &Scene, registry: &RegistryServer, name: &str, spec: &Value) 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registries_and_their_fields_lead_nowhere_else() {
     let registry = RegistryServer::start().await.unwrap();
-    // Another one, whose realm is where it must not be.
+    // Another registry, with a forbidden token realm.
     let traps = [
         RegistryServer::start().await.unwrap(),
         RegistryServer::start().await.unwrap(),
@@ -201,7 +201,7 @@ async fn registries_and_their_fields_lead_nowhere_else() {
         .await;
     assert!(forbidden.heard().is_empty());
 
-    // Sources of others are no sources, of whatever kind.
+    // Other tenants' sources can't be used, of any kind.
     let spec = |name: &str, namespace: &str| json!({ "sourceRef": { "kind": "OCIRepository", "name": name, "namespace": namespace } });
     let attacks = [attack(
         "source-of-alpha",

@@ -1,4 +1,4 @@
-//! What a thief with the controller's token may do to Tenants and their namespaces: whom it binds, which namespaces it creates, deletes and records.
+//! The limits of a thief with the controller's token on Tenants and their namespaces: bindings, and creation, deletion and records of namespaces.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
@@ -9,7 +9,7 @@ use crate::stage::Stage;
 
 const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant");
 
-/// The API server follows policies, Tenants and namespaces by a watch, so an attempt is repeated until it gets this rule's answer.
+/// The API server follows policies, Tenants and namespaces with a watch, so an attempt is repeated until it gets this rule's answer.
 macro_rules! refused {
     ($what:expr, $attempt:expr) => {
         eventually(SOON, || async {
@@ -45,7 +45,7 @@ async fn stolen_controller_token_keeps_to_what_tenants_say() {
     let additional = json!([{ "clusterRoleName": "view", "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "tb-viewers" }] }]);
     let spec = json!({ "owners": owners, "additionalRoleBindings": additional });
     admin.apply(tenant("tb-tenant", json!({}), spec)).await.unwrap();
-    // A Tenant that is being deleted, and waits for a finalizer of somebody else's.
+    // A Tenant that is being deleted, and waits for another controller's finalizer.
     let waiting = json!({ "finalizers": ["tenure.dev/test"] });
     admin
         .apply(tenant("tb-ending", waiting, json!({ "owners": [] })))
@@ -113,7 +113,7 @@ async fn stolen_controller_token_keeps_to_what_tenants_say() {
         hub.patch_status(TENANT, ("", "tb-tenant"), json!({ "status": { "spaces": spaces } }))
     );
 
-    // What the Tenants say, it does.
+    // The control: bindings that the Tenants name are allowed.
     for (name, role, subject) in [
         ("capsule:managed:tb-owner", "admin", &user("tb-owner")),
         ("tenure:gitops:home", "tenure-tenant-gitops-home", &gitops),

@@ -1,4 +1,4 @@
-//! What the variables of `spec.postBuild` can be made to say, and to read.
+//! Attacks with the values and the sources of `spec.postBuild` variables.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::stage::{CONFIG_MAP, config_map};
 
 const SECRET: (&str, &str) = ("v1", "Secret");
 
-/// A Secret whose last field is a variable: what breaks its line is read as what follows.
+/// Returns a Secret whose last field is a variable: text after a line break in the variable is read as further fields.
 fn secret(name: &str) -> String {
     format!("apiVersion: v1\nkind: Secret\nmetadata:\n  name: {name}\ntype: ${{v}}\n")
 }
@@ -16,7 +16,7 @@ fn with(value: &str) -> Value {
     json!({ "postBuild": { "substitute": { "v": value } } })
 }
 
-/// Each with the file that it is tried on.
+/// Returns each attack with its file.
 fn attacks() -> Vec<(Attack, String)> {
     let from = |account: Value, name: &str| {
         json!({

@@ -10,7 +10,7 @@ use crate::tenants::TENANT;
 const BINDER: &str = "system:serviceaccount:kube-system:persistent-volume-binder";
 const VOLUME: (&str, &str) = ("v1", "PersistentVolume");
 
-/// Makes a Tenant with one namespace, and returns that namespace's name.
+/// Creates a Tenant with one namespace, and returns that namespace's name.
 async fn make_tenant(stage: &Stage, name: &str) -> String {
     let tenant = json!({
         "apiVersion": TENANT.0, "kind": TENANT.1, "metadata": { "name": name },
@@ -22,7 +22,7 @@ async fn make_tenant(stage: &Stage, name: &str) -> String {
     name.to_owned()
 }
 
-/// Gives a volume to a claim, as the volume binder does. The message of a refusal.
+/// Gives a volume to a claim, as the volume binder does. The error is the message of the refusal.
 async fn give(stage: &Stage, volume: &str, namespace: &str) -> Result<(), String> {
     let mut object = stage.get(VOLUME, ("", volume)).await.unwrap();
     object["spec"]["claimRef"] =
@@ -59,7 +59,7 @@ async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
         });
         stage.admin.apply(volume).await.unwrap();
     }
-    // Until the policies are in force, and see both namespaces, a server may let it through.
+    // Before the policies are in force and see both namespaces, a server may allow it.
     let refused = |namespace: String| {
         let stage = &stage;
         async move {
@@ -89,7 +89,7 @@ async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
         let message = give(&stage, "volumes-kept", namespace).await.unwrap_err();
         assert!(message.contains("(persistent-volumes)"), "{message}");
     }
-    // The binder gives the victim's volume to the victim, and an unlabelled volume to anybody.
+    // The binder gives the victim's volume to the victim, and an unlabelled volume to any claim.
     assert_eq!(give(&stage, "volumes-kept", &victim).await, Ok(()));
     assert_eq!(give(&stage, "volumes-plain", &evil).await, Ok(()));
     stage.end().await;
