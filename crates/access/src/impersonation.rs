@@ -1,9 +1,9 @@
-//! Owns impersonation: what the `Impersonate-*` headers ask for, and whether the caller may. Every part (user,
-//! groups, uid, extras) is judged for the *original* caller, never for the one being built up.
+//! Impersonation: the identity in the `Impersonate-*` headers, and the caller's right to it. Every part (user,
+//! groups, UID, extras) is checked for the *original* caller, never for the impersonated user.
 //!
 //! Since 1.36 there are two ways to be allowed, tried in this order: constrained (KEP-5284: `impersonate:MODE` on the
-//! identity and `impersonate-on:MODE:VERB` on what the request touches), then the old verb `impersonate`. When all
-//! fail, the first refusal is the answer. Refuses headers that are not UTF-8: no name in RBAC could match them.
+//! identity and `impersonate-on:MODE:VERB` on the request's resource), then the old verb `impersonate`. If all fail,
+//! the first refusal is the answer. Headers that are not UTF-8 are refused: no name in RBAC could match them.
 
 use std::collections::HashMap;
 
@@ -21,19 +21,19 @@ const USER: &str = "impersonate-user";
 const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
-/// From how many groups or extras on constrained impersonation first asks for all of them at once.
+/// Number of groups or extras from which constrained impersonation first checks for all of them at once.
 const MANY: usize = 4;
-/// How many callers' modes are remembered.
+/// How many callers' modes are cached.
 const REMEMBERED: usize = 10_000;
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// Whether a header of this (lower-case) name is about impersonation, and so must not be passed on.
+/// Checks whether a header with this (lower-case) name is about impersonation, and so must not be passed on.
 #[must_use]
 pub fn is_impersonation_header(name: &str) -> bool {
     matches!(name, USER | GROUP | UID) || name.starts_with(EXTRA_PREFIX)
 }
 
-/// Whom a request asks to be, exactly as its headers say: nothing is added yet.
+/// The requested identity, exactly as in the headers: nothing is added yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImpersonationRequest {
     wanted: UserInfo,
@@ -43,7 +43,7 @@ impl ImpersonationRequest {
     /// Reads the headers; `None` if they don't ask for impersonation.
     ///
     /// # Errors
-    /// A 400 if groups, a uid or extras are asked for without a user, or if a header is not UTF-8.
+    /// A 400 for groups, a UID or extras without a user, or for a header that is not UTF-8.
     pub fn from_headers(headers: &HeaderMap) -> Result<Option<Self>, Refusal> {
         let mut wanted = UserInfo::default();
         if let Some(name) = headers.get(USER) {
@@ -74,13 +74,13 @@ impl ImpersonationRequest {
         )))
     }
 
-    /// Whom the headers name.
+    /// Returns the identity in the headers.
     #[must_use]
     pub fn wanted(&self) -> &UserInfo {
         &self.wanted
     }
 
-    /// Who that would be, if it is allowed: with the groups that come by themselves.
+    /// Returns the user after a successful impersonation, with the implied groups.
     #[must_use]
     pub fn likely_user(self) -> UserInfo {
         let mut user = self.wanted;
@@ -96,7 +96,7 @@ fn text<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, Refusal> {
     std::str::from_utf8(value.as_bytes()).map_err(|_| Refusal::bad_request(format!("header {name} is not valid UTF-8")))
 }
 
-/// An extra's key: percent-decoded where that is possible, else as it is.
+/// Decodes an extra's key: percent-decoded if possible, else unchanged.
 fn decode_key(key: &str) -> Result<String, Refusal> {
     let well_formed = key.split('%').skip(1).all(|rest| {
         rest.as_bytes()
@@ -116,7 +116,7 @@ fn decode_key(key: &str) -> Result<String, Refusal> {
         })
 }
 
-/// The user in Go's syntax, which is how the real server's message shows it.
+/// Returns the user in Go's syntax, as kube-apiserver's message shows it.
 fn describe(user: &UserInfo) -> String {
     let list = |items: &[String]| {
         let quoted: Vec<String> = items.iter().map(|item| quote(item)).collect();
@@ -144,22 +144,23 @@ fn describe(user: &UserInfo) -> String {
     )
 }
 
-/// Decides about impersonation, and remembers by which mode each caller was last allowed to.
+/// Decides about impersonation, and caches the mode that last allowed each caller.
 ///
-/// That mode is tried first, as in the real server: it saves the other modes' questions, and it decides which of the
-/// refusals a caller sees who asks for too much.
+/// The cached mode is tried first, as in kube-apiserver: it saves the checks of other modes. It also decides which
+/// refusal a caller gets for an excessive request.
 #[derive(Debug, Default)]
 pub struct Impersonator {
     last: RwLock<HashMap<String, Mode>>,
 }
 
 impl Impersonator {
-    /// Who the request acts as after impersonation, and what allowed it: `None` if its headers don't ask for it.
+    /// Returns the identity after impersonation, and the mode that allowed it: `None` if the headers don't ask for
+    /// it.
     ///
-    /// `caller` is the original user and `request` what it asks for; both are what every check is made with.
+    /// `caller` is the original user and `request` its request; every check uses both.
     ///
     /// # Errors
-    /// A 400 for headers that make no sense, a 403 for what `caller` may not do.
+    /// A 400 for invalid headers, a 403 for a missing right of `caller`.
     pub fn impersonate(
         &self,
         caller: &UserInfo,
@@ -209,12 +210,12 @@ impl Impersonator {
     }
 }
 
-/// Whom a request acts as.
+/// The identity as which a request acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Acting {
-    /// The user that it names.
+    /// The impersonated user.
     pub user: UserInfo,
-    /// The verb of the constrained mode that allowed it; empty if it was the verb `impersonate`.
+    /// The verb of the constrained mode that allowed it; empty for the verb `impersonate`.
     pub constraint: String,
 }
 
@@ -246,7 +247,7 @@ impl Mode {
         }
     }
 
-    /// The verb that a constrained mode asks for the identity with; empty for the general one.
+    /// Returns the verb with which a constrained mode checks the identity; empty for the general one.
     fn verb(self) -> String {
         if self.is_constrained() {
             format!("impersonate:{}", self.name())
@@ -315,7 +316,7 @@ impl Check<'_> {
             && let Some(node) = split_node(&user.name)
         {
             attributes.resource = "nodes".to_owned();
-            // Which node it is was decided by the filter: the right is asked for all of them.
+            // The filter has checked the node's name already, so the right is checked for all nodes.
             attributes.name = match self.mode {
                 Mode::AssociatedNode => "*".to_owned(),
                 _ => node.to_owned(),
@@ -376,7 +377,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Users and groups are in the core group for the old verb, in `authentication.k8s.io` for the new ones.
+    /// Returns the attributes for a user or group: in the core group for the old verb, in `authentication.k8s.io` for
+    /// the new ones.
     fn name_or_group(&self, resource: &str, name: &str) -> Attributes {
         let group = if self.mode.is_constrained() {
             "authentication.k8s.io"
@@ -407,7 +409,7 @@ impl Check<'_> {
     }
 }
 
-/// What constrained impersonation demands of an extra, beyond the right to it.
+/// Checks an extra by the rules of constrained impersonation, beyond the right to it.
 fn validate_extra(key: &str, values: &[String]) -> Result<(), String> {
     if key.is_empty() {
         return Err("impersonating the empty string key in extra is not allowed".to_owned());

@@ -1,8 +1,10 @@
-//! Who asks, and whether they may, by what is stored: [`identity`] has users and what ServiceAccounts' tokens claim,
-//! [`authorization`] has RBAC and its reviews, and [`impersonation`] who may pass for whom. Pure: objects are looked up through [`identity::Lookup`], time is passed in.
+//! Identity and rights of a request's sender, by the stored objects. [`identity`] has users and the claims of
+//! ServiceAccounts' tokens. [`authorization`] has RBAC and its reviews. [`impersonation`] checks the right to act as
+//! another user. This crate is pure: objects are read through [`identity::Lookup`], and the caller passes the time.
 //!
-//! Refuses to read a credential: certificates, keys and the signatures of tokens are the API server's. Nothing here opens a connection or
-//! knows a request beyond its headers and [`authorization::Attributes`].
+//! Invariant: this crate reads no credential. Certificates, keys and the signatures of tokens belong to the API
+//! server. Nothing here opens a connection or knows more of a request than its headers and
+//! [`authorization::Attributes`].
 
 pub mod authorization;
 pub mod identity;

@@ -1,4 +1,4 @@
-//! Which requests may compute for long: by what was sent, and by what is stored.
+//! Detection of requests that may compute for long, by the body and by the stored object.
 
 use std::sync::Arc;
 
@@ -12,34 +12,35 @@ use crate::contents::is_verbatim;
 use crate::http::RequestInfo;
 use crate::registry::Registry;
 
-/// A body up to this size is worked on where it arrives.
+/// A body up to this size is handled on the thread that received it.
 const SMALL_BODY: usize = 16 * 1024;
-/// The same where rules are evaluated, whose cost is not in proportion to what they look at.
+/// The limit for a body if rules are evaluated: their cost is not proportional to the body.
 const SMALL_JUDGED_BODY: usize = 4 * 1024;
-/// A request about a stored object up to this size, too.
+/// The limit for the stored object of a request.
 const SMALL_OBJECT: usize = 64 * 1024;
 
-/// The group of roles: few bytes bind one that grants much.
+/// The group of roles: few bytes can bind a role with many rules.
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The group of questions about them.
+/// The group of authorization reviews.
 const REVIEWS: &str = "authorization.k8s.io";
 
-/// What may be large about a request.
+/// The possibly large parts of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// Whether it may compute for long: its body is large, few bytes of it can mean many, or the object that it is about is large.
+    /// Whether the request may compute for long: its body is large, few bytes of its body expand to many, or its
+    /// stored object is large.
     pub(crate) is_long: bool,
-    /// Whether few bytes of its body may mean many.
+    /// Whether few bytes of the body may expand to many.
     pub(crate) multiplies: bool,
-    /// The stored object that it works on.
+    /// The stored object that the request works on.
     pub(crate) stored: Option<Arc<Entry>>,
 }
 
-/// Looks at what may be large about a request.
+/// Measures the possibly large parts of a request.
 pub(crate) fn look_at(registry: &Registry, info: &RequestInfo, headers: &HeaderMap, body: &[u8]) -> Asked {
     let multiplies = multiplies(headers, body);
-    // What goes through many objects, or compares all that is granted with all that is held.
+    // Requests that visit many objects, or compare all granted rights with all rights of the user.
     let compares = info.group == RBAC && !matches!(info.verb.as_str(), "get" | "list");
     let goes_far = info.verb == "deletecollection" || compares || info.group == REVIEWS;
     let mut asked = Asked {
@@ -58,7 +59,7 @@ pub(crate) fn look_at(registry: &Registry, info: &RequestInfo, headers: &HeaderM
     asked
 }
 
-/// The stored object that a request works on, and doesn't only send.
+/// Returns the stored object that a request works on, unless the request only sends it.
 fn find_stored(
     registry: &Registry,
     info: &RequestInfo,
@@ -75,13 +76,13 @@ fn find_stored(
     registry.store().snapshot().get(&key).cloned()
 }
 
-/// Whether few bytes may mean many: the copies of a JSON patch, the aliases of YAML.
+/// Checks whether few bytes may expand to many: by copies of a JSON patch, or by aliases of YAML.
 fn multiplies(headers: &HeaderMap, body: &[u8]) -> bool {
     let has = |text: &[u8]| memmem::find(body, text).is_some();
     let form = headers.get(CONTENT_TYPE).map_or(&b""[..], |form| form.as_bytes());
     let says = |text: &[u8]| form.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text));
     if says(b"json-patch") {
-        // What is escaped may be anything.
+        // An escaped text may contain any operation.
         return has(b"copy") || has(b"\\u");
     }
     says(b"yaml") && has(b"&") && has(b"*")

@@ -1,5 +1,4 @@
-//! What every cluster starts with: its namespaces, its priority classes, its roles and bindings, and where in it the API
-//! server is found.
+//! The objects of every new cluster: namespaces, priority classes, roles and bindings, and the API server's address.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -16,7 +15,7 @@ const NAMESPACES: [&str; 4] = ["kube-system", "kube-public", "kube-node-lease", 
 /// The name of the API server's own Service.
 const ADVERTISED: &str = "kubernetes";
 const SCHEDULING: &str = "scheduling.k8s.io";
-/// The priority classes of what a cluster can't do without.
+/// The priority classes of a cluster's essential Pods.
 const PRIORITIES: [(&str, u32, &str); 2] = [
     (
         "system-node-critical",
@@ -30,7 +29,7 @@ const PRIORITIES: [(&str, u32, &str); 2] = [
     ),
 ];
 
-/// Makes what is missing and brings roles up to date; what an admin added stays.
+/// Creates missing objects and updates roles; additions of an administrator stay.
 pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
     let user = UserInfo::loopback();
     let view = registry.view();
@@ -54,7 +53,7 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
     let writes = first
         .into_iter()
         .map(|(op, object)| async move { registry.create(&op, object).await });
-    // Together they are one transaction of the store instead of one each.
+    // All writes share one transaction of the store.
     for outcome in futures::future::join_all(writes).await {
         outcome?;
     }
@@ -78,8 +77,8 @@ pub(crate) async fn run(registry: &Registry) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Writes where clients within a cluster find the API server: the Service `kubernetes`, and, unless only this machine
-/// can reach it, its endpoints.
+/// Writes the API server's address for clients within the cluster: the Service `kubernetes`, and its endpoints unless
+/// only this machine can reach the address.
 pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Result<(), ApiError> {
     let port = address.port();
     let service = json!({
@@ -112,7 +111,7 @@ pub(crate) async fn advertise(registry: &Registry, address: SocketAddr) -> Resul
     publish(registry, slices, "endpointslices", slice, "/ports").await
 }
 
-/// Creates an object, or brings the part of it at `pointer` up to date; the rest is left to whoever changed it.
+/// Creates an object, or updates the part of it at `pointer`. Changes of other writers to the rest stay.
 async fn publish(registry: &Registry, group: &str, plural: &str, wanted: Value, pointer: &str) -> Result<(), ApiError> {
     let user = UserInfo::loopback();
     let namespace = Some("default".to_owned());
@@ -131,12 +130,12 @@ async fn publish(registry: &Registry, group: &str, plural: &str, wanted: Value, 
     Ok(())
 }
 
-/// The address at which other machines reach a listener; none if it listens on the loopback.
+/// Returns the address at which other machines reach a listener; `None` if it listens on the loopback.
 fn reachable(bound: IpAddr) -> Option<IpAddr> {
     if !bound.is_unspecified() {
         return (!bound.is_loopback()).then_some(bound);
     }
-    // Nothing is sent: the system only says which of its addresses it would use.
+    // This sends nothing: the system only reports which of its addresses it would use.
     let socket = UdpSocket::bind((bound, 0)).ok()?;
     let anywhere = if bound.is_ipv4() {
         "192.0.2.1:9"

@@ -1,7 +1,7 @@
-//! One logical cluster: all that belongs to its objects and to nobody else's. The registry has the objects, and what is served,
-//! known of rights, admitted and given out for them; the gate says who comes in; its own controllers and the one that empties
-//! definitions follow it. Owns the order in which these come to life; refuses what all clusters of a server share: sockets,
-//! certificates, and the bounds on requests.
+//! One logical cluster. The registry has the objects, the served resources, rights, admission and allocations. The
+//! gate authenticates and authorizes. The cluster's own controllers, and the controller that empties definitions,
+//! follow the registry. This module starts these in order. Sockets, certificates and limits of requests are outside,
+//! because all clusters of a server share them.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use crate::http::ApiError;
 use crate::registry::Registry;
 use crate::{bootstrap, controllers};
 
-/// How a cluster differs from another.
+/// The settings in which clusters differ.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    /// Where Services get their addresses from.
+    /// The range from which Services get their addresses.
     pub(crate) services: ServiceRange,
-    /// Rules of admission that are left out.
+    /// Disabled admission rules.
     pub(crate) left_out_plugins: Vec<String>,
-    /// Who guards what is written, beside webhooks.
+    /// The guard, which checks writes beside webhooks.
     pub(crate) guard: Option<Arc<dyn Guard>>,
-    /// How many bytes of objects that are no longer the newest its lists may keep.
+    /// Limit for the bytes of outdated objects that lists may keep.
     pub(crate) old_bytes: usize,
 }
 
@@ -39,10 +39,10 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster whose objects are in the store, with everything that each starts with.
+    /// Opens the cluster whose objects are in the store, and creates the objects of every cluster.
     ///
     /// # Errors
-    /// Of the first object that could not be made.
+    /// Of the first object that could not be created.
     pub(crate) async fn open(store: Store, authenticator: Authenticator, settings: Settings) -> Result<Self, ApiError> {
         let registry = Registry::new(store, Catalog::builtin(), settings.services);
         let gate = Arc::new(Gate::new(authenticator, registry.rights().clone()));
@@ -57,7 +57,7 @@ impl Cluster {
         Ok(Self { registry, gate })
     }
 
-    /// Starts what goes on beside requests, until `shutdown`. Must be called within a tokio runtime.
+    /// Starts the background tasks, which run until `shutdown`. Must be called within a tokio runtime.
     pub(crate) fn start(&self, settings: controllers::Settings, shutdown: &CancellationToken) -> Vec<JoinHandle<()>> {
         vec![
             controllers::start_emptying_definitions(self.registry.clone(), shutdown.clone()),

@@ -1,5 +1,5 @@
-//! Which connections are open and what they do, so that those that do nothing make room. Owns how many there may be and
-//! how long an idle one stays. Refuses to look at what is sent.
+//! The open connections and their activity, so that idle ones are closed to admit new ones. This module limits their
+//! number, and the time of an idle one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,26 +12,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::answers::Unread;
 
-/// Connections that may be open at once, if the process may have as many files.
+/// Limit for open connections, if the process may have as many files.
 const CONNECTIONS: usize = 4096;
-/// Files that are left for everything else.
+/// Files that are reserved for other purposes.
 const OTHER_FILES: usize = 128;
-/// How long a connection may be open without a request, before its first one and after its last: as the real server
-/// has it.
+/// Longest time without a request, before the first one and after the last: kube-apiserver's times.
 const BEFORE_FIRST: Duration = Duration::from_secs(32);
 const IDLE: Duration = Duration::from_secs(90);
 
-/// What one connection does.
+/// The activity of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     opened: Instant,
     /// Milliseconds from `opened` to the end of the last request.
     last: AtomicU64,
     requests: AtomicUsize,
-    /// Requests that are being answered, watches among them.
+    /// Requests that are being answered, including watches.
     running: AtomicUsize,
     known: AtomicBool,
-    /// Answers that are on their way out.
+    /// Answers that are being sent.
     pub(crate) unread: Arc<Unread>,
     /// Ends the connection, to make room for another.
     pub(crate) evicted: CancellationToken,
@@ -50,14 +49,14 @@ impl Activity {
         }
     }
 
-    /// A request has come; it is over when what is returned is dropped.
+    /// Counts a request; it ends when the returned value is dropped.
     pub(crate) fn request(self: &Arc<Self>) -> Running {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::Relaxed);
         Running(self.clone())
     }
 
-    /// Somebody with a name uses this connection.
+    /// Marks that an authenticated user uses this connection.
     pub(crate) fn authenticated(&self, user: &UserInfo) {
         if !self.known.load(Ordering::Relaxed) && *user != UserInfo::anonymous() {
             self.known.store(true, Ordering::Relaxed);
@@ -120,7 +119,7 @@ impl Drop for Open {
 }
 
 impl Connections {
-    /// As many as this process may have.
+    /// Returns a table with as many connections as this process may have.
     pub(crate) fn new() -> Arc<Self> {
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
         Self::bounded(open_files(&limits).map_or(CONNECTIONS, |files| {
@@ -135,8 +134,8 @@ impl Connections {
         })
     }
 
-    /// Takes one more connection. If there are too many, the oldest whose user is not known is ended for it, or else the
-    /// one that has been idle for longest; if all of them are at work, it is this one that is refused.
+    /// Admits one more connection. At the limit, the oldest connection without an authenticated user is closed for
+    /// it, else the one with the longest idle time. If all connections have running requests, the new one is refused.
     pub(crate) fn open(self: &Arc<Self>) -> Option<Open> {
         let mut table = self.open.lock();
         let (next, open) = &mut *table;
@@ -167,7 +166,7 @@ impl Connections {
     }
 }
 
-/// The soft limit of open files in the text of `/proc/self/limits`.
+/// Reads the soft limit of open files from the text of `/proc/self/limits`.
 fn open_files(limits: &str) -> Option<usize> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,5 +1,5 @@
-//! How many requests are worked on at once, in all and for one tenant, so that nobody starves the others. Owns the
-//! numbers. Refuses to know what a request is about: watches and long work are told apart by the caller.
+//! Limits of concurrent requests, in total and per tenant, so that no client starves the others. The caller decides
+//! which requests are watches or long work.
 //!
 //! ```text
 //!                     whole share      three quarters of it   half of it
@@ -9,11 +9,12 @@
 //!  anybody else       itself
 //! ```
 //!
-//! A tenant may make as many namespaces and ServiceAccounts as it likes, and all of them together have one share. Within it, none of them
-//! takes everything from the others: a request takes a place of its own first, and then one of whom it is a part.
+//! A tenant may create any number of namespaces and ServiceAccounts: all of them together have one share. Within this
+//! share no member can take everything: a request takes a permit of its own level first, and then one of each level
+//! above.
 //!
-//! Who holds a place may still be sending a body; so a user's slow bodies take that user's places only, and the places
-//! that all share are taken for the work itself.
+//! A client that holds a permit may still be sending its body. So slow bodies use up only that user's permits, and
+//! the permits that all users share are taken only for the work itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -28,26 +29,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::ledger::{Account, Ledger};
 use crate::long_work::{Rest, Turns};
 
-/// How many there may be. What is said of one user is the whole share: a tenant's, or that of who has no tenant.
+/// The limits. Limits of one user are for the whole share: that of a tenant, or of a user without a tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
     /// Requests worked on at once.
     pub(crate) total: usize,
-    /// Of these, one user's, bodies that are still being sent included.
+    /// Of these, requests of one user, including those whose body is still arriving.
     pub(crate) user: usize,
-    /// Requests of one user that wait for a place; the next is told to come again.
+    /// Requests of one user that wait for a permit. Further ones are rejected with the advice to retry.
     pub(crate) waiting: usize,
-    /// How long one waits.
+    /// How long a request waits for a permit.
     pub(crate) patience: Duration,
     /// Watches that are open at once.
     pub(crate) watches: usize,
-    /// Of these, one user's.
+    /// Of these, watches of one user.
     pub(crate) user_watches: usize,
     /// Threads that are busy with long work at once.
     pub(crate) long: usize,
-    /// Of these, one user's.
+    /// Of these, threads of one user.
     pub(crate) user_long: usize,
-    /// How long one of these is kept after a refusal.
+    /// How long a thread's permit stays taken after a refusal.
     pub(crate) rest: Rest,
 }
 
@@ -61,10 +62,10 @@ impl Default for Bounds {
             patience: Duration::from_secs(10),
             watches: 20_000,
             user_watches: 5_000,
-            // Two at least, so that nobody has them all.
+            // At least two, so that one user can't have all of them.
             long: processors.max(2),
             user_long: (processors / 2).max(1),
-            // A fifth of a processor for what is refused.
+            // A fifth of a processor for refused requests.
             rest: Rest {
                 times: 4,
                 longest: Duration::from_secs(1),
@@ -73,40 +74,40 @@ impl Default for Bounds {
     }
 }
 
-/// There is no place: the client should come again.
+/// No permit was free: the client should retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rejected;
 
-/// Tells the name of the tenant that a user belongs to, if it does to one.
+/// Returns the name of a user's tenant, if the user belongs to one.
 pub(crate) type FindTenant = Box<dyn Fn(&UserInfo) -> Option<String> + Send + Sync>;
 
-/// What one user has of everything, or one namespace or tenant.
+/// The permits and accounts of one user, one namespace or one tenant.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// What it is a part of.
+    /// The share that contains this one.
     parent: Option<Arc<Share>>,
     places: Arc<Semaphore>,
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
     line: Arc<Semaphore>,
     waiting: AtomicUsize,
-    /// What is held for it.
+    /// The bytes charged to it.
     accounts: Each<Arc<Account>>,
 }
 
 impl Share {
-    /// This share and those that it is a part of, from the innermost.
+    /// Returns this share and the shares that contain it, from the innermost.
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |share| share.parent.as_deref())
     }
 
-    /// Places of all levels, if there are any now.
+    /// Takes permits of all levels, if all are free now.
     fn try_take(&self) -> Option<Permits> {
         let taken = self.levels().map(|share| share.places.clone().try_acquire_owned().ok());
         taken.collect()
     }
 
-    /// Places of all levels, one after the other.
+    /// Takes permits of all levels, one after the other.
     async fn take(&self) -> Permits {
         let mut permits = Vec::new();
         for share in self.levels() {
@@ -119,18 +120,18 @@ impl Share {
 /// One permit of each level.
 type Permits = Vec<OwnedSemaphorePermit>;
 
-/// What bytes are held for.
+/// The reason for which bytes are held in memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Held {
     /// Answers, until their client has taken them.
     Answers,
     /// Bodies of requests, until the work on them begins.
     Bodies,
-    /// What is made of bodies and of stored objects, until the work on it has ended.
+    /// Values decoded from bodies and stored objects, until the work on them has ended.
     Objects,
 }
 
-/// One for each kind of bytes that are held.
+/// One value for each reason to hold bytes.
 #[derive(Debug)]
 pub(crate) struct Each<T> {
     answers: T,
@@ -156,7 +157,7 @@ impl<T> Each<T> {
     }
 }
 
-/// What is remembered of a user: what it is charged outlives its requests, and so does long work whose client hung up.
+/// The cached state of a user. Charges outlive the user's requests, and so does long work whose client hung up.
 #[derive(Debug)]
 struct Known {
     share: Weak<Share>,
@@ -166,7 +167,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether anything of it is in use.
+    /// Checks whether any part of it is in use.
     fn is_held(&self) -> bool {
         let Each {
             answers,
@@ -185,7 +186,7 @@ impl Known {
     }
 }
 
-/// Hands out places.
+/// Hands out permits.
 pub(crate) struct Fairness {
     bounds: Bounds,
     find_tenant: FindTenant,
@@ -205,15 +206,15 @@ impl std::fmt::Debug for Fairness {
     }
 }
 
-/// A user's place, held until the answer is sent.
+/// A user's permit, held until the answer is sent.
 #[derive(Debug)]
 pub(crate) struct Place<'a> {
     fairness: &'a Fairness,
-    /// None: this user is not counted.
+    /// `None`: this user is not counted.
     held: Option<HeldPlace>,
 }
 
-/// A user's place apart from what hands it out.
+/// A user's permit without the borrow of [`Fairness`].
 pub(crate) type HeldPlace = (Permits, Arc<Share>);
 
 /// An open watch.
@@ -237,7 +238,7 @@ impl Fairness {
         }
     }
 
-    /// Waits for a place for a request of `user`.
+    /// Waits for a permit for a request of `user`.
     pub(crate) async fn place(&self, user: &UserInfo) -> Result<Place<'_>, Rejected> {
         if is_exempt(user) {
             return Ok(Place {
@@ -267,7 +268,7 @@ impl Fairness {
         }
     }
 
-    /// Where answers to `user` are charged.
+    /// Returns the account to which answers to `user` are charged.
     pub(crate) fn account(&self, user: &UserInfo) -> Arc<Account> {
         if is_exempt(user) {
             return self.exempt.answers.clone();
@@ -275,7 +276,7 @@ impl Fairness {
         self.share_of(user).accounts.answers.clone()
     }
 
-    /// Places for steps of long work of `user`; none for who is not counted.
+    /// Returns the permits for steps of long work of `user`; `None` for a user that is not counted.
     pub(crate) fn turns(&self, user: &UserInfo) -> Option<Turns> {
         (!is_exempt(user)).then(|| self.turns_of(&self.share_of(user)))
     }
@@ -284,24 +285,24 @@ impl Fairness {
         Turns {
             own: share.levels().map(|share| share.long.clone()).collect(),
             all: self.long.clone(),
-            // What all wait for, a tenant waits for once.
+            // Only one request per tenant waits in a line that all tenants share.
             line: share.levels().last().unwrap_or(share).line.clone(),
             patience: self.bounds.patience,
             rest: self.bounds.rest,
         }
     }
 
-    /// How long a request waits for something to become free.
+    /// Returns how long a request waits for something to become free.
     pub(crate) fn patience(&self) -> Duration {
         self.bounds.patience
     }
 
-    /// The bytes of all users that are held for this.
+    /// Returns the bytes of all users that are held for this reason.
     pub(crate) fn ledger(&self, held: Held) -> &Ledger {
         self.ledgers.of(held)
     }
 
-    /// A place for a watch of `user`.
+    /// Takes a permit for a watch of `user`.
     pub(crate) fn watch(&self, user: &UserInfo) -> Result<WatchPlace, Rejected> {
         if is_exempt(user) {
             return Ok(WatchPlace { _held: None });
@@ -319,24 +320,25 @@ impl Fairness {
         })
     }
 
-    /// How many requests were told to come again.
+    /// Returns the number of requests that were rejected with the advice to retry.
     pub(crate) fn rejected(&self) -> usize {
         self.rejected.load(Ordering::Relaxed)
     }
 
-    /// Counts a request that is told to come again.
+    /// Counts a request that is rejected with the advice to retry.
     pub(crate) fn reject(&self) -> Rejected {
         self.rejected.fetch_add(1, Ordering::Relaxed);
         Rejected
     }
 
-    /// The share of one user, within those that it is a part of; forgotten when nothing of it is taken.
+    /// Returns the share of one user, within the shares that contain it. A share is removed when no part of it is in
+    /// use.
     fn share_of(&self, user: &UserInfo) -> Arc<Share> {
         let tenant = (self.find_tenant)(user);
         let mut users = self.users.lock();
         let (mut path, mut parent) = (String::new(), None);
         let namespace = find_namespace(user);
-        // None of these names has a line feed in it that an API server would let pass.
+        // A valid name has no line feed, so paths of different shares differ.
         for (sort, name) in [("tenant", tenant.as_deref()), ("namespace", namespace)] {
             if let Some(name) = name {
                 let _infallible = writeln!(path, "{sort} {name}");
@@ -347,7 +349,7 @@ impl Fairness {
         self.find_share(&mut users, &path, parent)
     }
 
-    /// The share that is found at a path.
+    /// Returns the share at a path, or creates it.
     fn find_share(&self, users: &mut HashMap<String, Known>, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
         let known = users.get(path);
         if let Some(share) = known.and_then(|known| known.share.upgrade()) {
@@ -387,20 +389,22 @@ impl Fairness {
     }
 }
 
-/// What somebody may have of a whole who is a part of a part, so many times: less each time, so that no part has everything.
+/// Returns the part of `whole` for a share at this depth. Each level has less than the level above, so that no member
+/// takes everything.
 fn divide(whole: usize, depth: usize) -> usize {
     let quarters = 4_usize.saturating_sub(depth).max(1);
     whole.saturating_mul(quarters).div_ceil(4)
 }
 
 impl Place<'_> {
-    /// The places for steps of long work, which are others than those of [`Self::work`]; none for who is not counted.
+    /// Returns the permits for steps of long work, which are separate from those of [`Self::work`]; `None` for a user
+    /// that is not counted.
     pub(crate) fn long_work(&self) -> Option<Turns> {
         let (_, share) = self.held.as_ref()?;
         Some(self.fairness.turns_of(share))
     }
 
-    /// Where bytes that are held for its request are charged.
+    /// Returns the account to which bytes of this request are charged.
     pub(crate) fn account(&self, held: Held) -> &Arc<Account> {
         match &self.held {
             Some((_, share)) => share.accounts.of(held),
@@ -408,12 +412,12 @@ impl Place<'_> {
         }
     }
 
-    /// The place itself, to be held for as long as the answer is sent.
+    /// Returns the permit itself, to be held while the answer is sent.
     pub(crate) fn held(self) -> Option<HeldPlace> {
         self.held
     }
 
-    /// Waits for a place among all, once the body is there.
+    /// Waits for a permit among all users, once the body has arrived.
     pub(crate) async fn work(&self) -> Result<Option<SemaphorePermit<'_>>, Rejected> {
         if self.held.is_none() {
             return Ok(None);
@@ -425,12 +429,13 @@ impl Place<'_> {
     }
 }
 
-/// An administrator is let in always: who is to end a stampede must not wait behind it.
+/// Checks whether a user is exempt from limits. Administrators are: they must be able to end a stampede without
+/// waiting behind it.
 fn is_exempt(user: &UserInfo) -> bool {
     user.groups.iter().any(|group| group == MASTERS)
 }
 
-/// The namespace of a ServiceAccount.
+/// Returns the namespace of a ServiceAccount.
 fn find_namespace(user: &UserInfo) -> Option<&str> {
     let account = user.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?;
     account.split_once(':').map(|(namespace, _)| namespace)

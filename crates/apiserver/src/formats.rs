@@ -1,5 +1,5 @@
-//! The formats of what is sent: JSON, YAML and protobuf, read into one JSON value. Owns the words for what is none of them. Refuses to
-//! know of which kind the value should be.
+//! The formats of request bodies: JSON, YAML and protobuf, decoded into one JSON value. This module has the errors
+//! for malformed bodies, and doesn't check the kind of the value.
 
 use serde_json::Value;
 use tenure_kinds::schema::found;
@@ -9,7 +9,7 @@ use tenure_kinds::{customresources, protobuf};
 use crate::http::ApiError;
 use crate::yaml;
 
-/// The form of a request body.
+/// The format of a request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyFormat {
     Json,
@@ -17,10 +17,10 @@ pub(crate) enum BodyFormat {
     Protobuf,
 }
 
-/// What precedes the reason why a body's type can't be read.
+/// The beginning of the error for a body whose type is unreadable.
 pub(crate) const UNTYPED: &str = "couldn't get version/kind; json parse error: ";
 
-/// What is said of a body that is no object.
+/// Returns the error for a body that is not an object.
 pub(crate) fn untyped(value: &Value) -> String {
     let found = found(value);
     format!(
@@ -28,7 +28,7 @@ pub(crate) fn untyped(value: &Value) -> String {
     )
 }
 
-/// The JSON value in a body, and the fields that are in it twice.
+/// Returns the JSON value in a body, and its repeated fields.
 pub(crate) fn parse(body: &[u8], format: BodyFormat, twice: Twice) -> Result<(Value, Vec<String>), ApiError> {
     match format {
         BodyFormat::Json => {
@@ -36,7 +36,7 @@ pub(crate) fn parse(body: &[u8], format: BodyFormat, twice: Twice) -> Result<(Va
         }
         BodyFormat::Yaml => yaml::parse(body)
             .map(|(mut value, repeated)| {
-                // To YAML, 1.0 is 1.
+                // In YAML, 1.0 equals 1.
                 customresources::plain_numbers(&mut value);
                 (value, repeated)
             })

@@ -1,7 +1,8 @@
-//! Which Services hold what is given out once, never behind the store: it catches up whenever it is asked.
+//! Index of the Services that hold a unique value. The index is never behind the store, as each query catches up
+//! first.
 //!
-//! Owns that each Service is read once for each time that it is stored, of which only what it holds is kept. Refuses to give anything out: which address
-//! or port a Service gets is its kind's to say.
+//! Each stored version of a Service is decoded once, and only its values are kept. The kind of a Service chooses
+//! addresses and ports.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +12,7 @@ use tenure_store::{Event, EventKind, Store};
 
 use crate::keys;
 
-/// What all Services hold, as of the store's present revision.
+/// The values of all Services, as of the store's current revision.
 #[derive(Debug)]
 pub(crate) struct Holders {
     store: Store,
@@ -21,9 +22,9 @@ pub(crate) struct Holders {
 #[derive(Debug, Default)]
 struct Index {
     revision: u64,
-    /// What each Service holds, by its key; those that hold nothing are left out.
+    /// The values of each Service, by its key; Services without values are left out.
     held: HashMap<String, BTreeSet<Allocated>>,
-    /// By how many Services it is held: more than one only where two were stored so before anybody looked.
+    /// The number of Services with a value. More than one is possible only if two were stored before the first query.
     holders: HashMap<Allocated, usize>,
 }
 
@@ -35,7 +36,7 @@ impl Holders {
         }
     }
 
-    /// How many Services hold this, every acknowledged write considered.
+    /// Returns the number of Services with this value, after every acknowledged write.
     pub(crate) fn count(&self, allocated: Allocated) -> usize {
         let mut index = self.index.lock();
         if index.revision < self.store.revision() {
@@ -73,7 +74,7 @@ impl Index {
         self.set(&event.key, held);
     }
 
-    /// A Service holds this from now on.
+    /// Records the values of a Service.
     fn set(&mut self, key: &str, held: BTreeSet<Allocated>) {
         for new in &held {
             *self.holders.entry(*new).or_default() += 1;

@@ -1,16 +1,16 @@
-//! The keys under which the store has objects: `/GROUP/PLURAL/NAMESPACE/NAME`, and `/GROUP/PLURAL/NAME` for what lives in no
-//! namespace; the core group is empty. Owns their form: they are made and read here only, so that whose objects a store holds can
-//! become part of them in one place. Refuses to know which resources there are.
+//! The store's keys of objects: `/GROUP/PLURAL/NAMESPACE/NAME`, and `/GROUP/PLURAL/NAME` for cluster-scoped objects;
+//! the core group is empty. Keys are created and parsed only here, so that a cluster can become part of them in one
+//! place.
 
-/// What all keys begin with.
+/// The prefix of all keys.
 pub(crate) const ALL: &str = "/";
 
-/// What the keys of all objects of a group begin with.
+/// Returns the key prefix of all objects of a group.
 pub(crate) fn of_group(group: &str) -> String {
     format!("/{group}/")
 }
 
-/// What the keys of all objects of a resource begin with, in one namespace or everywhere.
+/// Returns the key prefix of all objects of a resource, in one namespace or everywhere.
 pub(crate) fn of_resource(group: &str, plural: &str, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("/{group}/{plural}/{namespace}/"),
@@ -18,14 +18,14 @@ pub(crate) fn of_resource(group: &str, plural: &str, namespace: Option<&str>) ->
     }
 }
 
-/// The key of one object.
+/// Returns the key of one object.
 pub(crate) fn of_object(group: &str, plural: &str, namespace: Option<&str>, name: &str) -> String {
     let mut key = of_resource(group, plural, namespace);
     key.push_str(name);
     key
 }
 
-/// What a key says.
+/// The parts of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts<'a> {
     pub(crate) group: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Reads the key of an object; `None` for what the store keeps beside objects.
+/// Parses the key of an object; `None` for other keys of the store.
 pub(crate) fn read(key: &str) -> Option<Parts<'_>> {
     let mut parts = key.strip_prefix('/')?.split('/');
     let (group, plural, first) = (parts.next()?, parts.next()?, parts.next()?);

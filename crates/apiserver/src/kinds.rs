@@ -1,5 +1,5 @@
-//! What is known of a kind, as the registry and admission ask for it: one door to the schemas, tables and owners' types of
-//! built-in and custom kinds.
+//! The properties of a kind for the registry and admission: schemas, tables and field types of built-in and custom
+//! kinds through one interface.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ fn builtin(resource: &Resource) -> Option<KindSchema> {
     built_in::schema_of(resource.behavior, &resource.api_version(), &resource.kind)
 }
 
-/// The schema of a resource's kind.
+/// Returns the schema of a resource's kind.
 fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
     match &resource.origin {
         Origin::Builtin => builtin(resource).map(|schema| Arc::new(schema) as Arc<dyn ObjectSchema>),
@@ -30,7 +30,7 @@ fn schema(resource: &Resource) -> Option<Arc<dyn ObjectSchema>> {
     }
 }
 
-/// Reads an object as its kind's types do: what they don't have is dropped and named.
+/// Reads an object by its kind's types: unknown fields are dropped and returned by name.
 pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     let (api_version, kind) = op.resource.taken_by(op.subresource.as_deref());
     let schema = if kind == op.resource.kind {
@@ -50,7 +50,7 @@ pub(crate) fn read(op: &Operation, object: Value) -> Result<Decoded, ApiError> {
     }
 }
 
-/// What an object has that a built-in kind in this version has not.
+/// Returns the fields of an object that a built-in kind doesn't have in this version.
 pub(crate) fn unknown_fields(api_version: &str, kind: &str, object: &Value) -> Result<Vec<String>, ApiError> {
     let Some(schema) = built_in::schema(api_version, kind) else {
         return Ok(Vec::new());
@@ -61,7 +61,7 @@ pub(crate) fn unknown_fields(api_version: &str, kind: &str, object: &Value) -> R
     }
 }
 
-/// An object of the resource's kind of which nothing is said.
+/// Returns an empty object of the resource's kind.
 pub(crate) fn empty(op: &Operation) -> Result<Value, ApiError> {
     let resource = &op.resource;
     let mut object = json!({"apiVersion": resource.api_version(), "kind": resource.kind});
@@ -71,8 +71,8 @@ pub(crate) fn empty(op: &Operation) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// Reads the metadata of an object of a custom kind, or of what says to be of another one, as the type does that all
-/// kinds share; names what that does not have.
+/// Reads the metadata of a custom object, or of an object that claims another kind, by the metadata type that all
+/// kinds share. Returns the names of unknown fields.
 pub(crate) fn read_metadata(op: &Operation, object: &mut Value) -> Result<Vec<String>, ApiError> {
     let Some(map) = object.as_object_mut() else {
         return Ok(Vec::new());
@@ -88,8 +88,8 @@ pub(crate) fn read_metadata(op: &Operation, object: &mut Value) -> Result<Vec<St
     })
 }
 
-/// Reads what says to be of another kind or version than the resource as far as that is known; names the fields that it
-/// does not have.
+/// Reads an object that claims another kind or version than the resource, as far as that kind is known. Returns the
+/// names of unknown fields.
 pub(crate) fn read_foreign(op: &Operation, object: &mut Value) -> Result<Vec<String>, ApiError> {
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let schema = match &op.resource.origin {
@@ -106,7 +106,7 @@ pub(crate) fn read_foreign(op: &Operation, object: &mut Value) -> Result<Vec<Str
     Ok(decoded.unknown_fields)
 }
 
-/// The same for an object that is made of what is stored and what was checked: what the type can't hold is dropped.
+/// Drops the metadata fields that the type can't hold, from an object made of stored and checked data.
 pub(crate) fn repair_metadata(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
     let mut attempt = object.clone();
     if read_metadata(op, &mut attempt).is_err() {
@@ -131,14 +131,14 @@ pub(crate) fn set_defaults(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Fills in the defaults of the version that a built-in kind is stored in.
+/// Fills in the defaults of the version in which a built-in kind is stored.
 pub(crate) fn set_stored_defaults(resource: &Resource, object: &mut Value) {
     if let Some(schema) = built_in::schema_of(resource.behavior, &resource.storage_api_version, &resource.kind) {
         schema.default(object);
     }
 }
 
-/// An object in the version in which it is validated: the one that says everything.
+/// Returns an object in the version for validation: the version that has all fields.
 fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     match resource.behavior.convert.filter(|_| resource.says_otherwise()) {
         Some(convert) => Cow::Owned(convert(object.clone(), &resource.storage_api_version)),
@@ -146,14 +146,15 @@ fn validated<'a>(resource: &Resource, object: &'a Value) -> Cow<'a, Value> {
     }
 }
 
-/// What is wrong with an object that is about to be created.
+/// Returns the faults of an object that is about to be created.
 pub(crate) fn validate(resource: &Resource, object: &Value) -> Vec<FieldError> {
     schema(resource)
         .map(|schema| schema.validate(&validated(resource, object)))
         .unwrap_or_default()
 }
 
-/// What is wrong with an object that is about to replace another. What was wrong before already is only warned of.
+/// Returns the faults of an object that is about to replace another. A fault that the old object also has becomes a
+/// warning.
 pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<FieldError> {
     let Some(schema) = schema(&op.resource) else {
         return Vec::new();
@@ -173,7 +174,7 @@ pub(crate) fn validate_update(op: &Operation, live: &Value, new: &Value) -> Vec<
     refused
 }
 
-/// Merges a patch whose lists merge by key.
+/// Merges a strategic merge patch, whose lists merge by key.
 pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) -> Result<Value, ApiError> {
     let schema = builtin(resource)
         .ok_or_else(|| ApiError::internal(format!("nothing is known of the kind {}", resource.kind)))?;
@@ -186,7 +187,7 @@ pub(crate) fn strategic_merge(resource: &Resource, live: &Value, patch: &Value) 
     })
 }
 
-/// Drops of an object in the stored version what its schema does not know.
+/// Drops the fields that the schema of the stored version does not have.
 pub(crate) fn trim_for_storage(resource: &Resource, object: &mut Value) {
     let Origin::Custom(custom) = &resource.origin else {
         return;
@@ -197,7 +198,7 @@ pub(crate) fn trim_for_storage(resource: &Resource, object: &mut Value) {
     customresources::plain_numbers(object);
 }
 
-/// Fills in the defaults of the version that a custom resource is stored in, as that is today.
+/// Fills in the defaults of the version in which a custom resource is stored now.
 pub(crate) fn default_stored(resource: &Resource, object: &mut Value) {
     let Origin::Custom(custom) = &resource.origin else {
         return;
@@ -207,14 +208,14 @@ pub(crate) fn default_stored(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// Drops of a custom resource what the resource's version does not know.
+/// Drops the fields of a custom resource that its version does not have.
 pub(crate) fn prune(resource: &Resource, object: &mut Value) {
     if let Origin::Custom(custom) = &resource.origin {
         custom.schema.prune(object);
     }
 }
 
-/// How objects of a resource become rows.
+/// Returns the columns with which objects of a resource become rows.
 pub(crate) fn columns(resource: &Resource) -> Columns {
     match &resource.origin {
         Origin::Builtin => {
@@ -224,7 +225,7 @@ pub(crate) fn columns(resource: &Resource) -> Columns {
     }
 }
 
-/// The types of built-in kinds by group and version: each is built when first written to.
+/// The types of built-in kinds by group and version. Each is built at the first write.
 static TYPES: LazyLock<RwLock<HashMap<String, Arc<Schema>>>> = LazyLock::new(RwLock::default);
 
 fn typing(resource: &Resource) -> Typing {
@@ -240,7 +241,7 @@ fn builtin_typing(api_version: &str, kind: &str) -> Typing {
         Some(schema) => schema,
         None => {
             let definitions = BuiltinSchemas::shared().openapi_definitions(api_version);
-            // The data is part of the program; if it can't be read, ownership falls back to deduced types.
+            // The data is part of the program. If it is unreadable, field ownership uses deduced types.
             let built = Schema::from_openapi(&definitions).map_or_else(|_| Schema::deduced(), Arc::new);
             TYPES.write().entry(api_version.to_owned()).or_insert(built).clone()
         }
@@ -248,7 +249,7 @@ fn builtin_typing(api_version: &str, kind: &str) -> Typing {
     Typing::of_kind(&schema, api_version, kind).unwrap_or_else(Typing::deduced)
 }
 
-/// The versions of a built-in kind that says things in different ways, for the owners of its fields.
+/// Returns the versions of a built-in kind with different field layouts, for the owners of its fields.
 fn builtin_versions(resource: &Resource) -> Option<BuiltinVersions> {
     let kind = resource.behavior;
     let typed = |version: &&str| ((*version).to_owned(), builtin_typing(version, &resource.kind));
@@ -259,12 +260,12 @@ fn builtin_versions(resource: &Resource) -> Option<BuiltinVersions> {
     ))
 }
 
-/// Who keeps the owners of a Scale's fields.
+/// Returns the field manager for a Scale.
 pub(crate) fn scale_manager() -> FieldManager {
     FieldManager::new(builtin_typing("autoscaling/v1", "Scale"), "autoscaling/v1", "Scale").with_subresource("scale")
 }
 
-/// Who keeps the owners of an endpoint's fields.
+/// Returns the field manager for an endpoint.
 pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     let resource = &op.resource;
     let subresource = op.subresource.as_deref();
@@ -282,7 +283,8 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
             });
             if resource.has_status() {
                 let reset = ResetFields::of_custom_resource(subresource);
-                // The main resource resets in its own version only, the status in all: Kubernetes does so.
+                // The main resource resets fields only in its own version, and the status in all versions, as
+                // Kubernetes does.
                 let versions = custom.with_status.iter().filter(|_| subresource.is_some());
                 manager = versions.fold(manager.with_reset_fields(reset.clone()), |manager, version| {
                     manager.with_reset_fields_of(version, reset.clone())
@@ -306,7 +308,7 @@ pub(crate) fn field_manager(op: &Operation) -> FieldManager {
     }
 }
 
-/// Whether a built-in kind of this name exists in this version.
+/// Checks whether a built-in kind of this name exists in this version.
 pub(crate) fn is_known(api_version: &str, kind: &str) -> bool {
     BuiltinSchemas::shared().definition_name(api_version, kind).is_some()
 }

@@ -1,8 +1,8 @@
-//! How many bytes are held for something, by user and in sum: for answers, for one.
+//! Counts of the bytes that are held for one purpose, for example answers: per user and in total.
 //!
-//! Owns the bounds and the counts. A user may hold no more than its own bound, and no more than what is left for everybody; but a little
-//! in any case, however much others hold. An account within another one, as a user's within its tenant's, is bounded by that one, too. Refuses to know
-//! what the bytes are.
+//! A user may hold at most its own limit, and at most as much as is still free for all users. A small amount is
+//! always allowed, however much others hold. An account within another account, such as a user's within its tenant's,
+//! also counts against the outer limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// What a charge is beside its bytes: for what is remembered of a request, such as the head of its answer.
+/// Fixed cost of a charge beside its bytes: for example the head of an answer.
 const BESIDE: usize = 1024;
-/// How often somebody who waits looks whether others have given something back.
+/// How often a waiting request checks whether others have released bytes.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What a user may hold though there is nothing left, at most: two pieces of an answer.
+/// How much a user may hold at most when no bytes are free: two pieces of an answer.
 const LITTLE: usize = 128 * 1024;
 
 /// The bytes of all users.
@@ -24,11 +24,11 @@ pub(crate) struct Ledger {
     user: usize,
     total: usize,
     little: usize,
-    /// Of both, what is kept for who is first in line (see [`Growing`]).
+    /// Of both limits, the bytes that are reserved for the first in line (see [`Growing`]).
     kept: (usize, usize),
     first: Arc<Semaphore>,
     held: AtomicUsize,
-    /// Bytes of those who are not bounded.
+    /// Bytes of accounts without a limit.
     exempt: AtomicUsize,
 }
 
@@ -37,7 +37,7 @@ impl Ledger {
         Self::for_growing(user, total, 0)
     }
 
-    /// The same for what grows while it is charged, up to `largest`.
+    /// Returns a ledger for charges that grow after they were made, up to `largest`.
     pub(crate) fn for_growing(user: usize, total: usize, largest: usize) -> Arc<Self> {
         Arc::new(Self {
             user,
@@ -50,17 +50,17 @@ impl Ledger {
         })
     }
 
-    /// An account of a user's.
+    /// Opens an account of a user.
     pub(crate) fn open(self: &Arc<Self>) -> Arc<Account> {
         self.account(true, None, self.user)
     }
 
-    /// An account within another one, bounded by this part of what that one may hold.
+    /// Opens an account within another one. Its limit is this part of the user limit.
     pub(crate) fn open_within(self: &Arc<Self>, parent: &Arc<Account>, part: impl Fn(usize) -> usize) -> Arc<Account> {
         self.account(true, Some(parent.clone()), part(self.user))
     }
 
-    /// An account that is counted and not bounded.
+    /// Opens an account that is counted and has no limit.
     pub(crate) fn open_exempt(self: &Arc<Self>) -> Arc<Account> {
         self.account(false, None, self.user)
     }
@@ -77,12 +77,12 @@ impl Ledger {
         })
     }
 
-    /// Whether there is so little left that who doesn't read is waited for less long.
+    /// Checks whether free bytes are so few that the server waits a shorter time for a client that doesn't read.
     pub(crate) fn is_short(&self) -> bool {
         self.held.load(Ordering::Relaxed) >= self.total / 8 * 7
     }
 
-    /// Bytes that are held for users who are bounded, and for others.
+    /// Returns the bytes held in accounts with a limit, and in the others.
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.held.load(Ordering::Relaxed), self.exempt.load(Ordering::Relaxed))
     }
@@ -93,35 +93,36 @@ impl Ledger {
 pub(crate) struct Account {
     ledger: Arc<Ledger>,
     bounded: bool,
-    /// The account that it is within.
+    /// The account that contains this one.
     parent: Option<Arc<Account>>,
-    /// How much it may hold.
+    /// The limit in bytes.
     limit: usize,
-    /// What it holds, with all accounts within it.
+    /// The bytes that it holds, including all accounts within it.
     held: AtomicUsize,
     room: Notify,
     first: Arc<Semaphore>,
 }
 
 impl Account {
-    /// This account and those that it is within, from the innermost.
+    /// Returns this account and the accounts that contain it, from the innermost.
     fn levels(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |account| account.parent.as_deref())
     }
 
-    /// The account that is within no other: what waits for room waits for it.
+    /// Returns the account that is within no other. Waiting charges wait on this account.
     fn outermost(&self) -> &Self {
         self.levels().last().unwrap_or(self)
     }
 
-    /// Charges so many bytes, if there is room for them. Who holds nothing is let in with one thing of whatever size.
+    /// Charges this many bytes if they fit. An account that holds nothing may always charge one item of any size.
     pub(crate) fn try_charge(self: &Arc<Self>, bytes: usize) -> Option<Charge> {
         let mut charge = self.charge_nothing();
         charge.try_add(bytes + BESIDE, [false; 2]).then_some(charge)
     }
 
-    /// Whether there is room for a charge of so many bytes. A user may hold no more than what is left for everybody, so that there is always something
-    /// for the next one; but one thing alone, as long as anything is left, so that all together hold at most one thing more than the total.
+    /// Checks whether a charge of this size fits. A user may hold at most as much as is free for all, so that the
+    /// next user always finds some. One item alone fits as long as anything is free. So all users together hold at
+    /// most one item more than the total.
     fn has_room(&self, charge: usize, growth: Growth, [is_first, is_first_of_all]: [bool; 2]) -> bool {
         if !self.bounded {
             return true;
@@ -133,7 +134,7 @@ impl Account {
         for account in self.levels() {
             own = account.held.load(Ordering::Relaxed) + growth.uncounted;
             let is_only = own == charge;
-            // A part of the outermost is kept for who is first in its line.
+            // A part of the outermost limit is reserved for the first in its line.
             let kept = account.parent.as_ref().map_or(ledger.kept.0, |_| 0);
             within_own &= is_first || is_only || own <= account.limit - kept;
             is_alone &= is_only;
@@ -142,7 +143,7 @@ impl Account {
         own <= ledger.little || within_own && within_all
     }
 
-    /// Charges so many bytes, room or not.
+    /// Charges this many bytes, even beyond the limit.
     pub(crate) fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let bytes = bytes + BESIDE;
         self.add(bytes);
@@ -152,7 +153,7 @@ impl Account {
         }
     }
 
-    /// A charge that is still of nothing.
+    /// Returns a charge of zero bytes.
     fn charge_nothing(self: &Arc<Self>) -> Charge {
         Charge {
             account: self.clone(),
@@ -160,7 +161,7 @@ impl Account {
         }
     }
 
-    /// Charges so many bytes as soon as there is room for them; nothing if that takes longer than `patience`.
+    /// Charges this many bytes as soon as they fit; `None` if that takes longer than `patience`.
     pub(crate) async fn charge_within(self: &Arc<Self>, bytes: usize, patience: Duration) -> Option<Charge> {
         if let Some(charge) = self.try_charge(bytes) {
             return Some(charge);
@@ -176,7 +177,7 @@ impl Account {
         tokio::time::timeout(patience, waiting).await.ok()
     }
 
-    /// Makes a charge that large as soon as there is room for it; `false` if that takes longer than `patience`.
+    /// Extends a charge to this size as soon as that fits; `false` if that takes longer than `patience`.
     pub(crate) async fn extend_within(&self, charge: &mut Charge, bytes: usize, patience: Duration) -> bool {
         let more = (bytes + BESIDE).saturating_sub(charge.bytes);
         let extending = async {
@@ -202,31 +203,31 @@ impl Account {
         extended
     }
 
-    /// Waits until it is worth while to try again.
+    /// Waits until a retry may succeed.
     pub(crate) async fn wait(&self) {
         tokio::select! {
             () = self.outermost().room.notified() => {}
-            // What others give back is room for this user, too.
+            // Bytes that other users release are free for this user, too.
             () = tokio::time::sleep(LOOK) => {}
         }
     }
 
-    /// Whether there is so little left for everybody that who holds something and does nothing is waited for less long.
+    /// Checks whether free bytes are so few that the server waits a shorter time for an idle client that holds bytes.
     pub(crate) fn is_short(&self) -> bool {
         self.bounded && self.ledger.is_short()
     }
 
-    /// Whether there would be no room for so many bytes if nobody held anything.
+    /// Checks whether this many bytes would not fit even if no account held anything.
     pub(crate) fn is_too_small(&self, bytes: usize) -> bool {
         self.bounded && bytes > self.ledger.total
     }
 
-    /// Whether this many bytes could never be charged while anything else is.
+    /// Checks whether this many bytes could never be charged beside any other charge of the user.
     pub(crate) fn is_beyond(&self, bytes: usize) -> bool {
         self.bounded && bytes > self.ledger.user
     }
 
-    /// What all hold together who are bounded as this one is.
+    /// Returns the sum of all accounts of this sort, limited or exempt.
     fn sum(&self) -> &AtomicUsize {
         if self.bounded {
             &self.ledger.held
@@ -249,7 +250,7 @@ impl Account {
         self.sum().fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back what was used: somebody may wait for it.
+    /// Releases used bytes and wakes a waiting charge.
     fn give_back(&self, bytes: usize) {
         self.remove(bytes);
         self.outermost().room.notify_one();
@@ -259,9 +260,9 @@ impl Account {
 /// By how many bytes a charge grows.
 #[derive(Debug, Clone, Copy)]
 struct Growth {
-    /// Of those, the ones that its account holds already.
+    /// The part that the account holds already.
     counted: usize,
-    /// And those that it will hold.
+    /// The part that the account will hold.
     uncounted: usize,
 }
 
@@ -273,7 +274,7 @@ pub(crate) struct Charge {
 }
 
 impl Charge {
-    /// It turned out to be so many bytes.
+    /// Sets the charge to its actual size.
     pub(crate) fn set(&mut self, bytes: usize) {
         let bytes = bytes + BESIDE;
         if bytes > self.bytes {
@@ -284,7 +285,7 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// Adds so many bytes, if there is room for them.
+    /// Adds this many bytes if they fit.
     fn try_add(&mut self, more: usize, first: [bool; 2]) -> bool {
         let account = &self.account;
         let charge = self.bytes + more;
@@ -296,7 +297,8 @@ impl Charge {
             counted: more,
             uncounted: 0,
         };
-        // Looked at twice: what finds no room takes none, and of several that find the same room at once not all keep it.
+        // Checked before and after the addition: a charge without room adds nothing, and of several concurrent
+        // charges for the same room not all keep it.
         if !account.has_room(charge, uncounted, first) {
             return false;
         }
@@ -309,7 +311,7 @@ impl Charge {
         false
     }
 
-    /// Gives back what was never used: nobody need look for it.
+    /// Releases bytes that were never used. No waiting charge needs to check for them.
     pub(crate) fn cancel(mut self) {
         self.account.remove(self.bytes);
         self.bytes = 0;
@@ -324,15 +326,16 @@ impl Drop for Charge {
     }
 }
 
-/// Bytes that become more while others of their kind do, as those of a body that arrives.
+/// Bytes that grow while others of their kind grow, for example a body that arrives.
 ///
-/// If everybody held a part and waited for room for the rest, nobody would ever get it. So a part of a user's bytes is kept for whichever
-/// of its things is first in line, and a part of all bytes for one of those: what is first always grows to its end, and then the next is.
+/// If every user held a part and waited for the rest, all would wait forever. So a part of a user's bytes is reserved
+/// for the first in that user's line, and a part of all bytes for one of those firsts. The first always grows to its
+/// end, and then the next one follows.
 #[derive(Debug)]
 pub(crate) struct Growing {
     account: Arc<Account>,
     charge: Option<Charge>,
-    /// Being first among the user's, and among all.
+    /// First place in the user's line, and in the line of all users.
     first: [Option<OwnedSemaphorePermit>; 2],
 }
 
@@ -345,17 +348,18 @@ impl Growing {
         }
     }
 
-    /// Whether nothing is charged yet.
+    /// Checks whether nothing is charged yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.charge.is_none()
     }
 
-    /// Whether there is so little left for everybody that what doesn't grow is waited for less long.
+    /// Checks whether free bytes are so few that the server waits a shorter time for a charge that doesn't grow.
     pub(crate) fn is_short(&self) -> bool {
         self.account.is_short()
     }
 
-    /// Charges this many bytes in all as soon as there is room for them; `false` if that takes longer than `patience`.
+    /// Extends the charge to this many bytes in total as soon as they fit; `false` if that takes longer than
+    /// `patience`.
     pub(crate) async fn grow_within(&mut self, bytes: usize, patience: Duration) -> bool {
         if self.try_grow(bytes) {
             return true;
@@ -399,7 +403,7 @@ impl Growing {
         has_grown
     }
 
-    /// It has grown to its end, and takes so many bytes: others are first now.
+    /// Ends the growth at this many bytes and gives up the first place in line.
     pub(crate) fn end(self, bytes: usize) -> Option<Charge> {
         let mut charge = self.charge?;
         charge.set(bytes);
@@ -477,7 +481,7 @@ mod tests {
         drop(second);
         assert_eq!(tenant.held.load(Ordering::Relaxed), 0);
         assert_eq!(ledger.held(), (0, 0));
-        // However many names there are within it, it has one little.
+        // All accounts within a tenant share one small amount, however many there are.
         let full = tenant.try_charge(90 * KIB).unwrap();
         let little: Vec<_> = (0..20)
             .filter_map(|_| ledger.open_within(&tenant, |whole| whole / 2).try_charge(4 * KIB))

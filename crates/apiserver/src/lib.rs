@@ -1,6 +1,7 @@
-//! The embedded Kubernetes control plane: requests, authentication, authorization, the kinds it serves.
+//! The embedded Kubernetes control plane: requests, authentication, authorization, and the served kinds.
 //!
-//! [`Server::open`] makes it, [`Server::service`] reaches it in this process, [`Server::serve`] over the network.
+//! [`Server::open`] opens it, [`Server::service`] serves clients in this process, and [`Server::serve`] clients in
+//! the network.
 //!
 //! ```text
 //! bytes ─ serve ─▶ service ─▶ gate (who, as whom, may they) ─▶ routes ─▶ registry ─▶ store

@@ -1,5 +1,5 @@
-//! Connections to the small listeners beside an API server: hooks, artifacts, webhooks. Owns how many there are at the same time, in all and of
-//! one address, and the TLS handshake; refuses to know what is asked on them.
+//! Connections to the small listeners beside an API server: hooks, artifacts, webhooks. This module limits
+//! connections, in total and per address, and does the TLS handshake. The requests are the caller's.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,42 +15,43 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::either::Either;
 
-/// How long it is waited after a connection that could not be accepted: out of descriptors, most likely.
+/// Pause after a connection that could not be accepted. The likely cause is a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How much a listener takes.
+/// Limits of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ListenerBounds {
-    /// How many connections there are at the same time; others wait.
+    /// Connections at the same time; others wait.
     pub connections: usize,
-    /// How many of them come from one address.
+    /// Connections from one address.
     pub of_one: usize,
-    /// How long a handshake may take.
+    /// Longest time for a handshake.
     pub handshake: Duration,
 }
 
 /// One connection.
 pub type Stream = Either<TcpStream, TlsStream<TcpStream>>;
 
-/// Who is at the other end, as far as the connection says.
+/// The peer, as far as the connection identifies it.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// From where.
+    /// The peer's address.
     pub address: IpAddr,
-    /// What was shown in the handshake, leaf first; checked for nothing but its key.
+    /// The certificates from the handshake, leaf first. Only the possession of the key is checked.
     pub certificates: Vec<CertificateDer<'static>>,
 }
 
-/// What a listener shows.
+/// The certificate that a listener presents.
 #[derive(Clone)]
 pub enum Shown {
-    /// Nothing: it is plain.
+    /// None: the connection is plain.
     Nothing,
-    /// The certificate of this moment; without one, nobody is answered.
+    /// The current certificate. While there is no certificate, no connection is answered.
     Certificate(Arc<dyn Fn() -> Option<TlsAcceptor> + Send + Sync>),
 }
 
-/// Hands each connection to `answer`, until it is dropped; then all of them end, those too that wait for another request.
+/// Passes each connection to `answer` until this future is dropped. Then all connections end, including those that
+/// wait for another request.
 pub async fn accept_all<F>(
     listener: TcpListener,
     bounds: ListenerBounds,
@@ -72,7 +73,7 @@ pub async fn accept_all<F>(
             continue;
         };
         let address = peer.ip().to_canonical();
-        // Closed at once: it is answered nothing, since that would be read as slowly as it sends.
+        // Closed at once without an answer: a slow client would read an answer as slowly as it sends.
         let Some(counted) = callers.admit(address) else {
             continue;
         };
@@ -102,21 +103,21 @@ async fn shake_hands(
     Some((Either::Right(stream), certificates))
 }
 
-/// Who has how many connections. An address of IPv6 counts as its network: whoever has one has all of that.
+/// Connections per address. An IPv6 address counts as its network, because a client usually has the whole network.
 #[derive(Clone)]
 struct CallerTable {
     most: usize,
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// One of somebody's connections, until it is dropped.
+/// One counted connection of an address, until it is dropped.
 struct Counted {
     callers: CallerTable,
     address: IpAddr,
 }
 
 impl CallerTable {
-    /// So many at most of one address.
+    /// Returns a table with at most this many connections per address.
     fn new(most: usize) -> Self {
         Self {
             most,
@@ -124,7 +125,7 @@ impl CallerTable {
         }
     }
 
-    /// One more, if there may be one.
+    /// Counts one more connection, if the limit allows it.
     fn admit(&self, address: IpAddr) -> Option<Counted> {
         let address = match address.to_canonical() {
             IpAddr::V6(address) => {
@@ -171,7 +172,7 @@ mod tests {
             .filter_map(|number| callers.admit(address(&format!("2001:db8::{number:x}"))))
             .collect();
         assert_eq!(held.len(), OF_ONE);
-        // The same network, and another one.
+        // An address in the same network, and addresses in other networks.
         assert!(callers.admit(address("2001:db8::ffff")).is_none());
         assert!(callers.admit(address("2001:db8:0:1::1")).is_some());
         assert!(callers.admit(address("192.0.2.1")).is_some());

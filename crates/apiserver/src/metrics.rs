@@ -1,5 +1,5 @@
-//! `/metrics` in Prometheus' text form, under the names that dashboards of Kubernetes look for: requests by verb and
-//! resource, their durations, what is in flight, what is stored, and the process itself.
+//! `/metrics` in Prometheus' text form, under the names that dashboards of Kubernetes expect. The metrics are:
+//! requests by verb and resource, durations, requests in flight, stored objects, and the process itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
@@ -18,12 +18,12 @@ use crate::registry::Registry;
 use crate::routes::version;
 use crate::surroundings::Surroundings;
 
-/// The upper ends of the buckets of durations, in seconds: as the real server has them.
+/// The upper ends of the buckets of durations, in seconds: kube-apiserver's buckets.
 const BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
-/// Combinations of labels that are kept apart; what comes after is counted nowhere.
+/// Limit for combinations of labels; later ones are not counted.
 const SERIES: usize = 10_000;
 
 /// Counters since the start.
@@ -56,11 +56,11 @@ struct Series {
     /// The sum of durations in microseconds.
     micros: AtomicU64,
     buckets: [AtomicU64; BUCKETS.len()],
-    /// For watches: how many are open.
+    /// For watches: the number of open ones.
     open: AtomicI64,
 }
 
-/// What tells series apart, beside the code.
+/// The labels of a series, except the code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Told {
     verb: &'static str,
@@ -72,7 +72,7 @@ struct Told {
     dry_run: &'static str,
 }
 
-/// What of a request is counted.
+/// The counted properties of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Counted<'a> {
     pub(crate) info: &'a RequestInfo,
@@ -108,7 +108,7 @@ impl Counted<'_> {
         }
     }
 
-    /// What a path is called: the first part only, for clients invent the rest.
+    /// Returns the label for a path: only its first part, as clients invent the rest.
     fn path(self) -> &'static str {
         match self
             .info
@@ -131,7 +131,8 @@ impl Counted<'_> {
         }
     }
 
-    /// Whatever a client invents must not grow the table: only what was found is named.
+    /// Returns the labels. Only a resource that was found is named, so that clients can't grow the table with
+    /// invented names.
     fn labels(self, found: bool) -> Told {
         let of = |text: &str| if found { text.to_owned() } else { String::new() };
         let info = self.info;
@@ -151,7 +152,7 @@ impl Counted<'_> {
     }
 }
 
-/// One of the things that are being worked on; it ends when this is dropped.
+/// One running request; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight<'a>(&'a AtomicI64);
 
@@ -172,7 +173,7 @@ impl Drop for OpenWatch {
 }
 
 impl Metrics {
-    /// A request that is not a watch is being worked on.
+    /// Counts a running request other than a watch.
     pub(crate) fn enter(&self, info: &RequestInfo) -> InFlight<'_> {
         let [reading, writing] = &self.in_flight;
         let reads = matches!(info.verb.as_str(), "get" | "list" | "head");
@@ -181,7 +182,7 @@ impl Metrics {
         InFlight(gauge)
     }
 
-    /// A watch is open.
+    /// Counts an open watch.
     pub(crate) fn watch(&self, counted: Counted<'_>) -> Option<OpenWatch> {
         let series = self.series(&self.watches, counted, 200)?;
         series.open.fetch_add(1, Ordering::Relaxed);
@@ -237,7 +238,7 @@ impl Metrics {
         Some(series.clone())
     }
 
-    /// The answer to `/metrics`.
+    /// Returns the answer to `/metrics`.
     pub(crate) fn serve(
         &self,
         registry: &Registry,
@@ -295,7 +296,7 @@ impl Metrics {
             (labels, series.count.load(Ordering::Relaxed))
         });
         counters(out, "apiserver_request_total", counts);
-        // Durations are not told apart by code.
+        // Series of durations have no code.
         let mut durations: BTreeMap<&Told, (u64, u64, [u64; BUCKETS.len()])> = BTreeMap::new();
         for series in requests.iter().filter(|series| series.labels.verb != "WATCH") {
             let (count, micros, buckets) = durations.entry(&series.labels).or_default();
@@ -314,7 +315,8 @@ impl Metrics {
     }
 }
 
-/// Writes what the operating system counts of this process, which was started then; nothing where it can't be read.
+/// Writes the operating system's counters of this process, which was started at `started`; nothing if they are
+/// unreadable.
 pub fn write_process_figures(out: &mut String, started: SystemTime) {
     let started = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let start = [(Labels::none(), started.as_secs())];

@@ -1,6 +1,7 @@
-//! The RBAC index over the store, never behind it: it catches up whenever it is asked.
+//! The RBAC index over the store. The index is never behind the store, as each query catches up first.
 //!
-//! Nobody is asked under its lock: how long an answer takes depends on the roles that a tenant wrote, and everybody passes here.
+//! No query runs under the index's lock. The time of a query depends on roles that tenants write, and all requests
+//! need this lock.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::stored::decode_stored;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Roles and bindings as of the store's present revision.
+/// Roles and bindings as of the store's current revision.
 #[derive(Debug)]
 pub(crate) struct Rights {
     store: Store,
@@ -42,7 +43,7 @@ impl Rights {
         if present.revision >= revision {
             return ask(&present.rbac);
         }
-        // Who still asks of it keeps it, and what changes is made anew.
+        // A running query keeps its old index. Changes go into a copy, which shares the unchanged parts.
         drop(present);
         let present = {
             let mut index = self.index.write();
@@ -91,7 +92,7 @@ impl Index {
     }
 }
 
-/// Kind, namespace and name in a key of the store.
+/// Returns kind, namespace and name from a key of the store.
 fn parse(key: &str) -> Option<(RbacKind, &str, &str)> {
     let parts = keys::read(key).filter(|parts| parts.group == GROUP)?;
     let kind = RbacKind::of_resource(parts.plural)?;
@@ -130,7 +131,7 @@ mod tests {
             }
         });
         asks.await.expect("it asks");
-        // Somebody writes a role meanwhile, so that the next has to bring the index up to date.
+        // A concurrent write of a role, so that the next query has to update the index.
         let role = json!({"metadata": {"name": "a", "namespace": "n"}, "rules": [{"verbs": ["get"]}]});
         let written = store
             .write(Write {
@@ -142,7 +143,7 @@ mod tests {
             .await;
         assert!(written.is_ok());
         let asking = tokio::task::spawn_blocking(move || rights.with(|_| ()));
-        // Only a wait for ever is one: the one who asks for long ends after this.
+        // The query must not wait for the long query, which ends only after this.
         let answered = tokio::time::timeout(Duration::from_secs(60), asking).await;
         release.send(()).expect("it waits");
         long.await.expect("it ended");

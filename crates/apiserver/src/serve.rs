@@ -17,23 +17,24 @@ use crate::gate::Peer;
 use crate::service::{ApiService, Shared};
 use crate::streams::{Gathered, Streams};
 
-/// How long a client may take for the TLS handshake.
+/// Longest time for the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a client may take for the head of an HTTP/1.1 request: as the real server has it.
+/// Longest time for the head of an HTTP/1.1 request: kube-apiserver's time.
 const HEAD: Duration = Duration::from_secs(32);
-/// The most bytes of headers that a request may have.
+/// Most bytes of headers in a request.
 const HEADERS: u32 = 256 * 1024;
-/// How long requests may take to finish once the server stops.
+/// Time in which running requests may finish once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long an idle connection's end may take.
+/// Longest time for the end of an idle connection.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// How often certificates are looked at.
+/// Interval between checks of the certificates.
 const RENEWAL: Duration = Duration::from_secs(12 * 60 * 60);
-/// Bytes that a client may send on one stream, and on all of them, before it has to wait: a body's largest size.
+/// Bytes that a client may send on one stream, and on all of them, before it has to wait. They allow a body of the
+/// largest size.
 const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// Serves connections until the server is told to stop.
+/// Serves connections until shutdown.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     listener: TcpListener,
@@ -55,7 +56,8 @@ pub(crate) async fn run(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors, most likely: others will be closed; don't spin until then.
+                    // The likely cause is a lack of file descriptors. Wait until other connections are closed,
+                    // without a busy loop.
                     tracing::warn!(%error, "a connection could not be accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -107,7 +109,7 @@ async fn connection(shared: Arc<Shared>, acceptor: TlsAcceptor, stream: TcpStrea
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        // Pieces of an answer stay themselves until they are written, and are given back one by one.
+        // The pieces of an answer are not copied together, so that each is released once it is written.
         .writev(true)
         .max_buf_size(HEADERS as usize);
     builder

@@ -1,4 +1,4 @@
-//! The server as a whole: opened on a data directory, reached in this process or over the network.
+//! The server as a whole: it opens a data directory, and serves clients in this process and over the network.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,48 +25,49 @@ use crate::service::{ApiService, Shared};
 use crate::surroundings::{Counter, Surroundings};
 use crate::{bootstrap, controllers, serve};
 
-/// The issuer of ServiceAccount tokens: what Pods call the API server.
+/// The issuer of ServiceAccount tokens: the name by which Pods call the API server.
 const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// How long the API server's own Service may delay the start.
+/// Longest delay of the start by the API server's own Service.
 const ADVERTISING: Duration = Duration::from_secs(1);
 
-/// How a server is set up.
+/// The configuration of a server.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where everything durable is: the store, keys and certificates. Made if it is not there.
+    /// The directory of all durable data: store, keys and certificates. Created if it is missing.
     pub data_dir: PathBuf,
-    /// Names and addresses, beside those of the loopback, that clients call this server by.
+    /// Names and addresses by which clients call this server, beside those of the loopback.
     pub names: Vec<String>,
-    /// The address that clients are told, in the network and in the cluster; else the one that is listened on.
+    /// The address that clients get, in the network and in the cluster. Default: the address of the listener.
     pub advertised: Option<std::net::IpAddr>,
-    /// Whether stored workloads are reported as rolled out, as nothing runs them.
+    /// Whether stored workloads are reported as rolled out, although nothing runs them.
     pub workload_status: bool,
-    /// Whether the built-in controllers run: the garbage collector, the one that empties deleted namespaces, and the others
-    /// that a kube-controller-manager has. Without them stored objects change by requests alone, and by their end.
+    /// Whether the built-in controllers run: the garbage collector, the controller that empties deleted namespaces,
+    /// and the others of a kube-controller-manager. Without controllers, stored objects change only by requests, and
+    /// at their expiry.
     pub controllers: bool,
-    /// Certificates and keys that were made elsewhere.
+    /// Certificates and keys from another source.
     pub provided: ProvidedFiles,
     /// The issuer of ServiceAccount tokens.
     pub issuer: String,
-    /// Where Services get their addresses from.
+    /// The range from which Services get their addresses.
     pub services: ServiceRange,
-    /// Rules of admission that are left out, of [`crate::OPTIONAL_PLUGINS`].
+    /// Disabled admission rules, of [`crate::OPTIONAL_PLUGINS`].
     pub left_out_plugins: Vec<String>,
-    /// Who guards what is written, beside webhooks; nobody without.
+    /// The guard, which checks writes beside webhooks. `None`: no guard.
     pub guard: Option<Arc<dyn Guard>>,
-    /// How much of answers may be on its way out at once.
+    /// Limits for answers that are being sent.
     pub answers: AnswerBounds,
-    /// How much requests may hold in memory at once.
+    /// Limits for the memory of requests.
     pub intake: IntakeBounds,
-    /// The audit policy and where events go; nothing is audited without.
+    /// The audit policy and the log. `None`: auditing is off.
     pub audit: Option<(PathBuf, LogConfig)>,
-    /// What the program around the server counts, for `/metrics`.
+    /// Counters of the embedding program, for `/metrics`.
     pub counters: Vec<Counter>,
 }
 
 impl Config {
-    /// A server on this machine, with its data in `data_dir`.
+    /// Returns the configuration of a server on this machine, with its data in `data_dir`.
     #[must_use]
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -88,7 +89,7 @@ impl Config {
     }
 }
 
-/// Why a server could not be opened.
+/// The reason why a server could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The store.
@@ -103,7 +104,7 @@ pub enum ServerError {
     /// The key that signs tokens.
     #[error("the key for ServiceAccount tokens can't be used: {0}")]
     Key(#[from] KeyError),
-    /// The objects that every cluster has could not be made.
+    /// The objects of every cluster could not be created.
     #[error("the first objects could not be stored: {0}")]
     Bootstrap(#[source] ApiError),
     /// The audit policy or the audit log.
@@ -120,15 +121,15 @@ pub struct Server {
     shared: Arc<Shared>,
     authority: Arc<Authority>,
     advertised: Option<std::net::IpAddr>,
-    /// Where the admin's kubeconfig was written, and for which address.
+    /// The path of the admin's kubeconfig, and the address in that file.
     kubeconfig: Arc<parking_lot::Mutex<Option<(PathBuf, SocketAddr)>>>,
-    /// What goes on beside requests, until the end.
+    /// Background tasks that run until the server closes.
     running: Arc<tokio::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>>,
 }
 
 impl Server {
-    /// Opens the data directory, or makes one, and everything that a cluster starts with. It answers in this process
-    /// from then on, and over the network once [`Server::serve`] runs. Must be called within a tokio runtime.
+    /// Opens the data directory, or creates one with the objects of every cluster. The server then answers in this
+    /// process, and over the network once [`Server::serve`] runs. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// [`ServerError`]: in use, damaged, not writable.
@@ -179,14 +180,14 @@ impl Server {
         })
     }
 
-    /// The API for clients in this process. They authenticate with a bearer token, as over the network: nothing is
-    /// trusted because it is near.
+    /// Returns the API for clients in this process. They authenticate with a bearer token, as over the network: being
+    /// in the same process gives no trust.
     #[must_use]
     pub fn service(&self) -> ApiService {
         ApiService::new(self.shared.clone(), Peer::Anonymous)
     }
 
-    /// The API for this process' own admin, as with the admin's client certificate.
+    /// Returns the API for this process' own admin, with the rights of the admin's client certificate.
     #[must_use]
     pub fn admin_service(&self) -> ApiService {
         ApiService::new(self.shared.clone(), Peer::Admin)
@@ -195,7 +196,7 @@ impl Server {
     /// Serves HTTPS (HTTP/2 and 1.1) until [`Server::shutdown`].
     ///
     /// # Errors
-    /// When the socket or TLS fails; what a single connection does wrong ends only that connection.
+    /// If the socket or TLS fails. A fault of a single connection ends only that connection.
     pub fn serve(&self, listener: TcpListener) -> BoxFuture<'_, Result<(), ServerError>> {
         Box::pin(self.serve_all(listener))
     }
@@ -219,8 +220,8 @@ impl Server {
             .map_err(ServerError::Listener)
     }
 
-    /// Says within the cluster where this server is. Who admits that may depend on this server, so it isn't waited for
-    /// for long.
+    /// Writes the server's address into the cluster. An admission webhook for this write may depend on this server,
+    /// so the wait is short.
     async fn advertise(&self, address: SocketAddr) {
         let registry = self.shared.cluster.registry.clone();
         let written = tokio::spawn(async move {
@@ -231,13 +232,13 @@ impl Server {
         let _goes_on = tokio::time::timeout(ADVERTISING, written).await;
     }
 
-    /// Ends every watch and stops to serve; requests that are being answered are finished.
+    /// Ends every watch and stops serving. Running requests are finished.
     pub fn shutdown(&self) {
         self.shared.shutdown.cancel();
     }
 
-    /// [`Server::shutdown`], and waits until all has ended that goes on beside requests: once this is dropped, too, the folder
-    /// can be opened again.
+    /// Calls [`Server::shutdown`] and waits until all background tasks have ended. After this value is also dropped,
+    /// the directory can be opened again.
     pub async fn close(&self) {
         self.shutdown();
         for running in self.running.lock().await.drain(..) {
@@ -245,14 +246,14 @@ impl Server {
         }
     }
 
-    /// The admin's kubeconfig for a server at `address`.
+    /// Returns the admin's kubeconfig for a server at `address`.
     #[must_use]
     pub fn admin_kubeconfig(&self, address: SocketAddr) -> String {
         self.authority.kubeconfig(&format!("https://{address}"))
     }
 
-    /// Replaces certificates that end within 30 days of `now`, and the admin's kubeconfig that was written with them.
-    /// Connections that exist are not disturbed. [`Server::serve`] does it twice a day.
+    /// Replaces certificates that end within 30 days of `now`, and the written admin's kubeconfig. Existing
+    /// connections are not disturbed. [`Server::serve`] calls this twice a day.
     ///
     /// # Errors
     /// [`ServerError::Certificates`], which names the file; the old certificates stay in use.
@@ -264,36 +265,38 @@ impl Server {
         Ok(renewed)
     }
 
-    /// Writes the admin's kubeconfig, readable for its owner only, and again whenever its certificate is renewed.
+    /// Writes the admin's kubeconfig, readable only for its owner. The server writes the file again after each
+    /// renewal of the certificate.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// If the file can't be written.
     pub fn write_admin_kubeconfig(&self, path: &Path, address: SocketAddr) -> Result<(), ServerError> {
         self.authority.write_kubeconfig(path, &format!("https://{address}"))?;
         *self.kubeconfig.lock() = Some((path.to_owned(), address));
         Ok(())
     }
 
-    /// `/readyz` passes only while `passes` says so, too. It must answer at once.
+    /// Adds a check to `/readyz`, which then passes only while `passes` returns true. The check must answer at once.
     pub fn add_ready_check(&self, name: &'static str, passes: impl Fn() -> bool + Send + Sync + 'static) {
         self.shared.surroundings.add_check(name, Arc::new(passes));
     }
 
-    /// `/metrics` holds what `write` writes, too: families in the text form of Prometheus, of names that this server has not.
+    /// Adds the output of `write` to `/metrics`: families in the text form of Prometheus. Their names must differ
+    /// from this server's.
     pub fn add_figures(&self, write: impl Fn(&mut String) + Send + Sync + 'static) {
         self.shared.surroundings.add_figures(Arc::new(write));
     }
 
-    /// The CA's certificate in PEM.
+    /// Returns the CA's certificate in PEM.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         self.authority.ca_pem()
     }
 
-    /// A token of a ServiceAccount that exists, for a client in this process that has no token yet to ask for one.
+    /// Returns a token of an existing ServiceAccount, for a client in this process without a token to request one.
     ///
     /// # Errors
-    /// 404 if there is no such ServiceAccount, 422 for less than ten minutes.
+    /// 404 if the ServiceAccount is missing, 422 for less than ten minutes.
     pub fn service_account_token(&self, namespace: &str, name: &str, seconds: i64) -> Result<String, ApiError> {
         let request = serde_json::json!({
             "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds},
@@ -318,7 +321,7 @@ impl Server {
             .ok_or_else(|| ApiError::internal("a TokenRequest was answered without a token"))
     }
 
-    /// The objects, for this process' own controllers: the verbs without a network and without authorization.
+    /// Returns the registry for this process' own controllers: the verbs without a network and without authorization.
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.shared.cluster.registry

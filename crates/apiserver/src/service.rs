@@ -1,4 +1,4 @@
-//! One request from its first byte to its answer: limits, who, may they, read the body, do it.
+//! One request from its first byte to its answer: limits, authentication, authorization, reading the body, execution.
 
 mod paths;
 
@@ -38,14 +38,14 @@ use crate::streams::StreamEnd;
 use crate::surroundings::Surroundings;
 use crate::{asked, routes};
 
-/// How long a request may take; watches have their own end.
+/// Longest duration of a request. Watches have their own limit.
 const REQUEST: Duration = Duration::from_secs(60);
-/// Under this name a request is known in the log and to its client.
+/// The header with the request's name, for the log and for the client.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-/// A longer name that a client sends is not taken over.
+/// Longest name that the server accepts from a client.
 const AUDIT_ID_LENGTH: usize = 64;
 
-/// What all requests share.
+/// State that all requests share.
 pub(crate) struct Shared {
     pub(crate) cluster: Cluster,
     pub(crate) shutdown: CancellationToken,
@@ -53,9 +53,9 @@ pub(crate) struct Shared {
     pub(crate) fairness: Fairness,
     pub(crate) answers: AnswerBounds,
     pub(crate) audit: Option<Arc<Audit>>,
-    /// Where clients in the network find this server, `host:port`, once it is known.
+    /// The address of this server for clients in the network, `host:port`, once it is known.
     pub(crate) address: parking_lot::RwLock<String>,
-    /// What the program around this server tells.
+    /// Facts from the program that embeds this server.
     pub(crate) surroundings: Surroundings,
 }
 
@@ -66,7 +66,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Drop for Shared {
-    /// Nobody can reach the server any more: its controllers end, and let go of the store.
+    /// Ends the controllers, which then release the store: no client can reach the server any more.
     fn drop(&mut self) {
         self.shutdown.cancel();
     }
@@ -99,8 +99,8 @@ impl Shared {
     }
 }
 
-/// The API as a tower service: for connections of the network and for clients in this process alike. Every request is
-/// authenticated, by client certificate or bearer token, and authorized.
+/// The API as a tower service, for connections from the network and for clients in this process. The service
+/// authenticates every request, by client certificate or bearer token, and authorizes it.
 #[derive(Debug, Clone)]
 pub struct ApiService {
     shared: Arc<Shared>,
@@ -109,10 +109,10 @@ pub struct ApiService {
     remote: Option<IpAddr>,
 }
 
-/// Why a request is not answered with what it asked for.
+/// The reason for a refusal.
 enum Refused {
     Status(ApiError),
-    /// There are too many requests: a plain text, as the real server says it.
+    /// There are too many requests: the answer is plain text, as kube-apiserver's.
     ComeAgain,
 }
 
@@ -137,15 +137,16 @@ impl From<NotTaken> for Refused {
     }
 }
 
-/// What a request holds until its answer is sent, and where that is charged; nothing as long as nobody knows who asks.
+/// The bytes and permits that a request holds until its answer is sent, and the account for the answer; empty until
+/// the user is known.
 #[derive(Default)]
 struct Holding {
     account: Option<Arc<Account>>,
     place: Option<HeldPlace>,
 }
 
-/// Logs a request that failed with 500 or more. Kubernetes answers some requests so that are only wrong, without a reason: whoever sends
-/// them must not fill the log, and their errors quote what was sent. What is secret is not repeated.
+/// Logs a request that failed with 500 or more. Kubernetes answers some invalid requests with 500 and no reason.
+/// Their senders must not fill the log, and their errors quote the body, so the log repeats no secret.
 fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
     let (code, verb, path) = (error.code, info.verb.as_str(), info.path.as_str());
     if error.reason.is_empty() {
@@ -166,12 +167,12 @@ fn log_failure(info: &RequestInfo, audit_id: &str, error: &ApiError) {
     tracing::warn!(code, verb, path, audit_id, error = message, "a request failed");
 }
 
-/// What is said of a fault of ours.
+/// Returns the error for a fault of the server.
 fn fault() -> ApiError {
     ApiError::internal("the request could not be answered; the server's log says why")
 }
 
-/// What is said of a request that was ended.
+/// Returns the error for a request that was stopped.
 fn went_too_far(ended: Ended) -> ApiError {
     match ended {
         Ended::OutOfTime => ApiError::new(
@@ -187,7 +188,7 @@ fn went_too_far(ended: Ended) -> ApiError {
     }
 }
 
-/// The name that the client gave its request, if it is one, else a new one.
+/// Returns the name that the client gave its request if the name is valid, else a new one.
 fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
     let sent = headers.get(AUDIT_ID).filter(|sent| {
         let length = sent.as_bytes().len();
@@ -200,7 +201,7 @@ fn audit_id(headers: &http::HeaderMap) -> HeaderValue {
     HeaderValue::try_from(new).unwrap_or(HeaderValue::from_static("none"))
 }
 
-/// Whether a request changes nothing, so that it may as well come again.
+/// Checks whether a request only reads, so that the client may send it again.
 fn is_repeatable(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "get" | "head" | "list" | "watch")
 }
@@ -221,14 +222,14 @@ impl ApiService {
         }
     }
 
-    /// The same for one connection, which is told who uses it.
+    /// Returns this service for one connection, and records the activity of that connection.
     pub(crate) fn on(mut self, activity: Arc<Activity>, remote: Option<IpAddr>) -> Self {
         self.activity = Some(activity);
         self.remote = remote;
         self
     }
 
-    /// Answers one request. Never fails: what goes wrong is a Status.
+    /// Answers one request. Never fails: every error becomes a Status.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -240,8 +241,8 @@ impl ApiService {
         }
     }
 
-    /// Answers a request with a body of the one type that all have here. Its future is made here, too: all that answers is compiled once,
-    /// and not again for each type of body and in each crate that sends a request.
+    /// Answers a request whose body has the one type that all requests have here. The future is also built here. So
+    /// this code is compiled once, and not for each type of body in each crate that sends requests.
     fn take(self, request: Request<Body>) -> BoxFuture<'static, Result<Response<Body>, Infallible>> {
         Box::pin(async move { Ok(self.respond(request).await) })
     }
@@ -275,7 +276,7 @@ impl ApiService {
             if let Some(ended) = payload.downcast_ref::<Ended>() {
                 return Err(Refused::Status(went_too_far(*ended)));
             }
-            // A fault of ours ends this request, not the connection that others share.
+            // A fault of the server ends this request, and not the connection, which other requests share.
             trail.panicked(&fault());
             Err(Refused::Status(fault()))
         });
@@ -292,7 +293,7 @@ impl ApiService {
         let account = holding.account.take();
         let account = account.unwrap_or_else(|| self.shared.fairness.account(&UserInfo::anonymous()));
         let prepaid = response.extensions_mut().remove::<Arc<Charge>>();
-        // Of an answer that is made while it is sent, there is no more than one piece at first, and nothing of a watch.
+        // A streamed answer begins with at most one piece, and a watch with nothing.
         let bytes = response.body().size_hint().exact();
         let bytes = bytes.map_or(answers::PIECE, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX / 2));
         let charge = match prepaid {
@@ -303,7 +304,7 @@ impl ApiService {
                 if charge.is_none() && is_repeatable(&info) {
                     response = respond::too_many_requests();
                 }
-                // What a write came to is told in any case.
+                // The result of a write is sent in any case.
                 Some(Arc::new(charge.unwrap_or_else(|| account.charge(bytes))))
             }
         };
@@ -319,7 +320,7 @@ impl ApiService {
             micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             "a request was answered"
         );
-        // No two answers have the same: HTTP/2 is not to keep it in the table of headers that come again.
+        // Each answer has another value here, so HTTP/2 must not store it in the table of repeated headers.
         audit_id.set_sensitive(true);
         response.headers_mut().insert(AUDIT_ID, audit_id);
         self.shared.metrics.count(counted, code, took);
@@ -368,7 +369,7 @@ impl ApiService {
             if !info.path.starts_with("/openapi/") {
                 return Ok(self.answer_path(info, &query, headers));
             }
-            // What describes all kinds is unpacked and written for whoever asks.
+            // Documents that describe all kinds are unpacked and written for each request.
             let place = shared.fairness.place(&user).await?;
             let (service, info, headers) = (self.clone(), info.clone(), headers.clone());
             let describing = async move { service.answer_path(&info, &query, &headers) };
@@ -400,7 +401,7 @@ impl ApiService {
         }
         let _counted = shared.metrics.enter(info);
         let place = shared.fairness.place(&request.user).await?;
-        // A body that trickles in holds a place of its sender's, and of nobody else's.
+        // A slow body holds only a permit of its sender.
         let arriving = Arriving::new(place.account(Held::Bodies).clone(), shared.fairness.patience());
         let taken = arriving
             .take(request_body)
@@ -411,14 +412,14 @@ impl ApiService {
         served
     }
 
-    /// Counts a request that is told to come again.
+    /// Counts a request that is rejected with the advice to retry.
     fn count_refused(&self, why: &NotTaken) {
         if matches!(why, NotTaken::NoRoom) {
             self.shared.fairness.reject();
         }
     }
 
-    /// Answers a request about objects, whose body is there.
+    /// Answers a request about objects, after its body has arrived.
     async fn serve(
         &self,
         request: routes::ObjectRequest,
@@ -441,7 +442,7 @@ impl ApiService {
             let served = served.inspect_err(|why| self.count_refused(why))?;
             return served.map_err(Refused::Status);
         }
-        // Before there is a place among all: who waits for room of its own keeps nobody else from working.
+        // Waits before taking a permit among all users: a user that waits for its own bytes must not block others.
         let (bytes, room) = burden
             .lift(&objects, patience)
             .await
@@ -457,7 +458,7 @@ impl ApiService {
             if !is_list {
                 return serving.await;
             }
-            // What may take long must not hold up the other streams of its connection.
+            // A long computation must not delay the other streams of its connection.
             match AbortOnDropHandle::new(tokio::spawn(serving)).await {
                 Ok(answer) => answer,
                 Err(failed) => match failed.try_into_panic() {
@@ -472,7 +473,7 @@ impl ApiService {
             .map_err(Refused::Status)
     }
 
-    /// Carries on what may compute for long elsewhere, within its user's share.
+    /// Runs a request that may compute for long on other threads, within its user's share.
     async fn run_long<F>(
         &self,
         work: F,
@@ -494,7 +495,7 @@ impl ApiService {
     }
 }
 
-/// Whether a request was refused for what it says: sent once more, it would be again.
+/// Checks whether a request was refused because of its content: a retry would be refused, too.
 fn is_refusal(served: &Result<Result<Response<Body>, ApiError>, NotTaken>) -> bool {
     let error = match served {
         Ok(Ok(_)) | Err(NotTaken::NoRoom) => return false,

@@ -1,4 +1,4 @@
-//! Objects as the store holds them: JSON with the revision spliced in. Owns that form; refuses to know why an object is written.
+//! The stored form of objects: JSON with a place for the revision.
 
 use serde_json::{Map, Value};
 use tenure_kinds::kind::Resource;
@@ -7,20 +7,21 @@ use tenure_store::{Entry, Payload};
 use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
 
-/// The object in a stored entry.
+/// Decodes the object of a stored entry.
 pub(crate) fn decode_stored(entry: &Entry) -> Result<Value, ApiError> {
     serde_json::from_slice(&entry.bytes)
         .map_err(|error| ApiError::internal(format!("a stored object is unreadable: {error}")))
 }
 
-/// The bytes to store, with the place for the resourceVersion marked.
+/// Encodes an object for the store, and marks the place of the resourceVersion.
 pub(crate) fn encode(object: &Value) -> Result<Payload, ApiError> {
     let (out, revision_at) = write(object)?;
     Ok(mark(out, revision_at))
 }
 
-/// The same for what a request makes of an object that had so many `bytes` before: no more than a request may have, whatever
-/// defaults, owners, webhooks and former patches add up to. What is larger already may become smaller.
+/// Encodes the changed form of an object that had this many `bytes` before. The result is no larger than a request
+/// may be, whatever defaults, owners, webhooks and former patches add up to. An object that is already larger may
+/// become smaller.
 pub(crate) fn encode_within(object: &Value, bytes: usize) -> Result<Payload, ApiError> {
     let (out, revision_at) = write(object)?;
     if out.len() > MAX_BODY && out.len() > bytes {
@@ -44,7 +45,7 @@ fn write(object: &Value) -> Result<(Vec<u8>, Option<usize>), ApiError> {
     let mut out = Vec::with_capacity(1024);
     let mut revision_at = None;
     out.push(b'{');
-    // Kind and version come first, as a real server writes them; lists then cut them off (see `without_kind`).
+    // Kind and version come first, as kube-apiserver writes them; lists then cut them off (see `without_kind`).
     let first = ["kind", "apiVersion", "metadata"]
         .into_iter()
         .filter_map(|key| map.get_key_value(key));
@@ -68,17 +69,18 @@ fn write(object: &Value) -> Result<(Vec<u8>, Option<usize>), ApiError> {
     Ok((out, revision_at))
 }
 
-/// What every stored object of a resource begins with.
+/// Returns the first bytes of every stored object of a resource.
 pub(crate) fn kind_prefix(resource: &Resource) -> Vec<u8> {
     prefix_of(&resource.kind, &resource.storage_api_version)
 }
 
-/// What a stored object of this kind and version begins with.
+/// Returns the first bytes of a stored object of this kind and version.
 pub(crate) fn prefix_of(kind: &str, api_version: &str) -> Vec<u8> {
     format!("{{\"kind\":{kind:?},\"apiVersion\":{api_version:?},").into_bytes()
 }
 
-/// A stored object without kind and version, as lists of built-in kinds have their items.
+/// Splits a stored object into a new head and a rest without kind and version, as lists of built-in kinds need their
+/// items.
 pub(crate) fn without_kind<'a>(bytes: &'a [u8], prefix: &[u8]) -> (&'static [u8], &'a [u8]) {
     match bytes.strip_prefix(prefix) {
         Some(rest) => (b"{", rest),

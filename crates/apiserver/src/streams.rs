@@ -1,9 +1,9 @@
-//! The streams of one HTTP/2 connection, run beside each other in the connection's own task, and their way out. Owns when
-//! each is polled, and what goes out as one piece.
+//! The streams of one HTTP/2 connection, which run in the connection's own task. This module decides when each is
+//! polled, and which bytes are sent as one piece.
 //!
-//! A request of a few microseconds isn't worth a task of its own: that would be woken on another core, and so would the
-//! connection for its answer. And what many watches of a connection have to say about one change goes out as one piece.
-//! What takes long gives itself a task (see `service`).
+//! A request of a few microseconds isn't worth a task of its own, which would wake on another core, as would the
+//! connection for its answer. Also, the events of many watches about one change are sent as one piece. Long work runs
+//! in its own task (see `service`).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
 type StreamFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Takes the streams that a connection opens.
+/// Receives the streams that a connection opens.
 #[derive(Clone, Default)]
 pub(crate) struct Opened(Arc<Mutex<Vec<StreamFuture>>>);
 
@@ -34,9 +34,9 @@ where
 }
 
 thread_local! {
-    /// How many streams this thread has polled: it tells whether a look at the set found any.
+    /// Number of streams that this thread has polled. A comparison shows whether a poll of the set polled any.
     static POLLS: Cell<u64> = const { Cell::new(0) };
-    /// The stream that this thread polls, for who wants to be able to end it.
+    /// The stream that this thread polls now, so that its code can get a handle to end it.
     static POLLED: RefCell<Polled> = const { RefCell::new(Polled::None) };
 }
 
@@ -46,7 +46,7 @@ enum Polled {
     Named(Arc<StreamEnd>),
 }
 
-/// A way to end one stream from elsewhere: it is dropped, and its client sees a reset.
+/// A handle to end one stream from another task: the stream is dropped, and its client sees a reset.
 #[derive(Debug, Default)]
 pub(crate) struct StreamEnd {
     over: AtomicBool,
@@ -54,7 +54,7 @@ pub(crate) struct StreamEnd {
 }
 
 impl StreamEnd {
-    /// Of the stream that is being polled; nothing if that is none of a connection with several.
+    /// Returns the handle of the stream that is being polled; `None` outside of a connection with several streams.
     pub(crate) fn of_this_stream() -> Option<Arc<Self>> {
         POLLED.with_borrow_mut(|polled| match polled {
             Polled::None => None,
@@ -74,7 +74,7 @@ impl StreamEnd {
     }
 }
 
-/// A stream that is counted when it is polled, and can be ended.
+/// A stream that counts its polls, and can be ended.
 struct Counted {
     stream: StreamFuture,
     end: Option<Arc<StreamEnd>>,
@@ -118,12 +118,13 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// What the connection opens its streams with.
+    /// Returns the executor with which the connection opens its streams.
     pub(crate) fn opened(&self) -> Opened {
         self.opened.clone()
     }
 
-    /// Runs the connection with its streams until it ends. Whoever stops waiting may go on later.
+    /// Runs the connection with its streams until it ends. A caller that stops waiting may continue with another
+    /// call.
     pub(crate) fn drive<'a, C: Future>(&'a mut self, connection: Pin<&'a mut C>) -> Drive<'a, C> {
         Drive {
             streams: self,
@@ -150,8 +151,9 @@ impl<C: Future> Future for Drive<'_, C> {
             streams
                 .running
                 .extend(streams.opened.0.lock().drain(..).map(Counted::new));
-            // After a few streams the set pauses for others, and the connection would send what there is: everybody who
-            // has something to say is heard first, once. What a stream sends wakes its connection, which is this task.
+            // The set yields after a few streams, and the connection would then send a partial piece. So every ready
+            // stream is polled once before the connection. A stream that sends wakes its connection, which is this
+            // task.
             for _ in 0..streams.running.len().max(1) {
                 let before = POLLS.get();
                 while let Poll::Ready(Some(())) = streams.running.poll_next_unpin(context) {}
@@ -166,13 +168,13 @@ impl<C: Future> Future for Drive<'_, C> {
     }
 }
 
-/// Gathers what is written into few records: many small frames, and the head of an answer with its body.
+/// Gathers writes into few TLS records: many small frames, or the head of an answer with its body.
 ///
-/// It says that it takes one piece at a time. Told otherwise, HTTP/2 sends every frame of more than some hundred bytes by
-/// itself, to save a copy that costs far less than a record and a system call.
+/// The writer declares that it takes one slice at a time. Otherwise HTTP/2 sends every frame of more than some
+/// hundred bytes separately. That saves a copy, but a record and a system call cost far more.
 pub(crate) struct Gathered<S>(BufWriter<S>);
 
-/// The largest record that TLS has.
+/// The largest TLS record.
 const RECORD: usize = 16 * 1024;
 
 impl<S: AsyncWrite> Gathered<S> {
@@ -222,7 +224,7 @@ mod tests {
         let held = alive.clone();
         let connection = async {
             let (sent, received) = oneshot::channel();
-            // The first waits for the second, which is opened later.
+            // The first stream waits for the second, which is opened later.
             opened.execute(async move {
                 let _ = second.1.await;
                 let _ = sent.send("first");
@@ -262,7 +264,7 @@ mod tests {
             if polls == 1 {
                 for _ in 0..STREAMS {
                     let (heard, mut before) = (heard.clone(), false);
-                    // As a stream that was given room to send: it wakes itself once.
+                    // Like a stream that got a window to send: it wakes itself once.
                     opened.execute(std::future::poll_fn(move |context| {
                         if std::mem::replace(&mut before, true) {
                             heard.fetch_add(1, Ordering::Relaxed);

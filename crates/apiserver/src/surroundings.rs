@@ -1,24 +1,24 @@
-//! What the program around a server tells through it: what it counts, at `/metrics`, and whether it is ready, at `/readyz`.
-//! Owns the lists; refuses to know what is behind them.
+//! Facts from the embedding program: counters at `/metrics` and readiness checks at `/readyz`. This module only keeps
+//! the lists.
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-/// A number of the program around a server that only grows.
+/// A growing counter of the embedding program.
 #[derive(Debug, Clone, Copy)]
 pub struct Counter {
-    /// Its name at `/metrics`.
+    /// The counter's name at `/metrics`.
     pub name: &'static str,
-    /// Reads it.
+    /// Reads the counter.
     pub read: fn() -> u64,
 }
 
 type Passes = Arc<dyn Fn() -> bool + Send + Sync>;
 type WritesFigures = Arc<dyn Fn(&mut String) + Send + Sync>;
 
-/// Everything that a server is told to tell.
+/// All counters, checks and metrics of the embedding program.
 #[derive(Default)]
 pub(crate) struct Surroundings {
     counters: Vec<Counter>,
@@ -43,7 +43,7 @@ impl Surroundings {
         self.figures.write().push(write);
     }
 
-    /// Writes families of figures that this server knows nothing of.
+    /// Writes the embedding program's metric families.
     pub(crate) fn write_figures(&self, out: &mut String) {
         let figures = self.figures.read().clone();
         figures.iter().for_each(|write| write(out));
@@ -53,7 +53,7 @@ impl Surroundings {
         self.checks.write().push((name, passes));
     }
 
-    /// Each check and whether it passes. None of them may take long.
+    /// Returns each check and whether it passes. No check may take long.
     pub(crate) fn checks(&self) -> Vec<(&'static str, bool)> {
         let checks = self.checks.read().clone();
         checks.into_iter().map(|(name, passes)| (name, passes())).collect()

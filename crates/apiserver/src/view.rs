@@ -1,5 +1,6 @@
-//! All objects at one revision, as they are stored. Owns how kinds, and rules about a write, look at objects beside the one that
-//! is written. Refuses to follow what is written after it, but for what is given out once, of which nobody may give out the same.
+//! All objects at one revision, in their stored form. Kinds and admission rules read other objects than the written
+//! one through this view. Later writes are invisible, except in the index of unique values, which must never be given
+//! out twice.
 
 use std::sync::Arc;
 
@@ -29,18 +30,18 @@ impl View {
         }
     }
 
-    /// The revision of this view.
+    /// Returns the revision of this view.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.snapshot.revision()
     }
 
-    /// Where Services get their addresses from.
+    /// Returns the range from which Services get their addresses.
     pub(crate) fn services(&self) -> ServiceRange {
         self.services
     }
 
-    /// The objects of one resource, in one namespace or everywhere, in the stored version.
+    /// Returns the objects of one resource, in one namespace or everywhere, in the stored version.
     #[must_use]
     pub fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value> {
         self.snapshot
@@ -49,7 +50,7 @@ impl View {
             .collect()
     }
 
-    /// The entries below a prefix of keys, in order.
+    /// Returns the entries below a prefix of keys, in order.
     pub(crate) fn entries<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Entry)> {
         self.snapshot.range(prefix, None).map(|(key, entry)| (&**key, &**entry))
     }
@@ -58,7 +59,7 @@ impl View {
         self.snapshot.get(key).is_some()
     }
 
-    /// Whether an object exists.
+    /// Checks whether an object exists.
     #[must_use]
     pub fn exists(&self, group: &str, plural: &str, namespace: Option<&str>, name: &str) -> bool {
         self.snapshot

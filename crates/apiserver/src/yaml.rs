@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use tenure_checkpoint::checkpoint;
 use tenure_kinds::schema::strict::Twice;
 
-/// Nesting beyond which a body is refused, as for JSON.
+/// Deepest nesting of a body, as for JSON.
 const DEEPEST: usize = 120;
-/// Nodes that aliases may make out of few bytes.
+/// Limit for the nodes that aliases may create.
 pub(crate) const MOST_NODES: usize = 200_000;
-/// Bytes of text that anchors and aliases may copy.
+/// Limit for the bytes of text that anchors and aliases may copy.
 pub(crate) const MOST_COPIED: usize = 12 * 1024 * 1024;
 
-/// The document in a body, and the keys that are in it twice. JSON is YAML, and most clients send it.
+/// Returns the document in a body, and its repeated keys. JSON is YAML, and most clients send it.
 pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     if let Ok((value, repeated)) = tenure_kinds::schema::strict::read_json(body, Twice::Last)
         && repeated.is_empty()
@@ -31,7 +31,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
         let event = events
             .next()
             .map_err(|problem| format!("line {}: {}", problem.line, problem.message))?;
-        // What is behind the first document is not read.
+        // Anything after the first document is ignored.
         if matches!(event.what, What::DocumentEnd | What::StreamEnd) {
             break;
         }
@@ -44,14 +44,14 @@ pub(crate) fn parse(body: &[u8]) -> Result<(Value, Vec<String>), String> {
 struct Builder<'text> {
     document: Option<Value>,
     open: Vec<Open<'text>>,
-    /// What each anchor stands for; nothing while it is being read.
+    /// The value of each anchor; `None` while it is being read.
     anchors: HashMap<&'text str, Option<Value>>,
     repeated: Vec<String>,
     nodes: usize,
     copied: usize,
 }
 
-/// A collection as far as it is read.
+/// A partly read collection.
 struct Open<'text> {
     held: Held,
     anchor: Option<&'text str>,
@@ -110,7 +110,7 @@ impl<'text> Builder<'text> {
         }
     }
 
-    /// Whether what comes next is a key.
+    /// Checks whether the next node is a key.
     fn expects_key(&self) -> bool {
         matches!(
             self.open.last(),
@@ -153,7 +153,7 @@ impl<'text> Builder<'text> {
         Ok(())
     }
 
-    /// Counts what is about to be made, so that it isn't if it is too much.
+    /// Counts nodes and bytes before they are created, and fails if they are too many.
     fn charge(&mut self, nodes: usize, bytes: usize) -> Result<(), String> {
         self.nodes += nodes;
         self.copied += bytes;
@@ -166,7 +166,7 @@ impl<'text> Builder<'text> {
         Ok(())
     }
 
-    /// Keeps a copy for the aliases of an anchor.
+    /// Stores a copy for the aliases of an anchor.
     fn keep(&mut self, value: Value, anchor: &'text str) -> Result<(), String> {
         let (nodes, bytes) = extent(&value);
         self.charge(nodes, bytes)?;
@@ -200,7 +200,7 @@ impl<'text> Builder<'text> {
     }
 }
 
-/// How many nodes a value has, and how much text.
+/// Returns the number of nodes and the bytes of text of a value.
 fn extent(value: &Value) -> (usize, usize) {
     let add = |all: (usize, usize), one: (usize, usize)| (all.0 + one.0, all.1 + one.1);
     match value {
@@ -214,7 +214,8 @@ fn extent(value: &Value) -> (usize, usize) {
     }
 }
 
-/// Puts the entries of maps into one, over those that are there already; of several maps the first wins.
+/// Merges the entries of other maps into a map, and overwrites existing entries. Of several maps the first has
+/// precedence.
 fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     match value {
         Value::Object(other) => {
@@ -226,7 +227,7 @@ fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), String> {
     }
 }
 
-/// The name that a key has in JSON.
+/// Returns the JSON name of a key.
 fn key_text(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
@@ -251,7 +252,7 @@ mod tests {
 
     #[test]
     fn copies_are_counted_before_they_are_made() {
-        // Each of these would be gigabytes.
+        // Each of these would need gigabytes.
         let text = "x".repeat(1024 * 1024);
         let list = format!("a: &a {text}\nb: [{}]\n", "*a,".repeat(100_000));
         assert!(parse(list.as_bytes()).unwrap_err().contains("anchors and aliases"));
@@ -292,7 +293,7 @@ mod tests {
         }
         assert!(parse(b"a: &a [*a]\n").unwrap_err().contains("contains itself"));
         assert!(parse(b"a: *b\n").unwrap_err().contains("unknown anchor"));
-        // Text that isn't read to its end: quotes, flows and anchors by the hundred thousand.
+        // Unfinished texts: quotes, flows and anchors by the hundred thousand.
         for part in ["'", "\"", "&a ", "*a ", "!a ", "{", "[", "|\n", "a: {b: ", "? ? "] {
             let _ = parse(part.repeat(300_000).as_bytes());
         }

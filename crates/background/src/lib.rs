@@ -1,27 +1,27 @@
-//! Threads whose turn comes after everybody else's: what computes for long is done there, so that who has little to do finds a processor
-//! at once.
+//! Threads with a lower priority than all others. Long computations run there, so that short ones find a processor at
+//! once.
 //!
-//! Owns how such a thread is made. Refuses to know what is computed, how much of it may be done at the same time, and when it has to end:
-//! who calls decides that.
+//! The caller decides which work runs here, how much at the same time, and when it has to end.
 //!
-//! A share of the processors alone is not enough. With two of them, a tenant whose objects are large may have one for the work of its
-//! lane and one for that of its requests; whoever is small then waits until the scheduler takes a processor away, some
-//! milliseconds each time. A thread that has stepped back gives it up as soon as another is ready to run, and has all that is left
-//! over otherwise.
+//! A share of the processors alone is not enough. With two processors, a tenant with large objects may use one for
+//! its lane's work and one for its requests. A small tenant then waits until the scheduler preempts a processor, some
+//! milliseconds each time. A thread with a lower priority yields the processor as soon as another thread is ready,
+//! and otherwise uses all free time.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
 
-/// By how much such a thread steps back, as `nice` counts it: each step is about a quarter of what a thread gets beside another. With five,
-/// it has a third of the weight of others: it yields at once to who wakes up, and where the processors are never idle it goes on,
-/// slowly, so that nobody waits for ever for what it holds.
+/// Niceness of such a thread: each step reduces its weight by about a quarter. With five, it has a third of the
+/// weight of others. So it yields at once to a thread that wakes up. If the processors are never idle, it still
+/// progresses slowly, so that no thread waits forever for something that it holds.
 const STEPS_BACK: i32 = 5;
 
-/// Does `work` on a thread that steps back behind all others, and returns what it comes to. The thread that asks waits meanwhile: it must not
-/// be one that serves others. A panic goes on in the thread that asks.
+/// Runs `work` on a thread with a lower priority, and returns its result. The calling thread waits meanwhile, so it
+/// must not be one that serves other requests. A panic continues in the calling thread.
 ///
-/// A thread is made for each piece of work, since none may step forward again without privileges. That takes some 30 µs; what comes here
-/// takes milliseconds. Where the system gives no thread, or doesn't let it step back, the work is done all the same.
+/// Each call creates a thread, since a thread can't raise its priority again without privileges. That takes some 30
+/// µs, and typical work takes milliseconds. If the system refuses the thread or the lower priority, the work runs
+/// anyway.
 pub fn run_behind_others<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let mut work = Some(work);
     let slot = &mut work;
@@ -37,12 +37,12 @@ pub fn run_behind_others<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         (Some(Ok(Some(result))), _) => result,
         (Some(Err(panicked)), _) => resume_unwind(panicked),
         (_, Some(work)) => work(),
-        // A thread that ran has taken the work, and has its result.
+        // A thread that ran has taken the work, and has returned its result.
         (_, None) => unreachable!("the work was taken by nobody"),
     }
 }
 
-/// On Linux this is of the calling thread alone; elsewhere it would be of the whole process.
+/// Lowers the priority. On Linux this affects only the calling thread; elsewhere it would affect the whole process.
 #[cfg(target_os = "linux")]
 fn step_back() {
     let _already_behind = rustix::process::nice(STEPS_BACK);

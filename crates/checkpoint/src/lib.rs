@@ -1,33 +1,33 @@
-//! Where a computation may end whose length somebody else chose: a loop over what a client sent can't be taken away from its thread, so it
-//! calls [`checkpoint`] at each step, and [`say`] where it reports something.
+//! Checkpoints of computations whose length a client chose. A loop over a client's data can't be removed from its
+//! thread. So the loop calls [`checkpoint`] at each step, and [`say`] where it reports something.
 //!
-//! Owns how such a computation ends: it unwinds the stack, with an [`Ended`] as the payload. What it unwinds are computations that own all
-//! they work on; no such loop runs while something shared is half changed. Refuses to know when that is: whoever starts the computation
-//! says so with [`Limits`], and has the clock. Without limits nothing ends.
+//! A computation ends by unwinding the stack, with an [`Ended`] as the payload. Invariant: such a computation owns
+//! all its data, so no loop runs while shared data is half changed. The caller that starts the computation sets the
+//! [`Limits`] and has the clock. Without limits nothing ends.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-/// As many steps are taken without asking the limits.
+/// Steps between two checks of the limits.
 pub const STEPS: u32 = 256;
 
-/// Why a computation ends that may not go on: the payload of the unwinding.
+/// The reason why a computation was ended: the payload of the unwinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Its time is up, or nobody waits for it.
+    /// The time is over, or no caller waits for the result.
     OutOfTime,
-    /// It has more to say than anybody would read: some rules speak of each pair of items.
+    /// The computation reports more than anyone would read: some rules report each pair of items.
     SaidTooMuch,
 }
 
-/// How far a computation may go.
+/// The limits of a computation.
 pub trait Limits: fmt::Debug + Send + Sync {
-    /// Whether it may not go on. Asked every [`STEPS`] steps.
+    /// Checks whether the computation must end. Called every [`STEPS`] steps.
     fn is_over(&self) -> bool;
 
-    /// Takes that it has so many more bytes to say; whether it may.
+    /// Adds bytes to the reported ones. Returns whether the limit allows them.
     fn may_say(&self, bytes: usize) -> bool;
 }
 
@@ -36,7 +36,7 @@ thread_local! {
     static TAKEN: Cell<u32> = const { Cell::new(0) };
 }
 
-/// While this lives, the thread works within these limits.
+/// Limits of the current thread, until dropped.
 #[must_use = "the limits hold for as long as this lives"]
 #[derive(Debug)]
 pub struct Within {
@@ -44,7 +44,7 @@ pub struct Within {
 }
 
 impl Within {
-    /// Sets the limits of this thread, until the result is dropped; then those before hold again.
+    /// Sets the limits of this thread, until the result is dropped; then the previous limits apply again.
     pub fn enter(limits: Arc<dyn Limits>) -> Self {
         Self {
             before: PRESENT.replace(Some(limits)),
@@ -58,7 +58,7 @@ impl Drop for Within {
     }
 }
 
-/// One step of a loop whose length somebody else chose. Does not return if the computation may not go on.
+/// Marks one step of a loop whose length a client chose. Does not return if the computation must end.
 pub fn checkpoint() {
     let taken = TAKEN.get().wrapping_add(1);
     TAKEN.set(taken);
@@ -75,7 +75,7 @@ fn look() {
     }
 }
 
-/// So many more bytes are to be said. Does not return if that is too much.
+/// Announces a report of this many bytes. Does not return if that is too much.
 pub fn say(bytes: usize) {
     let may = PRESENT.with_borrow(|present| present.as_ref().is_none_or(|limits| limits.may_say(bytes)));
     if !may && !std::thread::panicking() {
@@ -105,7 +105,7 @@ mod tests {
         }
     }
 
-    /// What ends this work, if something does.
+    /// Runs work. Returns the reason, if a checkpoint ended it.
     fn ends(work: impl FnOnce()) -> Option<Ended> {
         let ended = catch_unwind(AssertUnwindSafe(work)).err()?;
         ended.downcast::<Ended>().ok().map(|ended| *ended)

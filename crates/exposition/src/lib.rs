@@ -1,21 +1,21 @@
-//! Figures in the text form that Prometheus reads (version 0.0.4): families of series, labels, histograms.
+//! Metrics in the text form that Prometheus reads (version 0.0.4): families of series, labels, histograms.
 //!
-//! Owns how they are written. Refuses to count, to keep anything, and to let a label's value be longer than [`LONGEST_VALUE`] or end its
-//! line: what stands in a label was chosen by somebody else.
+//! This crate only writes, and stores no values. Invariant: a label's value is at most [`LONGEST_VALUE`] long and
+//! stays within its line, because clients choose the values.
 
 use std::fmt::{self, Write as _};
 
-/// The longest value of a label, in bytes: what is longer is cut and ends with `…`.
+/// The longest value of a label, in bytes: a longer one is cut and ends with `…`.
 pub const LONGEST_VALUE: usize = 512;
 
-/// What a family's numbers do.
+/// The type of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyKind {
-    /// They only grow.
+    /// The values only grow.
     Counter,
-    /// They go up and down.
+    /// The values go up and down.
     Gauge,
-    /// They tell how observations are distributed.
+    /// The values show the distribution of observations.
     Histogram,
 }
 
@@ -29,18 +29,18 @@ impl FamilyKind {
     }
 }
 
-/// The labels of one series, as they are written between braces.
+/// The labels of one series, in their written form between braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Labels(String);
 
 impl Labels {
-    /// None.
+    /// Returns no labels.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Names with their values, in this order.
+    /// Returns these names with their values, in this order.
     #[must_use]
     pub fn of(labels: &[(&str, &str)]) -> Self {
         labels
@@ -48,7 +48,7 @@ impl Labels {
             .fold(Self::none(), |labels, (name, value)| labels.with(name, value))
     }
 
-    /// One more.
+    /// Adds a label.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         if !self.0.is_empty() {
@@ -73,7 +73,7 @@ impl Labels {
     }
 }
 
-/// The part of a value that is written, and whether something is left out.
+/// Returns the written part of a value, and whether the rest is cut.
 fn cut(value: &str) -> (&str, bool) {
     if value.len() <= LONGEST_VALUE {
         return (value, false);
@@ -84,7 +84,7 @@ fn cut(value: &str) -> (&str, bool) {
     (value.get(..end.unwrap_or_default()).unwrap_or_default(), true)
 }
 
-/// Begins a family: what follows is about its name, until another one begins.
+/// Begins a family: all following series have its name, until another one begins.
 pub fn begin_family(out: &mut String, name: &str, kind: FamilyKind, help: &str) {
     if !help.is_empty() {
         let _ = writeln!(out, "# HELP {name} {}", help.replace('\\', "\\\\").replace('\n', "\\n"));
@@ -113,8 +113,8 @@ pub fn write_family<V: fmt::Display>(
     }
 }
 
-/// Writes one histogram: how many observations there were at or below each end, each counted in the first bucket that takes it; how many
-/// altogether; and their sum.
+/// Writes one histogram: the number of observations at or below each end, the total number, and the sum.
+/// `counts` has each observation once, in the first bucket that takes it.
 pub fn write_histogram(
     out: &mut String,
     (name, labels): (&str, &Labels),
@@ -166,7 +166,8 @@ mod tests {
         );
     }
 
-    /// A value is what somebody wrote into a status: it ends no line, adds no label, and is no longer than any other.
+    /// A label's value may be any text from a status: it ends no line, adds no label, and is no longer than the
+    /// limit.
     #[test]
     fn a_value_stays_in_its_label() {
         for (value, written) in [

@@ -1,8 +1,8 @@
-//! A consistent copy of a store as one stream of bytes, and the way back into an empty folder. Owns the format: it
-//! ends with a SHA-256 of all before it, so a copy that was cut or changed is refused before anything of it is used.
+//! A consistent copy of a store as one stream of bytes, and its restore into an empty folder. The copy ends with a
+//! SHA-256 of all bytes before it, so a cut or changed copy is refused before any of it is used.
 //!
-//! A copy may carry files beside the objects (keys and certificates); what they are is the caller's business. It
-//! carries no history: who watched the old store has to list anew, and is told so (see [`restore`]).
+//! A copy may contain files beside the objects (keys and certificates), which the caller chooses. It contains no
+//! history: clients that watched the old store have to list again, and get the error for that (see [`restore`]).
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -14,30 +14,30 @@ use sha2::{Digest, Sha256};
 use crate::lock::DirectoryLock;
 use crate::{Entry, JournalError, OpenError, RedbJournal, Snapshot};
 
-/// What every copy begins with; the number is the format's.
+/// The first bytes of every copy; the number is the format's.
 const MAGIC: &[u8; 16] = b"tenure-backup 1\n";
-/// How far revisions jump in a restored store. Writes that were acknowledged after the copy was made had revisions
-/// behind the copy's; none of them may be given out a second time for something else.
+/// Step of the revisions in a restored store. Writes that were acknowledged after the copy had revisions beyond the
+/// copy's, and none of them may be given out a second time.
 const REVISION_GAP: u64 = 1_000_000_000;
-/// Bytes that are gathered before they are handed on.
+/// Bytes that are gathered into one piece.
 const PIECE: usize = 64 * 1024;
-/// No key or value is longer; a length beyond it is damage, not a reason to ask for that much memory.
+/// Longest key or value. A greater length is damage, and must not cause an allocation of that size.
 const LONGEST: u64 = 1 << 30;
 
 const END: u8 = 0;
 const OBJECT: u8 = 1;
 const FILE: u8 = 2;
 
-/// Why a copy could not be made or used.
+/// The reason why a copy could not be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// Reading or writing failed.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// It is no copy, or not a whole one.
+    /// The stream is not a copy, or is incomplete.
     #[error("this is no usable backup: {0}")]
     Damaged(String),
-    /// The folder to restore into has something in it.
+    /// The folder to restore into is not empty.
     #[error("{0} is not empty; a backup is restored into a folder of its own")]
     NotEmpty(std::path::PathBuf),
     /// The folder could not be opened.
@@ -53,7 +53,7 @@ pub enum BackupError {
 pub enum Part {
     /// An object: key and value.
     Object(Arc<str>, Entry),
-    /// A file that goes with the objects: its path below the data folder, and its content.
+    /// A file beside the objects: its path below the data folder, and its content.
     File(String, Bytes),
 }
 
@@ -110,13 +110,13 @@ impl Encoder {
         self.put(bytes);
     }
 
-    /// What there is to hand on, once it is enough to be worth it.
+    /// Returns the gathered bytes, once they are enough for a piece.
     pub fn piece(&mut self) -> Option<Bytes> {
         (self.out.len() >= PIECE)
             .then(|| Bytes::from(std::mem::replace(&mut self.out, Vec::with_capacity(PIECE + 4096))))
     }
 
-    /// Ends the copy; gives what is left of it.
+    /// Ends the copy; returns the remaining bytes.
     #[must_use]
     pub fn finish(mut self) -> Bytes {
         self.put(&[END]);
@@ -128,7 +128,7 @@ impl Encoder {
     }
 }
 
-/// A copy of a snapshot as pieces of bytes, made as they are asked for: the store goes on meanwhile.
+/// A copy of a snapshot as pieces of bytes, made on demand while the store continues.
 #[derive(Debug)]
 pub struct Pieces {
     snapshot: Snapshot,
@@ -137,7 +137,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// A copy of `snapshot`.
+    /// Begins a copy of `snapshot`.
     #[must_use]
     pub fn new(snapshot: Snapshot) -> Self {
         Self {
@@ -168,7 +168,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Reads a copy part by part. What it gave may be relied on only once it has given `None`: the checksum comes last.
+/// Reads a copy part by part. The parts are valid only once the reader has returned `None`: the checksum comes last.
 #[derive(Debug)]
 pub struct Decoder<R> {
     input: R,
@@ -182,7 +182,7 @@ impl<R: Read> Decoder<R> {
     /// Reads the beginning.
     ///
     /// # Errors
-    /// [`BackupError::Damaged`] when it is none of ours.
+    /// [`BackupError::Damaged`] if the stream is not a copy.
     pub fn new(input: R) -> Result<Self, BackupError> {
         let mut decoder = Self {
             input,
@@ -208,16 +208,16 @@ impl<R: Read> Decoder<R> {
         Ok(decoder)
     }
 
-    /// The revision that the copy was made at.
+    /// Returns the revision of the copy.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The next part; `None` at the end of a whole and unchanged copy.
+    /// Returns the next part; `None` at the end of a complete and unchanged copy.
     ///
     /// # Errors
-    /// [`BackupError::Damaged`] when it is cut or changed, which may show only at the end.
+    /// [`BackupError::Damaged`] if the copy is cut or changed, which may show only at the end.
     pub fn next_part(&mut self) -> Result<Option<Part>, BackupError> {
         if self.ended {
             return Ok(None);
@@ -284,7 +284,7 @@ impl<R: Read> Decoder<R> {
         if length > LONGEST {
             return Err(BackupError::Damaged(format!("a part claims to have {length} bytes")));
         }
-        // The claim is believed only as far as bytes come.
+        // Memory is allocated only for bytes that arrive, whatever length is claimed.
         let mut bytes = Vec::new();
         let read = (&mut self.input).take(length).read_to_end(&mut bytes)?;
         if read as u64 != length {
@@ -300,21 +300,21 @@ impl<R: Read> Decoder<R> {
     }
 }
 
-/// What is in a whole and unchanged copy.
+/// The content of a complete and unchanged copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// The revision that it was made at.
+    /// The revision of the copy.
     pub revision: u64,
-    /// Objects in it.
+    /// The number of objects.
     pub objects: u64,
-    /// Files in it.
+    /// The number of files.
     pub files: u64,
 }
 
 /// Reads a copy to its end and checks it.
 ///
 /// # Errors
-/// [`BackupError`] when it is none, not whole, or changed.
+/// [`BackupError`] if it is not a copy, incomplete, or changed.
 pub fn verify(input: impl Read) -> Result<Summary, BackupError> {
     let mut decoder = Decoder::new(input)?;
     let mut summary = Summary {
@@ -331,14 +331,14 @@ pub fn verify(input: impl Read) -> Result<Summary, BackupError> {
     Ok(summary)
 }
 
-/// Makes a store in the folder `directory`, which must be empty or not there, from a copy; `file` is given each file of the
-/// copy. Nothing is acknowledged by this store that the old one gave out: its revisions begin far behind the copy's,
-/// and everything up to there counts as forgotten, so who watched the old store is told to list anew.
+/// Creates a store from a copy in the folder `directory`, which must be empty or missing; `file` gets each file of
+/// the copy. The store gives out no revision of the old store again: its revisions begin far beyond the copy's. All
+/// earlier revisions count as dropped, so clients that watched the old store have to list again.
 ///
-/// When it fails, the folder is not to be used: the files that came before the fault are in it.
+/// After a failure, the folder must not be used: it contains the files before the fault.
 ///
 /// # Errors
-/// [`BackupError`] when the folder is in use, the copy is damaged, or something can't be written.
+/// [`BackupError`] if the folder is in use, the copy is damaged, or a write fails.
 pub fn restore(
     input: impl Read,
     directory: &Path,
@@ -382,7 +382,7 @@ pub fn restore(
 /// Writes a copy of a snapshot, with files.
 ///
 /// # Errors
-/// When `out` fails.
+/// If `out` fails.
 pub fn write(snapshot: &Snapshot, files: &[(String, Bytes)], mut out: impl Write) -> std::io::Result<()> {
     let mut encoder = Encoder::new(snapshot.revision());
     for (path, content) in files {

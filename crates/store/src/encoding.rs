@@ -1,4 +1,4 @@
-//! Objects and changes as bytes, in the tables and in the log. Owns both layouts; refuses what doesn't match its checksum.
+//! Objects and changes as bytes, in the tables and in the log. Bytes that don't match their checksum are refused.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Entry, EventKind, JournalError, Record};
 
-/// FNV-1a, 64 bits: finds flipped bits; it is no defence against a forger, who could write the file anyway.
+/// FNV-1a, 64 bits: detects flipped bits. It does not protect from a forger, who could write the file anyway.
 fn checksum(parts: &[&[u8]]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.iter().copied().flatten() {

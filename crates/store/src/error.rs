@@ -1,11 +1,11 @@
-//! What can go wrong when a store is opened or written. Owns the texts that an operator reads.
+//! Errors of opening and writing a store, with the texts for an operator.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::Entry;
 
-/// Why a store could not be opened.
+/// The reason why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The data directory could not be created or read.
@@ -13,15 +13,15 @@ pub enum OpenError {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: std::io::Error,
     },
-    /// Another process has the data directory open.
+    /// The data directory is open in another process.
     #[error("the data directory {path} is in use by {holder}; stop that process first, or choose another directory")]
     Locked {
         /// The directory.
         path: PathBuf,
-        /// `process 123`, or `another process` when its number could not be read.
+        /// `process 123`, or `another process` if its number could not be read.
         holder: String,
     },
     /// The file exists and is not a readable store.
@@ -31,7 +31,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What was found wrong.
+        /// The fault in the file.
         detail: String,
     },
     /// The file was written by a version of this program with another format.
@@ -46,14 +46,14 @@ pub enum OpenError {
         /// The format that this program knows.
         known: u64,
     },
-    /// There is no space for what a start has to write.
+    /// The disk has no space for the writes of a start.
     #[error(
         "the disk under the store file {path} is full ({detail}): make some space there and start again; nothing is lost"
     )]
     Full {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         detail: String,
     },
     /// The file could not be read or written.
@@ -61,21 +61,21 @@ pub enum OpenError {
     File {
         /// The file.
         path: PathBuf,
-        /// What went wrong.
+        /// The fault.
         detail: String,
     },
 }
 
-/// Why a write was not accepted. Nothing of a refused write is visible to anybody.
+/// The reason why a write was not accepted. A refused write is visible to no reader.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WriteError {
     /// The key is not in the state that the writer expected.
     #[error("the object changed since it was read")]
     Conflict {
-        /// What is stored under the key now.
+        /// The entry that is stored under the key now.
         current: Option<Arc<Entry>>,
     },
-    /// The disk is full. Writes work again as soon as there is space.
+    /// The disk is full. Writes work again as soon as it has space.
     #[error("the disk under the data directory is full: {0}")]
     Full(String),
     /// The file could not be written for another reason.

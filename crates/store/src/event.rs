@@ -1,11 +1,11 @@
-//! One change, as watchers see it, and the ring that keeps the recent ones. Owns when history is forgotten.
+//! One change as watchers see it, and the ring of recent changes, which also decides when history is dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::{Entry, Limits};
 
-/// What happened to a key.
+/// The sort of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
     /// The key was created or changed.
@@ -21,21 +21,21 @@ pub struct Event {
     pub revision: u64,
     /// The key that changed.
     pub key: Arc<str>,
-    /// What happened.
+    /// The sort of the change.
     pub kind: EventKind,
-    /// The value after the change; for a deletion the last value, carrying the revision of the deletion.
+    /// The value after the change; for a deletion the last value, with the revision of the deletion.
     pub entry: Arc<Entry>,
-    /// The value before the change, if there was one.
+    /// The value before the change, if the key existed.
     pub previous: Option<Arc<Entry>>,
 }
 
 impl Event {
-    /// Bytes of its values.
+    /// Returns the bytes of its values.
     pub(crate) fn size(&self) -> usize {
         self.entry.bytes.len() + self.previous.as_ref().map_or(0, |entry| entry.bytes.len())
     }
 
-    /// Bytes that are kept only because this event is in the history.
+    /// Returns the bytes that are kept only because this event is in the history.
     fn retained(&self) -> usize {
         let deleted = if self.kind == EventKind::Delete {
             self.entry.bytes.len()
@@ -51,9 +51,9 @@ impl Event {
 pub(crate) struct Ring {
     events: VecDeque<Arc<Event>>,
     retained: usize,
-    /// What was retained since the beginning, forgotten or not.
+    /// The sum of all bytes that events retained since the start, including dropped events.
     displaced: u64,
-    /// Events up to and including this revision are forgotten.
+    /// Events up to and including this revision were dropped.
     compacted: u64,
 }
 
@@ -88,16 +88,17 @@ impl Ring {
         }
     }
 
-    /// Whether the last `recent` events are so many of those kept that who has not looked since may soon have missed some.
+    /// Checks whether the ring is filling up, and the last `recent` events are a large part of it. A watcher that has
+    /// not read since may soon miss events.
     pub(crate) fn is_running_out(&self, recent: usize, limits: &Limits) -> bool {
         let filling = self.events.len() * 2 >= limits.history_events || self.retained * 2 >= limits.history_bytes;
         filling && recent * 4 >= self.events.len()
     }
 
-    /// The events behind `revision`, oldest first.
+    /// Returns the events after `revision`, oldest first.
     ///
-    /// Who asks has mostly seen all but the newest few, so it is looked for from the end, in steps that double: a search from the middle looks at
-    /// events that nobody has had in a cache for long.
+    /// Most callers have seen all but the newest few. So the search begins at the end, in steps that double. A search
+    /// from the middle would read events that left the processor's cache long ago.
     pub(crate) fn after(&self, revision: u64) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
         let count = self.events.len();
         let is_seen = |index: usize| {
@@ -130,7 +131,7 @@ mod tests {
         let limits = Limits::default();
         for count in 0..40_u64 {
             let mut ring = Ring::new(0);
-            // Each second revision is of something else.
+            // Every second revision belongs to another key.
             for number in 1..=count {
                 let event = Event {
                     revision: number * 2,

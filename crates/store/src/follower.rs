@@ -1,5 +1,5 @@
-//! The thread that the tables belong to: it brings full files of the log into them. Owns what is done when there is no
-//! space for that; refuses to lose a job.
+//! The thread that owns the tables: it writes full files of the log into them. On a full disk it frees space, and it
+//! never drops a job.
 
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,25 @@ use crate::log::{SHORTEST, Segment};
 use crate::reserve::Ballast;
 use crate::{EventKind, Journal, JournalError, Record, RedbJournal};
 
-/// How much of the log is kept for deletions on a full disk.
+/// Bytes of the log that are reserved for deletions on a full disk.
 const RESERVE: u64 = 2 << 20;
 
-/// A full segment: its records go into the tables, and it is made empty.
+/// A full segment: the thread writes its records into the tables and empties it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) records: Vec<Record>,
-    /// What comes after them and stays in the log. What it deletes need not be brought in at all.
+    /// Later records, which stay in the log. Keys that they delete need not be written at all.
     pub(crate) ahead: Vec<Record>,
     pub(crate) compacted: Option<u64>,
     pub(crate) segment: Segment,
     pub(crate) length: u64,
-    /// The reserve, if something is in it.
+    /// The reserve, if it has records.
     pub(crate) reserve: Option<Segment>,
-    /// There is none, and there should be.
+    /// Whether the reserve is missing and should be created.
     pub(crate) make_reserve: bool,
 }
 
-/// What is empty again.
+/// The emptied segments.
 #[derive(Debug)]
 pub(crate) struct Emptied {
     pub(crate) segment: Segment,
@@ -45,7 +45,7 @@ pub(crate) struct Follower {
     pub(crate) thread: std::thread::JoinHandle<()>,
 }
 
-/// Where what is kept for a full disk has its place, and whose it is.
+/// The paths of the files that are reserved for a full disk, and the store's identity.
 #[derive(Debug, Clone)]
 pub(crate) struct Keeping {
     pub(crate) reserve: PathBuf,
@@ -65,14 +65,14 @@ impl Follower {
         };
         let work = move || {
             for mut job in waiting {
-                // A fault of the database library is an error like others: it is opened anew.
+                // A panic of the database library is handled as an error: the tables are opened again.
                 let followed = std::panic::catch_unwind(AssertUnwindSafe(|| work.follow(&mut job)));
                 let followed = followed
                     .unwrap_or_else(|_| Err(JournalError::Failed("the tables' library failed on them".to_owned())));
                 let answer = match followed {
                     Ok(()) => Ok(work.emptied(job)),
                     Err(error) => {
-                        // After an error the tables refuse everything until they are opened anew.
+                        // After an error the tables refuse everything until they are opened again.
                         work.tables.close();
                         Err(Box::new((job, error)))
                     }
@@ -90,8 +90,8 @@ impl Follower {
     }
 }
 
-/// A try that the disk had no space for. A try opens the tables anew, which may take long; so the same is tried again only
-/// when there is space, and not all the time even then.
+/// An attempt that failed for lack of disk space. An attempt opens the tables again, which may take long. So the same
+/// attempt is repeated only when there is space, and with pauses even then.
 #[derive(Debug)]
 struct Hopeless {
     count: usize,
@@ -99,7 +99,7 @@ struct Hopeless {
     error: JournalError,
 }
 
-/// How long the same is not tried again, and how many times as long as it took.
+/// Pauses between equal attempts, and the pause as a multiple of the attempt's duration.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_SHARE: u32 = 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -109,12 +109,12 @@ struct Work {
     tables: RedbJournal,
     ballast: Ballast,
     keeping: Keeping,
-    /// What was too much for the disk.
+    /// The last attempt that failed for lack of disk space.
     hopeless: Option<Hopeless>,
 }
 
 impl Work {
-    /// The same once more does no harm: it puts the same under the same keys.
+    /// Writes the records of a job. A repetition does no harm: it writes the same values under the same keys.
     fn follow(&mut self, job: &mut Job) -> Result<(), JournalError> {
         let count = job.records.len() + job.ahead.len();
         if let Some(hopeless) = self.hopeless.as_ref().filter(|hopeless| hopeless.count == count) {
@@ -125,7 +125,7 @@ impl Work {
         }
         let began = Instant::now();
         if !job.records.is_empty() || job.compacted.is_some() {
-            // What is kept is used only for there being less afterwards, and while nothing else is written.
+            // The reserve is used only for work that frees space, and while nothing else is written.
             let deletes = |record: &Record| record.kind == EventKind::Delete;
             let taken = if job.reserve.is_some() || job.ahead.iter().any(deletes) {
                 take_in(&mut self.tables, &self.ballast, &job.records, &job.ahead, job.compacted)
@@ -143,10 +143,11 @@ impl Work {
                 });
             }
             if let Taken::Sparingly = taken? {
-                // The other file, which holds the deletions, comes next, and the tables need this one's space for it.
+                // The other file, which holds the deletions, comes next, and the tables need this file's space for
+                // it.
                 job.length = SHORTEST;
             }
-            // Should what follows fail, this is done.
+            // These records are done, even if a later step fails.
             (job.records, job.ahead, job.compacted) = (Vec::new(), Vec::new(), None);
         }
         self.hopeless = None;
@@ -157,7 +158,7 @@ impl Work {
         }
     }
 
-    /// Sees to what is kept for a full disk, as far as there is space for it now.
+    /// Creates the files that are reserved for a full disk, as far as there is space now.
     fn emptied(&self, job: Job) -> Emptied {
         let reserve = job
             .reserve
@@ -177,16 +178,16 @@ impl Work {
     }
 }
 
-/// How records came into the tables.
+/// The way in which records came into the tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Taken {
-    /// As ever.
+    /// With their history.
     WithHistory,
-    /// The disk was full, and the history was given up.
+    /// The disk was full, and the history was dropped.
     Sparingly,
 }
 
-/// Brings records into the tables, on a full disk with whatever helps.
+/// Writes records into the tables, and uses every means to free space on a full disk.
 pub(crate) fn take_in(
     tables: &mut RedbJournal,
     ballast: &Ballast,
@@ -198,7 +199,7 @@ pub(crate) fn take_in(
         Err(JournalError::Full(_)) => {}
         other => return other.map(|()| Taken::WithHistory),
     }
-    // After an error the tables refuse everything until they are opened anew.
+    // After an error the tables refuse everything until they are opened again.
     tables.close();
     ballast.give_up();
     tables

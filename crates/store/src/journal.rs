@@ -1,4 +1,4 @@
-//! The durable half of a store as a trait, so that another medium, or a failing one in tests, can stand in.
+//! The durable part of a store as a trait, so that another medium can replace it, for example a failing one in tests.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,36 +7,36 @@ use bytes::Bytes;
 
 use crate::{Entry, EventKind};
 
-/// One change as it is written to the medium.
+/// A change in the form in which it is written to the medium.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The revision of the change.
     pub revision: u64,
     /// The key.
     pub key: Arc<str>,
-    /// What happened to it.
+    /// The sort of the change.
     pub kind: EventKind,
     /// The new value, or the last one if the key was removed.
     pub value: Bytes,
-    /// The value before, with its revision.
+    /// The previous value, with its revision.
     pub previous: Option<(u64, Bytes)>,
 }
 
-/// Everything that a journal holds.
+/// The whole content of a journal.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// The last revision that was committed.
     pub revision: u64,
-    /// History up to and including this revision is gone.
+    /// History up to and including this revision was dropped.
     pub compacted: u64,
-    /// The present values.
+    /// The current values.
     pub objects: Vec<(Arc<str>, Arc<Entry>)>,
-    /// The changes behind `compacted`, in order.
+    /// The changes after `compacted`, in order.
     pub history: Vec<Record>,
 }
 
 impl Loaded {
-    /// Adds changes that come after all of it, and tells each what it changed.
+    /// Adds later changes, and sets the previous value in each.
     pub(crate) fn extend(&mut self, records: &mut [Record]) {
         let mut objects: HashMap<Arc<str>, Arc<Entry>> = std::mem::take(&mut self.objects).into_iter().collect();
         for record in records {
@@ -58,21 +58,21 @@ impl Loaded {
     }
 }
 
-/// Why the medium refused.
+/// The reason why the medium refused.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum JournalError {
     /// There is no space left.
     #[error("{0}")]
     Full(String),
-    /// What is on the medium can't be right.
+    /// The content of the medium is invalid.
     #[error("{0}")]
     Damaged(String),
     /// The format number on the medium is not the one this program knows.
     #[error("format {found}, and this program reads {known}")]
     Format {
-        /// On the medium.
+        /// The format on the medium.
         found: u64,
-        /// Known here.
+        /// The format of this program.
         known: u64,
     },
     /// Anything else.
@@ -98,17 +98,17 @@ pub trait Journal: Send + 'static {
     /// Reads everything. Called once, before anything is appended.
     ///
     /// # Errors
-    /// When the medium can't be read or holds something impossible.
+    /// If the medium can't be read or has impossible content.
     fn load(&mut self) -> Result<Loaded, JournalError>;
 
-    /// Makes `records` durable, all or none, and may forget the history up to and including `compacted`.
-    /// When it returns, they survive a power cut.
+    /// Makes `records` durable, all or none, and may drop the history up to and including `compacted`. When it
+    /// returns, they survive a power cut.
     ///
     /// # Errors
-    /// When nothing, or possibly all, was written; [`Journal::recover`] tells which.
+    /// If nothing, or possibly all, was written; [`Journal::recover`] tells which.
     fn append(&mut self, records: &[Record], compacted: Option<u64>) -> Result<(), JournalError>;
 
-    /// The same for records that lead to there being less: it may use space that is kept for them.
+    /// Appends records that reduce the stored data. They may use space that is reserved for deletions.
     ///
     /// # Errors
     /// As [`Journal::append`].
@@ -116,17 +116,17 @@ pub trait Journal: Send + 'static {
         self.append(records, None)
     }
 
-    /// Makes the medium usable again after a failed append, and returns the records behind `revision` that it holds.
+    /// Makes the medium usable again after a failed append, and returns its records after `revision`.
     ///
     /// # Errors
-    /// When the medium is still not usable.
+    /// If the medium is still not usable.
     fn recover(&mut self, revision: u64) -> Result<Vec<Record>, JournalError>;
 
-    /// Sees to it that an append of ordinary size would succeed. Called from time to time after one that failed, when nobody
-    /// asks for another.
+    /// Prepares the medium so that an append of ordinary size would succeed. The writer calls this from time to time
+    /// after a failed append, if no request for a write arrives.
     ///
     /// # Errors
-    /// When it would not.
+    /// If such an append would fail.
     fn make_ready(&mut self) -> Result<(), JournalError> {
         Ok(())
     }

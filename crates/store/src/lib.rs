@@ -1,13 +1,12 @@
-//! Durable, revisioned objects with history and watch, in one file and, while it is open, a log before it.
+//! Durable, revisioned objects with history and watch, in one file and, while the store is open, a log in front of
+//! it.
 //!
-//! A [`Store`] maps string keys to byte values. Every accepted write gets the next number of one global,
-//! never reused sequence, the *revision*; a write is acknowledged only after it is on disk. Readers take
-//! [`Snapshot`]s, which are cheap and never change; watchers follow the [`Event`]s from any revision that
-//! is still in the history.
+//! A [`Store`] maps string keys to byte values. Every accepted write gets the next number of one global, never reused
+//! sequence, the *revision*. A write is acknowledged only after it is on disk. Readers take [`Snapshot`]s, which are
+//! cheap and never change. Watchers follow the [`Event`]s from any revision that is still in the history.
 //!
-//! The store knows nothing of Kubernetes: it refuses to parse values, to decide who may write, and to
-//! retry on anybody's behalf. The one concession is [`Payload`], which lets a value carry its own
-//! revision although that is known only at commit.
+//! The store knows nothing of Kubernetes: it does not parse values, authorize writers, or retry for callers. The one
+//! exception is [`Payload`], which lets a value contain its own revision although that is known only at commit.
 
 pub mod backup;
 mod encoding;

@@ -6,14 +6,15 @@ use std::path::Path;
 
 use crate::OpenError;
 
-/// Held as long as the store is open; the operating system releases it when the process ends, however it ends.
+/// The lock of an open store. The operating system releases it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     file: File,
 }
 
 impl Drop for DirectoryLock {
-    /// Closing the file is not enough: a child process that is just being started holds a copy of it until it runs its program.
+    /// Releases the lock. Closing the file is not enough: a child process holds a copy of the file until it runs its
+    /// program.
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "the lock of a data directory is given back only when its file is closed");
@@ -41,7 +42,7 @@ impl DirectoryLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // The number only helps the reader of the message: without it the message is still right.
+                // The process number only makes the message more helpful: without it the message is still correct.
                 let _ = file.read_to_string(&mut text);
                 let holder = match text.trim().parse::<u32>() {
                     Ok(pid) => format!("process {pid}"),
@@ -54,7 +55,7 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
-        // On a full disk the lock must still be had: the number is a courtesy.
+        // The lock must work on a full disk, too: the number is optional.
         let _ = file
             .set_len(0)
             .and_then(|()| file.seek(SeekFrom::Start(0)))

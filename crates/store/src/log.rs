@@ -1,13 +1,13 @@
-//! One file of the log that stands before the tables: frames of changes, one after the other, each durable by one write
-//! and one sync. Owns the layout, and the answer to what an unreadable end means. Refuses to know what is in the tables.
+//! One file of the log in front of the tables: frames of changes, one after the other. Each frame becomes durable by
+//! one write and one sync. This module defines the layout, and the meaning of an unreadable end.
 //!
-//! A frame begins at a block's start, so that no write touches a block in which something acknowledged is. The space is
-//! filled with zeros before, so that a write changes no size; and a frame's filling is no zero. Disks write sectors as a
-//! whole: a frame that was not written to its end has a sector of zeros, and nobody was told of it. A frame that doesn't
-//! match its checksum and has none is damaged, and so is one that others follow.
+//! A frame begins at a block's start, so that no write touches a block with acknowledged data. The space is filled
+//! with zeros first, so that a write does not change the file's size, and the filling of a frame is not zero. Disks
+//! write sectors as a whole: a partly written frame has a sector of zeros, and its writes were never acknowledged. A
+//! frame with a wrong checksum and no such sector is damaged, and so is a partly written frame that others follow.
 //!
-//! The first block says how long the file is. It says so only once it is true, and before a frame is in the part that it
-//! speaks of: a crash never leaves a file that is shorter than that, so such a file was cut by somebody else.
+//! The first block has the file's length. It is written after the file has that length, and before a frame is in the
+//! new part. So a crash never leaves a shorter file, and such a file was cut by another program.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,21 +20,21 @@ use sha2::{Digest, Sha256};
 use crate::{EventKind, JournalError, Record};
 
 const MAGIC: [u8; 8] = *b"tenurlog";
-/// What the first block begins with.
+/// The first bytes of the first block.
 const HEAD_MAGIC: [u8; 8] = *b"tenurseg";
-/// Where frames may begin: what a file system writes at once.
+/// Frames begin at multiples of this size, which a file system writes at once.
 pub(crate) const BLOCK: usize = 4096;
-/// Where the first frame begins.
+/// Position of the first frame.
 const FIRST: u64 = BLOCK as u64;
-/// What a disk writes as a whole, or not.
+/// Size that a disk writes completely or not at all.
 const SECTOR: usize = 512;
-/// Magic, identity, length of the body, first and last revision, checksum of the body, checksum of all that.
+/// Magic, identity, length of the body, first and last revision, checksum of the body, checksum of the header.
 const HEADER: usize = 64;
 /// Fills a frame's last block.
 const FILLING: u8 = 0xff;
-/// How long a file of the log is at first: enough for a store that is hardly written to.
+/// First length of a file of the log: enough for a store with few writes.
 pub(crate) const SHORTEST: u64 = 256 << 10;
-/// How much longer a file gets at a time when it has to, where there is space.
+/// Step by which a file grows when it has to and there is space.
 const STEP: u64 = 1 << 20;
 
 /// A file that frames are appended to.
@@ -43,16 +43,16 @@ pub(crate) struct Segment {
     path: PathBuf,
     file: File,
     identity: u64,
-    /// Where the next frame begins.
+    /// Position of the next frame.
     position: u64,
-    /// How far the file reaches; from the position on it holds zeros.
+    /// Length of the file; the bytes after the position are zeros.
     length: u64,
-    /// How far an append that failed may have written.
+    /// The end up to which a failed append may have written.
     attempted: u64,
 }
 
 impl Segment {
-    /// An empty one of `length` bytes, in the place of whatever was there. The folder has still to be synced.
+    /// Creates an empty file of `length` bytes in place of any previous one. The caller still has to sync the folder.
     pub(crate) fn create(path: &Path, identity: u64, length: u64) -> Result<Self, JournalError> {
         Self::make(path, identity, length, |segment, length| {
             segment.zeros(0, length)?;
@@ -60,7 +60,7 @@ impl Segment {
         })
     }
 
-    /// The same with space that is only set aside: cheap to make, and a little slower to write to.
+    /// Creates a file with space that is only allocated: fast to create, and a little slower to write to.
     pub(crate) fn set_aside(path: &Path, identity: u64, length: u64) -> Result<Self, JournalError> {
         Self::make(path, identity, length, |segment, length| {
             allocate(&segment.file, 0, length)?;
@@ -75,7 +75,7 @@ impl Segment {
         fill: impl FnOnce(&Self, u64) -> Result<(), JournalError>,
     ) -> Result<Self, JournalError> {
         let length = length.max(FIRST);
-        // Under its name there is never one that is not whole.
+        // Under its final name the file is always complete.
         let unfinished = path.with_extension("new");
         crate::store::keep_private(&unfinished)?;
         let file = File::options().read(true).write(true).open(&unfinished)?;
@@ -99,7 +99,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Makes it empty, and `length` bytes long; where there is no space for that, as long as it is.
+    /// Empties the file and sets its length to `length` bytes. If there is no space for that, the length stays.
     pub(crate) fn clear(&mut self, length: u64) -> Result<(), JournalError> {
         let length = length.max(FIRST);
         if self.length > length {
@@ -121,7 +121,7 @@ impl Segment {
         Ok(self.file.write_all_at(&encode_head(self.identity, length), 0)?)
     }
 
-    /// Says first that it is shorter, and then makes it so.
+    /// Writes the shorter length first, and then truncates.
     fn shorten(&mut self, length: u64) -> Result<(), JournalError> {
         self.write_head(length)?;
         self.file.sync_data()?;
@@ -131,11 +131,11 @@ impl Segment {
         Ok(())
     }
 
-    /// Makes it longer, and then says so; that is on disk with whatever is synced next.
+    /// Extends the file first, and then writes the longer length, which becomes durable with the next sync.
     fn extend(&mut self, length: u64) -> Result<(), JournalError> {
         let grown = self.zeros(self.length, length).and_then(|()| Ok(self.file.sync_all()?));
         if let Err(error) = grown {
-            // What little space there was is given back.
+            // Gives back the little space that was allocated.
             let _kept = self.file.set_len(self.length);
             return Err(error);
         }
@@ -148,17 +148,17 @@ impl Segment {
         Ok(write_zeros(&self.file, from, to)?)
     }
 
-    /// Bytes that fit in without making the file longer.
+    /// Returns the bytes that fit without extending the file.
     pub(crate) fn room(&self) -> u64 {
         self.length.saturating_sub(self.position)
     }
 
-    /// Bytes of frames in it.
+    /// Returns the bytes of frames in the file.
     pub(crate) fn used(&self) -> u64 {
         self.position - FIRST
     }
 
-    /// Sees to it that `needed` bytes fit in without making the file longer.
+    /// Extends the file if `needed` bytes don't fit.
     pub(crate) fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
         let end = self.position + needed;
         if end <= self.length {
@@ -170,7 +170,7 @@ impl Segment {
         }
     }
 
-    /// Makes a frame durable. After an error it may be there or not; [`Segment::take_back`] settles that.
+    /// Makes a frame durable. After an error the frame may be in the file or not; [`Segment::take_back`] removes it.
     pub(crate) fn append(&mut self, frame: &[u8]) -> Result<(), JournalError> {
         let end = self.position + frame.len() as u64;
         self.attempted = end;
@@ -181,10 +181,10 @@ impl Segment {
         Ok(())
     }
 
-    /// After a failed append: from here on nothing is in the file. It needs no space for that.
+    /// Removes a frame after a failed append, and anything after it. This needs no disk space.
     ///
-    /// What could not be synced is never synced once more: the system may have forgotten it by then and say that all is
-    /// well. It is written anew, or no longer there.
+    /// Data whose sync failed is never synced again: the system may have dropped it and report success. It is written
+    /// again, or removed.
     pub(crate) fn take_back(&mut self) -> Result<(), JournalError> {
         let written = self.attempted.min(self.length);
         let overwritten = self
@@ -205,10 +205,10 @@ impl Segment {
     }
 }
 
-/// Makes a file longer, with space on the disk for all of it, which reads as zeros.
+/// Extends a file, with space on the disk for all of it, which reads as zeros.
 pub(crate) fn allocate(file: &File, from: u64, to: u64) -> std::io::Result<()> {
     match fs4::fs_std::FileExt::allocate(file, to) {
-        // Not every file system can; then it is written.
+        // A file system without allocation gets written zeros instead.
         Err(error) if error.kind() == std::io::ErrorKind::Unsupported => write_zeros(file, from, to),
         allocated => allocated,
     }
@@ -235,7 +235,7 @@ fn encode_head(identity: u64, length: u64) -> Vec<u8> {
     out
 }
 
-/// Identity and length, as the first block says them.
+/// Returns identity and length from the first block.
 fn parse_head(bytes: &[u8]) -> Option<(u64, u64)> {
     let (fields, sum) = bytes.get(..32)?.split_last_chunk::<8>()?;
     let rest = fields.strip_prefix(&HEAD_MAGIC)?;
@@ -256,7 +256,7 @@ pub(crate) struct Frame {
     pub(crate) records: Vec<Record>,
 }
 
-/// A frame of `records` in the log of the store `identity`.
+/// Encodes `records` as a frame in the log of the store `identity`.
 pub(crate) fn encode(identity: u64, records: &[Record]) -> Vec<u8> {
     let body: usize = records
         .iter()
@@ -334,7 +334,7 @@ impl Header {
         })
     }
 
-    /// Where the frame ends, if it begins at `start`, without its filling.
+    /// Returns the end of a frame that begins at `start`, without its filling.
     fn end(&self, start: usize) -> Option<usize> {
         start
             .checked_add(HEADER)?
@@ -342,18 +342,18 @@ impl Header {
     }
 }
 
-/// What a file of the log must be to be believed.
+/// The properties of a valid file of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
-    /// Whose it is.
+    /// The store's identity.
     pub(crate) identity: Option<u64>,
-    /// Up to this revision everything is in the tables already, and what became of it here is of no interest.
+    /// The tables have everything up to this revision, so the state of those frames does not matter.
     pub(crate) known: u64,
-    /// Whether it says how long it is; those of older programs don't.
+    /// Whether the file has its length in the first block; files of older programs don't.
     pub(crate) headed: bool,
 }
 
-/// The frames in the file at `path`; `None` if there is no file.
+/// Returns the frames in the file at `path`; `None` if the file is missing.
 pub(crate) fn read(path: &Path, expected: Expected) -> Result<Option<Vec<Frame>>, JournalError> {
     let Expected { identity, known, .. } = expected;
     let bytes = match std::fs::read(path) {
@@ -419,7 +419,7 @@ pub(crate) fn read(path: &Path, expected: Expected) -> Result<Option<Vec<Frame>>
         }
         at = end.checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
     }
-    // A later frame was written after those before it had been acknowledged.
+    // A later frame was written after all earlier ones had been acknowledged.
     let behind = bytes.chunks(BLOCK).skip(at / BLOCK + behind);
     if let Some(lost) = behind
         .filter_map(Header::parse)
@@ -431,13 +431,13 @@ pub(crate) fn read(path: &Path, expected: Expected) -> Result<Option<Vec<Frame>>
     Ok(Some(frames))
 }
 
-/// Whether the sector at `at` was never written.
+/// Checks whether the sector at `at` was never written.
 fn is_unwritten(bytes: &[u8], at: usize) -> bool {
     bytes.iter().skip(at).take(SECTOR).all(|byte| *byte == 0)
 }
 
-/// Whether a sector of what stands between `start` and `end` was never written. A file of an older program grows by a frame,
-/// so that it may end within one.
+/// Checks whether a sector between `start` and `end` was never written. A file of an older program grows by a frame,
+/// so it may end within one.
 fn is_torn(bytes: &[u8], start: usize, end: usize, headed: bool) -> bool {
     if end > bytes.len() {
         return !headed;

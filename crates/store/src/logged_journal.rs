@@ -1,12 +1,13 @@
-//! The journal of a store that is open: a log that a write waits for, and the tables behind it, which follow. Owns when
-//! the log goes into the tables, what of it they lack at a start, and what deletions get on a full disk.
+//! The journal of an open store: a log that each write waits for, and the tables behind the log. This module decides
+//! when the log goes into the tables, finds the records that the tables lack at a start, and gives space to deletions
+//! on a full disk.
 //!
-//! A commit to the tables writes about as many pages as it changes; one to the log writes one piece. There are two files
-//! of the log. When one is full, the other takes its place, and the first goes into the tables as one commit, beside the
-//! writes that go on. When the store is closed both are gone: everything is in the tables.
+//! A commit to the tables writes about as many pages as it changes; a commit to the log writes one piece. The log has
+//! two files. When one is full, the other takes its place, and the first goes into the tables as one commit, while
+//! writes continue. When the store is closed both are deleted: everything is in the tables.
 //!
-//! A third file is the *reserve*: when there is space for nothing else, deletions go there. Nothing else is written before
-//! it is empty again.
+//! A third file is the *reserve*: when there is no other space, deletions go there. No other write is accepted before
+//! the reserve is empty again.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -17,17 +18,17 @@ use crate::redb_journal::new_identity;
 use crate::reserve::Ballast;
 use crate::{Journal, JournalError, Loaded, Record, RedbJournal};
 
-/// How long it gets, step by step, in a store that is.
+/// Largest length of a file of the log, which grows step by step in a busy store.
 const LONGEST: u64 = 8 << 20;
-/// What there has to be space for, that the store counts as one that can be written.
+/// Free space that the store needs to count as writable.
 const ORDINARY: u64 = 64 << 10;
 /// The log's files, beside the tables.
 const NAMES: [&str; 2] = ["objects-0.log", "objects-1.log"];
-/// What is kept for deletions on a full disk, and for the tables.
+/// Files that reserve space for deletions on a full disk, and for the tables.
 const RESERVE: &str = "objects-reserve.log";
 const BALLAST: &str = "objects.ballast";
 
-/// A log before a [`RedbJournal`].
+/// A log in front of a [`RedbJournal`].
 #[derive(Debug)]
 pub struct LoggedJournal {
     path: PathBuf,
@@ -40,50 +41,51 @@ enum State {
     /// Not read yet.
     New(RedbJournal),
     Open(Box<Open>),
-    /// It could not be opened, and nothing can be appended.
+    /// The journal could not be opened, and appends fail.
     Unusable,
 }
 
 #[derive(Debug)]
 struct Open {
     identity: u64,
-    /// What takes frames; none only while something is on its way.
+    /// The segment for new frames; `None` only during a change.
     current: Option<Segment>,
-    /// What is in it and in the reserve, for the tables.
+    /// The records of this segment and of the reserve, for the tables.
     records: Vec<Record>,
     compacted: Option<u64>,
-    /// The last append failed, and something of it may be there.
+    /// The last append failed, and part of it may be in the file.
     unsure: Option<Place>,
     other: Other,
-    /// What deletions get when there is nothing else; none where there was no space for it yet, and while it is emptied.
+    /// Space for deletions on a full disk. `None` before there was space for it, and while it is being emptied.
     reserve: Option<Segment>,
-    /// It is on its way into the tables, or stuck there. Until it is back, only deletions are written.
+    /// Whether the reserve is being emptied into the tables, or that failed. Until it is back, only deletions are
+    /// written.
     reserve_away: bool,
     follower: Option<Follower>,
 }
 
-/// Where a frame goes.
+/// The destination of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Current,
     Reserve,
 }
 
-/// The segment that takes no frames now.
+/// The segment that gets no new frames.
 #[derive(Debug)]
 enum Other {
     Ready(Segment),
-    /// It is on its way into the tables.
+    /// The segment is being written into the tables.
     Going,
-    /// It could not be brought into them, and is still needed.
+    /// Writing the segment into the tables failed, so its records are still needed.
     Stuck(Box<Job>, JournalError),
 }
 
 impl LoggedJournal {
-    /// Opens the tables in the file at `path`, and creates them if there are none; the log is beside them.
+    /// Opens the tables in the file at `path`, and creates a missing file; the log is beside it.
     ///
     /// # Errors
-    /// When the file can't be opened or is none of ours.
+    /// If the file can't be opened or has another format.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         Ok(Self {
             path: path.to_path_buf(),
@@ -106,7 +108,7 @@ impl LoggedJournal {
                 headed,
             },
         )?;
-        // Only what is known to be whole is changed.
+        // The tables are changed only after all files were found intact.
         if !records.is_empty() {
             loaded.extend(&mut records);
             take_in(&mut tables, &ballast, &records, &[], None)?;
@@ -115,7 +117,7 @@ impl LoggedJournal {
         let identity = identity.unwrap_or_else(new_identity);
         let (current, other) = match self.segments(identity) {
             Err(JournalError::Full(_)) => {
-                // What is in the old ones is in the tables.
+                // The tables have all records of the old files.
                 for path in self.paths.iter().chain([&reserve]) {
                     let _not_there = std::fs::remove_file(path);
                 }
@@ -165,7 +167,7 @@ impl LoggedJournal {
         ))
     }
 
-    /// What is in the log and not in the tables.
+    /// Returns the records that are in the log and not in the tables.
     fn missing(&self, reserve: &Path, expected: Expected) -> Result<Vec<Record>, JournalError> {
         let known = expected.known;
         let mut frames = Vec::new();
@@ -181,7 +183,7 @@ impl LoggedJournal {
         let missing = frames.into_iter().flat_map(|frame| frame.records);
         let missing: Vec<Record> = missing.filter(|record| record.revision > known).collect();
         if let (Some(absent), Some(record)) = (absent, missing.last()) {
-            // There are both from before the first write on, and none goes before the tables have everything.
+            // Both files exist from the first write on, and neither is deleted before the tables have everything.
             return Err(JournalError::Damaged(format!(
                 "its log {} is missing, and the rest of it goes up to revision {}; put the file back if you have it",
                 absent.to_string_lossy(),
@@ -235,7 +237,7 @@ impl Journal for LoggedJournal {
 
     fn recover(&mut self, _revision: u64) -> Result<Vec<Record>, JournalError> {
         self.opened()?.take_back()?;
-        // What failed has not happened, then.
+        // A failed write did not happen.
         Ok(Vec::new())
     }
 
@@ -272,7 +274,7 @@ impl Open {
         }
     }
 
-    /// Settles that nothing of an append that failed is there.
+    /// Removes the remains of a failed append.
     fn take_back(&mut self) -> Result<(), JournalError> {
         if let Some(place) = self.unsure {
             self.segment(place).ok_or_else(ended)?.take_back()?;
@@ -285,7 +287,7 @@ impl Open {
         self.reserve.as_ref().is_some_and(|reserve| reserve.used() > 0)
     }
 
-    /// Sees to it that the next frame has a place that can be written to at once, or at least some place.
+    /// Finds space for the next frame that can be written at once, or at least some space.
     fn make_room(&mut self, needed: u64) -> Result<(), JournalError> {
         let used = self.current.as_ref().map_or(0, Segment::used);
         let roomy = self.current.as_ref().is_some_and(|current| current.room() >= needed) || used == 0;
@@ -293,7 +295,7 @@ impl Open {
         if roomy && !reserve_used && !self.reserve_away {
             return Ok(());
         }
-        // While the tables are behind, this file grows; not for ever, or they never come after.
+        // While the tables are behind, this file grows, but only up to a limit, so that they can catch up.
         self.look(used >= LONGEST || reserve_used || self.reserve_away)?;
         if let Other::Stuck(..) = self.other {
             self.retry()?;
@@ -315,13 +317,13 @@ impl Open {
         }
     }
 
-    /// Where a frame has a place that needs no more of the disk than there is already.
+    /// Returns a destination for a frame that needs no more disk space.
     fn place_without_growing(&mut self, needed: u64) -> Result<Place, JournalError> {
         let has_room = |segment: &Option<Segment>| segment.as_ref().is_some_and(|segment| segment.room() >= needed);
         if has_room(&self.current) {
             return Ok(Place::Current);
         }
-        // The reserve comes back with the other segment.
+        // The reserve returns together with the other segment.
         self.look(self.reserve.is_none())?;
         if has_room(&self.reserve) {
             return Ok(Place::Reserve);
@@ -335,7 +337,7 @@ impl Open {
         ))
     }
 
-    /// The other segment takes over, and the present one goes into the tables, with what is in the reserve.
+    /// Switches to the other segment. The current one goes into the tables, with the records of the reserve.
     fn change(&mut self) -> Result<(), JournalError> {
         match (std::mem::replace(&mut self.other, Other::Going), self.current.take()) {
             (Other::Ready(next), Some(segment)) => {
@@ -376,7 +378,7 @@ impl Open {
         }
     }
 
-    /// Whether the other segment has come through; waits for it if `wait`.
+    /// Receives the other segment, if it is finished; waits for it if `wait`.
     fn look(&mut self, wait: bool) -> Result<(), JournalError> {
         if !matches!(self.other, Other::Going) {
             return Ok(());
@@ -406,7 +408,7 @@ impl Open {
         Ok(())
     }
 
-    /// Tries once more what failed, and waits for it.
+    /// Repeats a failed job, and waits for it.
     fn retry(&mut self) -> Result<(), JournalError> {
         match std::mem::replace(&mut self.other, Other::Going) {
             Other::Stuck(mut job, _) => {
@@ -422,12 +424,12 @@ impl Open {
         }
     }
 
-    /// Ends, with everything in the tables.
+    /// Ends the journal after writing everything into the tables.
     fn finish(&mut self) -> Result<(), JournalError> {
         let settled = self.settle();
         if let Some(follower) = self.follower.take() {
             drop(follower.jobs);
-            // The tables are closed when it has ended.
+            // The thread closes the tables at its end.
             let _ = follower.thread.join();
         }
         settled?;
@@ -443,7 +445,7 @@ impl Open {
         }
     }
 
-    /// Brings everything into the tables.
+    /// Writes everything into the tables.
     fn settle(&mut self) -> Result<(), JournalError> {
         self.take_back()?;
         self.look(true)?;

@@ -1,11 +1,11 @@
-//! A value that contains its own revision. Owns the splice; refuses to look at anything else in the value.
+//! A value that contains its own revision. Nothing else in the value is read.
 
 use bytes::Bytes;
 
-/// Bytes to store, and optionally the place where the decimal digits of the revision belong.
+/// Bytes to store, and optionally the position of the revision's decimal digits.
 ///
-/// A Kubernetes object carries its resourceVersion inside itself, but the revision exists only once the
-/// write has its place in the sequence; so the writer inserts it then.
+/// A Kubernetes object contains its resourceVersion, but the revision is known only once the write has its place in
+/// the sequence. So the writer inserts the revision then.
 #[derive(Debug, Clone)]
 pub struct Payload {
     bytes: Bytes,
@@ -13,7 +13,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// A value that is stored as it is.
+    /// Returns a value that is stored unchanged.
     #[must_use]
     pub fn plain(bytes: impl Into<Bytes>) -> Self {
         Self {
@@ -22,8 +22,8 @@ impl Payload {
         }
     }
 
-    /// A value into which the revision's digits are inserted before the byte at `offset`.
-    /// An offset behind the end appends them.
+    /// Returns a value into which the revision's digits are inserted before the byte at `offset`. An offset beyond
+    /// the end appends them.
     #[must_use]
     pub fn with_revision_at(bytes: impl Into<Bytes>, offset: usize) -> Self {
         let bytes = bytes.into();
@@ -34,7 +34,7 @@ impl Payload {
         }
     }
 
-    /// The bytes as they are stored under `revision`.
+    /// Returns the bytes as they are stored under `revision`.
     #[must_use]
     pub fn at(&self, revision: u64) -> Bytes {
         let Some(offset) = self.revision_at else {

@@ -1,4 +1,4 @@
-//! The journal in one redb file: present values, history and two numbers, each value with a checksum.
+//! The journal in one redb file: current values, history and numbers, each value with a checksum.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -19,17 +19,17 @@ const HISTORY: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("history")
 /// name -> number.
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 
-/// In format 1 there was no log before the tables, and the tables had no identity. In format 2 the files of the log did not
-/// say how long they are.
+/// In format 1 the tables had no log in front of them, and no identity. In format 2 the files of the log did not
+/// contain their length.
 const FORMAT: u64 = 3;
-/// From this format on they do.
+/// The first format whose log files contain their length.
 const HEADED_LOG: u64 = 3;
 const OLDEST_FORMAT: u64 = 1;
-/// Reads are served from memory, so the page cache only has to hold what a commit touches.
+/// Reads use memory, so the page cache only has to hold the pages of a commit.
 const CACHE_BYTES: usize = 4 << 20;
-/// How many bytes of values are brought in at once where space is short.
+/// Bytes of values that are written at once if space is short.
 const PIECE: usize = 1 << 20;
-/// A resourceVersion of "0" means something else to Kubernetes, so an empty store starts at 1.
+/// A resourceVersion of "0" has a special meaning in Kubernetes, so an empty store starts at 1.
 const FIRST_REVISION: u64 = 1;
 
 /// A journal in a redb file.
@@ -48,10 +48,10 @@ impl std::fmt::Debug for RedbJournal {
 }
 
 impl RedbJournal {
-    /// Opens the file, and creates it if it doesn't exist.
+    /// Opens the file, and creates a missing file.
     ///
     /// # Errors
-    /// When the file can't be opened or is not a journal.
+    /// If the file can't be opened or is not a journal.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
         let mut journal = Self {
             path: path.to_path_buf(),
@@ -64,7 +64,7 @@ impl RedbJournal {
     fn database(&mut self) -> Result<&Database, JournalError> {
         if self.database.is_none() {
             let path = self.path.clone();
-            // A damaged file may lead the database library astray; its panic is a damaged file to us.
+            // A damaged file may make the database library panic, which counts as a damaged file.
             let opened = guarded(move || {
                 let mut builder = Database::builder();
                 builder.set_cache_size(CACHE_BYTES);
@@ -77,12 +77,12 @@ impl RedbJournal {
             .ok_or_else(|| JournalError::Failed("the file is closed".to_owned()))
     }
 
-    /// Closes the file; it is opened again when it is needed.
+    /// Closes the file; the next use opens it again.
     pub(crate) fn close(&mut self) {
         self.database = None;
     }
 
-    /// What tells this store from all others.
+    /// Returns the identity that distinguishes this store from all others.
     pub(crate) fn identity(&mut self) -> Result<Option<u64>, JournalError> {
         let transaction = self.database()?.begin_read().map_err(failed)?;
         let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
@@ -90,7 +90,7 @@ impl RedbJournal {
         Ok(identity.map(|guard| guard.value()))
     }
 
-    /// Whether the files of its log say how long they are.
+    /// Checks whether the files of its log contain their length.
     pub(crate) fn has_headed_log(&mut self) -> Result<bool, JournalError> {
         let transaction = self.database()?.begin_read().map_err(failed)?;
         let numbers = transaction.open_table(NUMBERS).map_err(failed)?;
@@ -98,8 +98,8 @@ impl RedbJournal {
         Ok(format.is_some_and(|guard| guard.value() >= HEADED_LOG))
     }
 
-    /// Gives a store of an older format what it has not, `identity` tells it from all others. From now on older programs
-    /// refuse it.
+    /// Upgrades a store of an older format. `identity` distinguishes it from all others. After this, older programs
+    /// refuse the store.
     pub(crate) fn modernise(&mut self, identity: u64) -> Result<(), JournalError> {
         let mut transaction = self.database()?.begin_write().map_err(failed)?;
         transaction.set_durability(Durability::Immediate).map_err(failed)?;
@@ -111,11 +111,11 @@ impl RedbJournal {
         transaction.commit().map_err(failed)
     }
 
-    /// Brings `records` in with as little space as can be, at the price of all history: what is deleted by them or by those
-    /// `ahead` of them, which stay in the log, goes first and is not brought in at all, and the rest comes piece by piece.
-    /// Who watches goes on from memory; after a start everybody lists anew.
+    /// Writes `records` with as little space as possible, and drops all history for that. Keys that they delete, or
+    /// that records `ahead` of them in the log delete, are removed first and not written at all. The rest is written
+    /// piece by piece. Watches continue from memory; after a start all clients list again.
     ///
-    /// Should it end in the middle, the log tells the rest once more.
+    /// If this ends midway, a replay of the log writes the rest.
     pub(crate) fn append_sparingly(&mut self, records: &[Record], ahead: &[Record]) -> Result<(), JournalError> {
         let database = self.database()?;
         let all = || records.iter().chain(ahead);
@@ -143,8 +143,8 @@ impl RedbJournal {
             }
         }
         transaction.commit().map_err(failed)?;
-        // The database takes new pages from the end of its file, even those that have no place on the disk yet; so what is free
-        // within it goes back to the disk first.
+        // The database takes new pages from the end of its file, even pages without allocated disk space. So free
+        // pages within the file are returned to the disk first.
         if let Some(database) = &mut self.database {
             database.compact().map_err(compacting)?;
         }
@@ -229,11 +229,11 @@ impl RedbJournal {
         Ok(loaded)
     }
 
-    /// Puts `objects` into an empty journal, all of them or, at the first fault, none. The journal is then at `revision`
-    /// and knows of nothing before it.
+    /// Fills an empty journal with `objects`: all of them or, at the first fault, none. The journal is then at
+    /// `revision` and has no earlier history.
     ///
     /// # Errors
-    /// The objects' own, or when the file can't be written.
+    /// The errors of `objects`, or if the file can't be written.
     pub(crate) fn fill<E: From<JournalError>>(
         &mut self,
         revision: u64,
@@ -259,7 +259,7 @@ impl RedbJournal {
         Ok(())
     }
 
-    /// Writes what the records say, but for values under keys that are `gone` by now.
+    /// Writes the records, except values under keys that are in `gone`.
     fn write(
         database: &Database,
         records: &[&Record],
@@ -272,10 +272,10 @@ impl RedbJournal {
             let mut objects = transaction.open_table(OBJECTS).map_err(failed)?;
             let mut history = transaction.open_table(HISTORY).map_err(failed)?;
             let mut numbers = transaction.open_table(NUMBERS).map_err(failed)?;
-            // What is forgotten stays so: there may be more than the caller knows of.
+            // Dropped history stays dropped: more may be dropped than the caller knows.
             let forgotten = numbers.get("compacted").map_err(failed)?.map(|guard| guard.value());
             let forgotten = forgotten.unwrap_or(FIRST_REVISION);
-            // Of a key that changed more than once the last change is what there is.
+            // If a key changed several times, its last change is the current value.
             let mut settled = HashSet::with_capacity(records.len());
             for record in records.iter().rev().filter(|record| settled.insert(&*record.key)) {
                 match record.kind {
@@ -325,7 +325,7 @@ impl Journal for RedbJournal {
     }
 
     fn recover(&mut self, revision: u64) -> Result<Vec<Record>, JournalError> {
-        // After an I/O error redb refuses everything until the file is opened anew.
+        // After an I/O error redb refuses everything until the file is opened again.
         self.close();
         let loaded = self.load()?;
         Ok(loaded
@@ -336,7 +336,7 @@ impl Journal for RedbJournal {
     }
 }
 
-/// Nobody outside knows it, and no other store has it.
+/// Returns a new identity, which is unknown outside and unique among stores.
 pub(crate) fn new_identity() -> u64 {
     use std::hash::BuildHasher as _;
     std::hash::RandomState::new().hash_one("identity")

@@ -1,12 +1,12 @@
-//! Space that is kept for the day on which the disk is full: a file with nothing in it, which is given up so that the
-//! tables can take in what is in the log. Owns its size; refuses to be in the way of anything else.
+//! Disk space that is reserved for a full disk: a file without content. It is deleted so that the tables can take in
+//! the records of the log.
 
 use std::path::{Path, PathBuf};
 
 use crate::JournalError;
 use crate::log::allocate;
 
-/// How much: the pages that the tables touch when they drop their history, and some more.
+/// Size of the reserved space: the pages that the tables write when they drop their history, and some more.
 const SIZE: u64 = 4 << 20;
 
 /// The file.
@@ -22,7 +22,7 @@ impl Ballast {
         }
     }
 
-    /// Takes the space again, all of it or none.
+    /// Reserves the space again, all of it or none.
     pub(crate) fn fill(&self) -> Result<(), JournalError> {
         if self.is_there() {
             return Ok(());
@@ -35,7 +35,7 @@ impl Ballast {
         })
     }
 
-    /// Whether the disk has as much space as this beside what it holds.
+    /// Checks whether the disk has this much free space in addition to the reserved space.
     pub(crate) fn look_for_space(&self) -> Result<(), JournalError> {
         let probe = self.path.with_extension("probe");
         crate::store::keep_private(&probe)?;
@@ -49,7 +49,7 @@ impl Ballast {
         std::fs::metadata(&self.path).is_ok_and(|file| file.len() >= SIZE)
     }
 
-    /// Gives the space back, and says whether there was any.
+    /// Releases the space. Returns whether any was reserved.
     pub(crate) fn give_up(&self) -> bool {
         let was_there = self.is_there();
         let _nothing_to_give = std::fs::remove_file(&self.path);

@@ -1,4 +1,4 @@
-//! The state of all keys at one revision. Immutable; taking one costs a pointer copy.
+//! The state of all keys at one revision. A snapshot is immutable, and taking one costs a pointer copy.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::{Event, EventKind};
 /// A stored value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The revision of the write that stored it.
+    /// The revision of the write that stored the value.
     pub revision: u64,
     /// The value.
     pub bytes: Bytes,
 }
 
-/// All keys as they were at one revision.
+/// All keys at one revision.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     pub(crate) revision: u64,
@@ -25,19 +25,19 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The revision of the last write that this snapshot contains.
+    /// Returns the revision of the last write in this snapshot.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// The value under `key`.
+    /// Returns the value under `key`.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Arc<Entry>> {
         self.objects.get(key)
     }
 
-    /// The keys that start with `prefix`, in order; those before `from` are skipped when it is given.
+    /// Returns the keys that start with `prefix`, in order, from `from` on if given.
     pub fn range<'a>(
         &'a self,
         prefix: &'a str,
@@ -52,13 +52,13 @@ impl Snapshot {
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// The number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.objects.len()
     }
 
-    /// Whether there is no key.
+    /// Checks whether there is no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.objects.is_empty()
@@ -76,7 +76,7 @@ impl Snapshot {
         self.revision = event.revision;
     }
 
-    /// Takes `event` back; the caller goes from the newest to the oldest.
+    /// Reverts `event`; the caller goes from the newest to the oldest.
     pub(crate) fn undo(&mut self, event: &Event) {
         match &event.previous {
             Some(previous) => {

@@ -1,4 +1,4 @@
-//! The handle that everybody holds: snapshots, writes and watches of one open store.
+//! The shared handle of an open store: snapshots, writes and watches.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,15 +18,15 @@ use crate::{
     Write, WriteError,
 };
 
-/// The store's file in its folder.
+/// The name of the store's file.
 pub(crate) const FILE_NAME: &str = "objects.redb";
 
-/// How much a store keeps and takes at once.
+/// Limits of a store.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Events kept for watchers and exact reads.
     pub history_events: usize,
-    /// Bytes of old values kept for them.
+    /// Bytes of old values in these events.
     pub history_bytes: usize,
     /// Writes in one transaction.
     pub batch: usize,
@@ -42,7 +42,7 @@ impl Default for Limits {
     }
 }
 
-/// What readers see; replaced as a whole at each commit.
+/// The state for readers; replaced as a whole at each commit.
 #[derive(Debug)]
 pub(crate) struct Published {
     pub(crate) snapshot: Snapshot,
@@ -53,7 +53,7 @@ pub(crate) struct Published {
 struct Inner {
     published: Arc<RwLock<Published>>,
     revision: watch::Receiver<u64>,
-    /// The same for those who only look: many do at once, and reading this makes nobody wait.
+    /// The latest revision, readable without a lock, as many threads read it at once.
     latest: Arc<AtomicU64>,
     interest: Arc<Interest>,
     /// Present until the store closes.
@@ -64,7 +64,7 @@ struct Inner {
 }
 
 impl Drop for Inner {
-    /// The file and the lock are released together, after the writer has answered everybody.
+    /// Closes the store. File and lock are released together, after the writer has answered all requests.
     fn drop(&mut self) {
         self.requests = None;
         if let Some(writer) = self.writer.take() {
@@ -80,7 +80,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in `directory`, and creates it if there is none.
+    /// Opens the store in `directory`, and creates a missing one.
     ///
     /// # Errors
     /// [`OpenError`]: the directory can't be used, is in use by another process, or its file is damaged.
@@ -117,7 +117,7 @@ impl Store {
     /// Opens a store on any journal.
     ///
     /// # Errors
-    /// When the journal can't be loaded.
+    /// If the journal can't be loaded.
     pub fn with_journal(journal: impl Journal, limits: Limits) -> Result<Self, JournalError> {
         Self::start(journal, limits, None)
     }
@@ -156,43 +156,43 @@ impl Store {
         })
     }
 
-    /// The present state.
+    /// Returns the current state.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.inner.published.read().snapshot.clone()
     }
 
-    /// The revision of the last committed write.
+    /// Returns the revision of the last committed write.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.inner.latest.load(Ordering::Acquire)
     }
 
-    /// The newest revision whose event is forgotten.
+    /// Returns the newest revision whose event was dropped.
     #[must_use]
     pub fn compacted(&self) -> u64 {
         self.inner.published.read().ring.compacted()
     }
 
-    /// Whether writes are accepted, as far as is known: after one that the medium refused, no, until it takes one again.
+    /// Checks whether writes are accepted, as far as known: after a failed write no, until a later one succeeds.
     ///
     /// # Errors
-    /// What writers are told meanwhile.
+    /// The error that writers get meanwhile.
     pub fn writable(&self) -> Result<(), WriteError> {
         self.inner.health.ask()
     }
 
-    /// Bytes of values that were replaced or removed since the store was opened. Who holds a snapshot keeps at most as many in
-    /// memory as were added to this since it was taken, beside those of the history.
+    /// Returns the bytes of values that were replaced or removed since the store was opened. The holder of a snapshot
+    /// keeps at most the later increase of this number in memory, beside the history.
     #[must_use]
     pub fn displaced(&self) -> u64 {
         self.inner.published.read().ring.displaced()
     }
 
-    /// The state as it was at `revision`; at a revision that is still to come, the present state.
+    /// Returns the state at `revision`; for a future revision, the current state.
     ///
     /// # Errors
-    /// [`Compacted`] when the history does not reach back that far.
+    /// [`Compacted`] if the history does not reach back that far.
     pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot, Compacted> {
         let published = self.inner.published.read();
         let mut snapshot = published.snapshot.clone();
@@ -213,14 +213,14 @@ impl Store {
         Ok(snapshot)
     }
 
-    /// Waits until the state contains `revision`. False when the store closes first.
+    /// Waits until the state contains `revision`. False if the store closes first.
     pub async fn reached(&self, revision: u64) -> bool {
         let mut receiver = self.inner.revision.clone();
         receiver.wait_for(|current| *current >= revision).await.is_ok()
     }
 
-    /// Commits one write and returns what is stored now; for a deletion, the last value with its revision.
-    /// When it returns, the write is on disk and visible to every later snapshot.
+    /// Commits one write and returns the stored entry; for a deletion, the last value with its revision. When it
+    /// returns, the write is on disk and visible to every later snapshot.
     ///
     /// # Errors
     /// [`WriteError`]; a refused write changes nothing.
@@ -236,7 +236,7 @@ impl Store {
     /// Follows the keys under `prefix`, from the change after `revision`.
     ///
     /// # Errors
-    /// [`Compacted`] when events behind `revision` are already forgotten.
+    /// [`Compacted`] if events after `revision` were already dropped.
     pub fn watch(&self, prefix: impl Into<Arc<str>>, revision: u64) -> Result<Watcher, Compacted> {
         let compacted = self.compacted();
         if revision < compacted {
@@ -250,16 +250,16 @@ impl Store {
         Ok(Watcher::new(self.clone(), prefix, revision, published))
     }
 
-    /// Up to `limit` events under `prefix` behind `position`, and how far the search came: for those who keep something
-    /// derived up to date whenever they look at it.
+    /// Returns up to `limit` events under `prefix` after `position`, and the revision that the search reached: for
+    /// callers that update derived data at each query.
     ///
     /// # Errors
-    /// [`Compacted`] when events behind `position` are already forgotten.
+    /// [`Compacted`] if events after `position` were already dropped.
     pub fn events_after(&self, prefix: &str, position: u64, limit: usize) -> Result<(u64, Vec<Arc<Event>>), Compacted> {
         self.events_within(prefix, position, limit, usize::MAX)
     }
 
-    /// The same, and no more when there are so many `bytes` of values.
+    /// Returns events as [`Self::events_after`] does, and stops at this many `bytes` of values.
     pub(crate) fn events_within(
         &self,
         prefix: &str,
@@ -291,7 +291,7 @@ impl Store {
     }
 }
 
-/// Builds the published state out of what the journal holds, sharing values between state and history.
+/// Builds the published state from the journal's content. State and history share values.
 fn restore(loaded: Loaded, limits: &Limits) -> Published {
     let objects: OrdMap<Arc<str>, Arc<Entry>> = loaded.objects.into_iter().collect();
     let mut ring = Ring::new(loaded.compacted);
@@ -331,8 +331,8 @@ fn restore(loaded: Loaded, limits: &Limits) -> Published {
     }
 }
 
-/// Makes a folder the owner's alone, before anything is in it or now: `--data` holds everybody's Secrets. One that holds what
-/// is not ours (a home folder, `/tmp`) is left as it is; the files in it are private each by itself.
+/// Makes a folder accessible only to its owner, when it is created or now: `--data` holds all Secrets. A folder with
+/// foreign files (a home folder, `/tmp`) stays unchanged, because each of the store's files is private.
 pub(crate) fn keep_folder_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -346,13 +346,13 @@ pub(crate) fn keep_folder_private(path: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700)).or_else(|error| {
-        // Not ours to change: the files in it are private all the same.
+        // The folder belongs to another user, but the files in it are private.
         tracing::warn!(folder = %path.display(), %error, "the data folder can't be made private");
         Ok(())
     })
 }
 
-/// Makes the file the owner's alone before anything is in it: it holds everybody's Secrets.
+/// Makes the file accessible only to its owner before it has content: it holds all Secrets.
 pub(crate) fn keep_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let file = std::fs::OpenOptions::new()

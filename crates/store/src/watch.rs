@@ -1,4 +1,4 @@
-//! Following changes: a cursor into the shared history, without a queue of its own per watcher.
+//! Watches: each has a cursor into the shared history, and no queue of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use tokio::sync::watch;
 
 use crate::{Event, Store};
 
-/// How many events a cursor takes out of the shared history at once.
+/// Events that a cursor takes out of the shared history at once.
 const BATCH: usize = 256;
-/// And how many bytes of values: what it has taken stays in memory, though the history has forgotten it.
+/// Bytes of values that a cursor takes at once: they stay in memory, even after the history has dropped them.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// The watcher fell off the history: the events behind its revision are forgotten.
+/// The watcher fell behind the history: the events after its revision were dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("history up to revision {compacted} is gone, and revision {requested} was asked for")]
 pub struct Compacted {
-    /// What was asked for.
+    /// The requested revision.
     pub requested: u64,
-    /// The newest forgotten revision.
+    /// The newest dropped revision.
     pub compacted: u64,
 }
 
@@ -44,11 +44,12 @@ impl Watcher {
         }
     }
 
-    /// Everything up to this revision has been delivered or does not concern this watcher.
+    /// Returns a revision up to which every event was delivered, or is not under this watcher's prefix.
     #[must_use]
     pub fn position(&mut self) -> u64 {
         if self.pending.is_empty() {
-            // A watcher is not woken for what doesn't concern it. If it fell off the history, `next` says so.
+            // A watcher is not woken for events under other prefixes. If it fell behind the history, `next` reports
+            // that.
             let _fell_off = self.look();
         }
         match self.pending.front() {
@@ -66,8 +67,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// A change that was taken out of the history together with one before it. It is nobody else's business whether there are
-    /// more.
+    /// Returns a change that was already taken out of the history together with an earlier one. This doesn't look for
+    /// further changes.
     pub fn taken(&mut self) -> Option<Arc<Event>> {
         self.pending.pop_front()
     }
@@ -75,7 +76,7 @@ impl Watcher {
     /// Waits for the next change. `None` when the store has closed. Cancelling it loses nothing.
     ///
     /// # Errors
-    /// [`Compacted`] when this watcher was too slow.
+    /// [`Compacted`] if this watcher was too slow.
     pub async fn next(&mut self) -> Option<Result<Arc<Event>, Compacted>> {
         loop {
             if let Some(event) = self.pending.pop_front() {
@@ -95,14 +96,14 @@ impl Watcher {
     }
 }
 
-/// Who waits for changes under which prefix: a change wakes those whom it concerns, and nobody else.
+/// The prefixes with waiting watchers: a change wakes only the watchers of its prefixes.
 #[derive(Debug, Default)]
 pub(crate) struct Interest {
     waiting: Mutex<HashMap<Arc<str>, watch::Sender<u64>>>,
 }
 
 impl Interest {
-    /// Says when something under `prefix` changed.
+    /// Returns a channel that announces changes under `prefix`.
     pub(crate) fn subscribe(&self, prefix: &Arc<str>, revision: u64) -> watch::Receiver<u64> {
         let mut waiting = self.waiting.lock();
         if let Some(sender) = waiting.get(prefix) {
@@ -114,7 +115,7 @@ impl Interest {
         receiver
     }
 
-    /// Wakes who is concerned by a change of one of `keys`, or everybody.
+    /// Wakes the watchers of a change of one of `keys`, or all watchers.
     pub(crate) fn announce(&self, revision: u64, keys: &[Arc<str>], everybody: bool) {
         for (prefix, sender) in &*self.waiting.lock() {
             if everybody || keys.iter().any(|key| key.starts_with(&**prefix)) {
@@ -123,7 +124,7 @@ impl Interest {
         }
     }
 
-    /// The store closes: nobody is to wait any more.
+    /// Ends all waits, as the store closes.
     pub(crate) fn close(&self) {
         self.waiting.lock().clear();
     }

@@ -1,5 +1,6 @@
-//! The one writer: gathers what is waiting, decides it in order, commits once, publishes, answers. Owns what happens while
-//! the medium refuses: how often it is tried again, and who may write all the same. Refuses to end before the store does.
+//! The only writer: it gathers the waiting requests, decides them in order, commits once, publishes and answers.
+//! While the medium refuses, this module decides when to try again, and which writes are still accepted. The writer
+//! runs until the store closes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use crate::store::Published;
 use crate::watch::Interest;
 use crate::{Entry, Event, EventKind, Journal, JournalError, Limits, Payload, Record, Snapshot, WriteError};
 
-/// What a writer believes to be stored under the key.
+/// The state of the key that a writer expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -22,7 +23,7 @@ pub enum Expect {
     Revision(u64),
 }
 
-/// What to do with the key.
+/// The change of the key.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// Store this value.
@@ -40,13 +41,13 @@ pub struct Write {
     pub expect: Expect,
     /// The change.
     pub change: Change,
-    /// A put that is a step of a deletion, such as the mark that one has begun. On a full disk it has a place where other
-    /// puts have none, as deletions have, if it is hardly longer than what it replaces.
+    /// Whether a put is a step of a deletion, such as the deletion mark. On a full disk such a put may use the
+    /// reserved space, as deletions may, if it is hardly longer than the value that it replaces.
     pub frees: bool,
 }
 
 impl Write {
-    /// Whether it may use what is kept for deletions, beside what is stored now.
+    /// Checks whether the write may use the space that is reserved for deletions, given the stored entry.
     fn may_use_reserve(&self, current: Option<&Arc<Entry>>) -> bool {
         match &self.change {
             Change::Delete(_) => true,
@@ -58,7 +59,7 @@ impl Write {
     }
 }
 
-/// By how much a step of a deletion may be longer than what it replaces.
+/// By how much a step of a deletion may be longer than the replaced value.
 const LONGEST_MARK: usize = 1024;
 
 #[derive(Debug)]
@@ -73,26 +74,26 @@ pub(crate) struct Writer {
     latest: Arc<AtomicU64>,
     announce: watch::Sender<u64>,
     interest: Arc<Interest>,
-    /// Events since every watcher was last woken.
+    /// Events since all watchers were last woken.
     unannounced: usize,
     limits: Limits,
-    /// History up to here is gone from the journal too.
+    /// The journal, too, has dropped its history up to here.
     journal_compacted: u64,
     /// The last append failed; the journal has to be recovered first.
     broken: bool,
-    /// Since an append failed, and until one succeeds or the journal says that it would.
+    /// Set after a failed append, until one succeeds or the journal reports that it would.
     trouble: Option<Trouble>,
     health: Arc<Health>,
 }
 
-/// What there is while the medium refuses.
+/// State while the medium refuses.
 #[derive(Debug)]
 struct Trouble {
-    /// When it was tried last.
+    /// The time of the last attempt.
     tried: Instant,
 }
 
-/// Whether the store can be written, for those who ask.
+/// Whether the store can be written, for readers of that state.
 #[derive(Debug, Default)]
 pub(crate) struct Health(RwLock<Option<WriteError>>);
 
@@ -106,11 +107,12 @@ impl Health {
     }
 }
 
-/// How far memory may be ahead of the journal in forgetting: forgetting costs a scan, so it is done in bulk.
+/// How far memory may be ahead of the journal in dropping history: dropping costs a scan, so the journal does it in
+/// bulk.
 const COMPACT_EVERY: u64 = 4096;
-/// How long a medium that refused is left alone, however many ask.
+/// Pause after a refusal of the medium, however many requests wait.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How often it is looked at when nobody asks.
+/// Interval of the checks while no request arrives.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Writer {
@@ -145,7 +147,7 @@ impl Writer {
                 Some(trouble) => {
                     let left = LOOK.saturating_sub(trouble.tried.elapsed());
                     if left.is_zero() {
-                        // However many deletions come meanwhile.
+                        // However many deletions arrive meanwhile.
                         Err(RecvTimeoutError::Timeout)
                     } else {
                         requests.recv_timeout(left)
@@ -167,7 +169,7 @@ impl Writer {
         }
     }
 
-    /// Nobody asks, and whether the store can be written again has to be known.
+    /// Checks whether the store can be written again, while no request arrives.
     fn look(&mut self) {
         match self.recover().and_then(|()| self.journal.make_ready()) {
             Ok(()) => self.is_well(),
@@ -203,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// Writes what may use what is kept for deletions, and gives back the rest.
+    /// Writes the requests that may use the reserved space, and returns the others.
     fn take_what_frees(&mut self, batch: Vec<Request>) -> Vec<Request> {
         let state = self.published.read().snapshot.clone();
         let (frees, others): (Vec<Request>, Vec<Request>) = batch
@@ -237,13 +239,13 @@ impl Writer {
         self.health.set(Some(refusal(error)));
     }
 
-    /// Decides and writes: how much was written, or why nothing was, with those who asked for it.
+    /// Decides and writes a batch. Returns the number of writes, or the error with the requests of the batch.
     fn commit(&mut self, batch: Vec<Request>, from_reserve: bool) -> Result<usize, (JournalError, Vec<Request>)> {
         let mut state = self.published.read().snapshot.clone();
         let mut events = Vec::with_capacity(batch.len());
         let mut accepted = Vec::with_capacity(batch.len());
         for request in batch {
-            // A caller that is gone asked for nothing any more; its write must not happen unseen.
+            // A caller that is gone wants nothing any more, and its write must not happen unseen.
             if request.reply.is_closed() {
                 continue;
             }
@@ -299,13 +301,14 @@ impl Writer {
         if everybody {
             self.unannounced = 0;
         }
-        // Before those are woken who wait for it.
+        // Set before the waiting readers are woken.
         self.latest.store(revision, Ordering::Release);
         let _ = self.announce.send(revision);
         self.interest.announce(revision, &keys, everybody);
     }
 
-    /// A failed append may have reached the disk all the same: what is there is published, so that memory and disk agree.
+    /// Recovers after a failed append, which may have reached the disk. The records on the disk are published, so
+    /// that memory and disk agree.
     fn recover(&mut self) -> Result<(), JournalError> {
         if !self.broken {
             return Ok(());
@@ -336,7 +339,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// However it ends, be it by a fault of its own: nothing is written any more.
+    /// Marks the store as closed, however the writer ends: no write is accepted any more.
     fn drop(&mut self) {
         self.health.set(Some(WriteError::Closed));
         self.interest.close();

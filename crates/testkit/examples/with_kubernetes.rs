@@ -1,5 +1,6 @@
-//! `with_kubernetes COMMAND [ARGUMENT…]`: runs a command beside a real control plane that lives as long as it, marked as made for tests
-//! and named by `TENURE_TEST_KUBECONFIG`. Ends as the command does.
+//! `with_kubernetes COMMAND [ARGUMENT…]`: runs a command beside a real control plane, which ends with the command.
+//! The control plane is marked as made for tests, and its kubeconfig is in `TENURE_TEST_KUBECONFIG`. Exits with the
+//! command's status.
 
 use std::process::{Command, ExitCode};
 

@@ -1,4 +1,4 @@
-//! An administrator's requests in JSON. Owns no types: a test says what it means as the object itself.
+//! An administrator's requests in JSON, without Rust types: a test writes the objects themselves.
 
 use http_body_util::BodyExt as _;
 use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -8,25 +8,25 @@ use serde_json::{Value, json};
 
 use crate::{SOON, eventually};
 
-/// Why an administrator's request failed.
+/// The reason why an administrator's request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The API server said no.
+    /// The API server refused the request.
     #[error("{0}")]
     Refused(#[from] kube::Error),
     /// The object has no `apiVersion`, `kind` or name.
     #[error("the object has no {0}")]
     Incomplete(&'static str),
-    /// A namespace of this name is being deleted, and stays.
+    /// A namespace of this name stays in deletion.
     #[error("the namespace {0} is still being deleted")]
     StillGoing(String),
-    /// What came back can't be read.
+    /// The answer is unreadable.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
 }
 
 impl AdminError {
-    /// Whether the API server does not serve the kind.
+    /// Checks whether the API server does not serve the kind.
     pub(crate) fn is_unserved(&self) -> bool {
         match self {
             Self::Refused(kube::Error::Discovery(_)) => true,
@@ -36,7 +36,8 @@ impl AdminError {
     }
 }
 
-/// The kinds of what a test leaves in a cluster and another test would meet: namespaces, and what somebody may in the whole cluster.
+/// The kinds of objects that a test leaves in a cluster and that would affect another test: namespaces, and rights in
+/// the whole cluster.
 pub(crate) const MARKED: [(&str, &str); 3] = [
     ("v1", "Namespace"),
     ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
@@ -47,18 +48,19 @@ pub(crate) const MARKED: [(&str, &str); 3] = [
 #[derive(Clone)]
 pub struct Admin {
     client: kube::Client,
-    /// Put on every object of [`MARKED`] that is applied, with the value `true`.
+    /// The label on every applied object of [`MARKED`], with the value `true`.
     mark: Option<&'static str>,
 }
 
 impl Admin {
-    /// Speaks through a client.
+    /// Returns an administrator with this client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self { client, mark: None }
     }
 
-    /// As [`Admin::new`], and labels every object of [`MARKED`] that it applies. A namespace of the same name that is still going is waited for.
+    /// Returns an administrator as [`Admin::new`] does, who labels every applied object of [`MARKED`]. An apply waits
+    /// for a namespace of the same name that is still being deleted.
     pub(crate) fn marking(client: kube::Client, label: &'static str) -> Self {
         Self {
             client,
@@ -66,16 +68,16 @@ impl Admin {
         }
     }
 
-    /// The client itself.
+    /// Returns the client itself.
     #[must_use]
     pub fn client(&self) -> kube::Client {
         self.client.clone()
     }
 
-    /// What a user without groups may ask, by impersonation: the same requests, with that user's rights.
+    /// Returns a client that impersonates a user without groups: the same requests, with that user's rights.
     ///
     /// # Errors
-    /// [`AdminError::Incomplete`] when the name can't stand in a header.
+    /// [`AdminError::Incomplete`] if the name is not a valid header value.
     pub fn impersonating(&self, user: &str) -> Result<Self, AdminError> {
         let user = http::HeaderValue::from_str(user).map_err(|_| AdminError::Incomplete("user name"))?;
         let client = self.client();
@@ -134,7 +136,7 @@ impl Admin {
         Ok(serde_json::to_value(applied)?)
     }
 
-    /// Waits until a namespace is not going any more.
+    /// Waits until a namespace is no longer being deleted.
     async fn gone(&self, namespace: &str) -> Result<(), AdminError> {
         eventually(SOON, || async {
             let found = self
@@ -200,7 +202,7 @@ impl Admin {
         Ok(serde_json::to_value(patched)?)
     }
 
-    /// Reads an object; nothing when it is not there.
+    /// Reads an object; `None` if it is missing.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -227,10 +229,11 @@ impl Admin {
             .collect()
     }
 
-    /// Follows what is in no namespace from a version on: one state of an object after the other, until `is_enough` of them.
+    /// Watches a cluster-scoped collection from a version on. Passes each state of an object to `is_enough`, until that
+    /// returns true.
     ///
     /// # Errors
-    /// [`AdminError`], and when the API server ends it before.
+    /// [`AdminError`], and if the API server ends the watch earlier.
     pub async fn follow(
         &self,
         collection: &str,
@@ -256,9 +259,10 @@ impl Admin {
         Err(AdminError::Incomplete("end of what was waited for"))
     }
 
-    /// Waits until a ResourceQuota is counted, and until the server counts by it. One that hasn't heard of a quota lets through what is beyond it, and
-    /// counts that minutes later; it hears of a quota a moment after it is stored. Of two it hears in their order, so one that lets nothing through
-    /// tells that it knows the other.
+    /// Waits until a ResourceQuota is counted, and until the server enforces it. A server that doesn't know a quota
+    /// yet admits requests beyond it, and counts them minutes later; it learns of a quota a moment after the quota is
+    /// stored. It learns of two quotas in their order. So once a later quota that admits nothing is enforced, the
+    /// earlier one is known.
     ///
     /// # Errors
     /// [`AdminError`].
@@ -294,7 +298,7 @@ impl Admin {
         self.delete(kind, (namespace, "probe")).await
     }
 
-    /// Deletes an object; that it is gone is no error.
+    /// Deletes an object; a missing object is no error.
     ///
     /// # Errors
     /// [`AdminError`].

@@ -1,9 +1,9 @@
-//! Secrets that nobody may hear of: planted in namespaces, and listened for everywhere else.
+//! Secrets that must not leak: planted in namespaces, and searched for everywhere else.
 //!
-//! Owns where is listened: the log of this process, every object of every kind but the Secrets of the own namespace (so all statuses, conditions
-//! and events), texts that a test hands over (figures, answers), and files, compressed ones too. A value is also known as base64, whatever stands
-//! before it, and in hexadecimal. It refuses to listen in vain: that the log is heard is tried each time, and what is found is told by where
-//! it was, never by what it was.
+//! The search covers the log of this process, and every object of every kind except the Secrets of the own namespace
+//! (so all statuses, conditions and events). It also covers texts that a test passes (metrics, answers), and files,
+//! including compressed ones. A value is also found as base64, whatever precedes it, and in hexadecimal. Each check
+//! proves first that the log is captured. A finding names the place and never the value.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -20,9 +20,9 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use crate::admin::{Admin, AdminError};
 
-/// What the planted Secrets are called.
+/// The name of the planted Secrets.
 pub const CANARY: &str = "canary";
-/// The keys under which each holds the value: those that somebody might be made to look for.
+/// The keys under which each Secret holds the value: those that an attack might read.
 const KEYS: [&str; 9] = [
     "word",
     "value",
@@ -34,14 +34,14 @@ const KEYS: [&str; 9] = [
     "identity",
     "headers",
 ];
-/// What of a log is listened to: all that Tenure says, and what others say that isn't about single bytes.
+/// The log filter: everything from Tenure, and messages of other crates except those about single bytes.
 pub const HEARD: &str = "tenure=trace,kube=debug,info";
-/// What of a file is looked at.
+/// Most bytes of a file that are searched.
 const LONGEST_FILE: u64 = 64 << 20;
 /// Aggregated discovery, as `tenure_cluster` asks for it.
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Secrets that are listened for.
+/// Secrets to search for.
 #[derive(Debug)]
 pub struct Canary {
     planted: Vec<Planted>,
@@ -49,12 +49,12 @@ pub struct Canary {
 
 #[derive(Debug)]
 struct Planted {
-    /// Whose Secrets may hold it; without one, all.
+    /// The namespace whose Secrets may hold the value; `None` for any.
     namespace: Option<String>,
     forms: Vec<String>,
 }
 
-/// What all tests of this process listen for, and who was heard: a process has one log.
+/// The values of all tests of this process, and the values that were found: a process has one log.
 static EAR: Mutex<Ear> = Mutex::new(Ear {
     forms: Vec::new(),
     heard: BTreeSet::new(),
@@ -62,11 +62,11 @@ static EAR: Mutex<Ear> = Mutex::new(Ear {
 
 struct Ear {
     forms: Vec<String>,
-    /// Forms, with the beginnings of the lines they were in.
+    /// Found forms, with the beginnings of their lines.
     heard: BTreeSet<(String, String)>,
 }
 
-/// Takes the lines of the log.
+/// Receives the lines of the log.
 #[derive(Clone, Copy)]
 struct Listener;
 
@@ -81,7 +81,7 @@ impl io::Write for Listener {
             .cloned()
             .collect();
         for form in heard {
-            // Where it was said, without what was said.
+            // The beginning of the line, without the value.
             let place = text.split(&form).next().unwrap_or_default().chars().take(200).collect();
             ear.heard.insert((form, place));
         }
@@ -101,19 +101,19 @@ impl MakeWriter<'_> for Listener {
     }
 }
 
-/// A word that nothing says by chance.
+/// Returns a random word that appears nowhere by chance.
 fn make_word() -> String {
     let random = || std::hash::RandomState::new().build_hasher().finish();
     format!("canary{:016x}{:016x}", random(), random())
 }
 
-/// A value as it may be written: as it is, in base64 behind 0, 1 or 2 other bytes, in hexadecimal.
+/// Returns the possible forms of a value: unchanged, in base64 after 0, 1 or 2 other bytes, in hexadecimal.
 fn list_forms(value: &str) -> Vec<String> {
     let mut forms = vec![value.to_owned()];
     for before in 0..3 {
         let text = [b"x".repeat(before).as_slice(), value.as_bytes()].concat();
         let encoded = STANDARD.encode(text);
-        // The first and the last letters depend on what stands beside it.
+        // The first and the last letters depend on the neighbouring bytes.
         let first = [0, 2, 3].get(before).copied().unwrap_or_default();
         let last = encoded.trim_end_matches('=').len() - 2;
         forms.extend(encoded.get(first..last).map(str::to_owned));
@@ -123,10 +123,10 @@ fn list_forms(value: &str) -> Vec<String> {
 }
 
 impl Canary {
-    /// Plants a Secret `canary` in each of these namespaces, and listens from now on.
+    /// Plants a Secret `canary` in each of these namespaces, and starts to capture the log.
     ///
     /// # Errors
-    /// [`AdminError`]; and when the log of this process can't be heard.
+    /// [`AdminError`]; also if the log of this process can't be captured.
     pub async fn plant(admin: &Admin, namespaces: &[&str]) -> anyhow::Result<Self> {
         let filter = EnvFilter::try_new(HEARD)?;
         let _already_listens = tracing_subscriber::fmt()
@@ -150,12 +150,12 @@ impl Canary {
         Ok(canary)
     }
 
-    /// Listens for another value, which a test has put into Secrets of a namespace.
+    /// Adds another value, which a test has put into Secrets of a namespace.
     pub fn listen_for(&mut self, namespace: &str, value: &str) {
         self.listen_beside(Some(namespace), value);
     }
 
-    /// Listens for a value that is no random one: other tests may have left Secrets that hold it.
+    /// Adds a value that is not random: other tests may have left Secrets with it.
     pub fn listen_beside_secrets(&mut self, value: &str) {
         self.listen_beside(None, value);
     }
@@ -169,7 +169,7 @@ impl Canary {
         });
     }
 
-    /// The value that was planted in a namespace.
+    /// Returns the value that was planted in a namespace.
     #[must_use]
     pub fn find_value(&self, namespace: &str) -> Option<&str> {
         let planted = self
@@ -179,7 +179,7 @@ impl Canary {
         planted.forms.first().map(String::as_str)
     }
 
-    /// The control: a word that is said in the log is heard there.
+    /// Runs the control: a logged word must be found in the log.
     fn try_hearing(&self) -> anyhow::Result<()> {
         let word = make_word();
         EAR.lock().forms.push(word.clone());
@@ -195,10 +195,10 @@ impl Canary {
         Ok(())
     }
 
-    /// Listens in the log, in all objects, in these texts, each with its name, and in what lies in these folders.
+    /// Searches the log, all objects, these named texts, and the files in these folders.
     ///
     /// # Errors
-    /// Where a value was found; and when somewhere could not be listened.
+    /// The places where a value was found; also if a place could not be searched.
     pub async fn check(&self, admin: &Admin, texts: &[(&str, &str)], folders: &[&Path]) -> Result<(), String> {
         let mut found = Vec::new();
         for (form, place) in &EAR.lock().heard {
@@ -222,7 +222,7 @@ impl Canary {
         }
     }
 
-    /// Whether a value is in a text; `own` names the namespace whose Secret it is.
+    /// Checks whether a value is in a text; `own` is the namespace of the Secret in the text.
     fn is_in(&self, text: &str, own: Option<&str>) -> bool {
         let others = self
             .planted
@@ -245,7 +245,7 @@ impl Canary {
                 self.look_through(&path, found)?;
                 continue;
             }
-            // What goes while it is looked at is no place to hide.
+            // A file that is deleted during the search needs no check.
             let Ok(file) = std::fs::File::open(&path) else { continue };
             let mut bytes = Vec::new();
             file.take(LONGEST_FILE).read_to_end(&mut bytes)?;
@@ -274,7 +274,7 @@ impl Canary {
                     .map_err(kube::Error::HttpError)?;
                 let list: Value = match client.request(request).await {
                     Ok(list) => list,
-                    // A kind that was taken away meanwhile has no objects.
+                    // A kind that was removed meanwhile has no objects.
                     Err(kube::Error::Api(status)) if status.code == 404 => break,
                     Err(error) => return Err(error.into()),
                 };
@@ -305,7 +305,7 @@ impl Drop for Canary {
     }
 }
 
-/// The paths of everything that can be listed, each kind in the version that the server prefers.
+/// Returns the paths of all listable collections, each kind in the version that the server prefers.
 async fn list_collections(admin: &Admin) -> Result<Vec<String>, AdminError> {
     let mut paths = Vec::new();
     for root in ["/api", "/apis"] {

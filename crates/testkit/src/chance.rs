@@ -1,15 +1,15 @@
-//! Reproducible choices for tests that draw their input: the same seed draws the same.
+//! Reproducible choices for tests with random input: equal seeds give equal choices.
 
 /// A linear congruential generator (Knuth's MMIX constants). Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// A generator whose draws follow from the seed alone.
+    /// Returns a generator whose draws depend only on the seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut chance = Self(seed ^ 0x9e37_79b9_7f4a_7c15);
-        // Neighbouring seeds draw alike at first.
+        // The first draws of neighbouring seeds are similar.
         for _ in 0..4 {
             chance.below(2);
         }
@@ -30,7 +30,7 @@ impl Chance {
         self.below(times) == 0
     }
 
-    /// Draws one of the items; none if there are none.
+    /// Draws one of the items; `None` from an empty list.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         let index = usize::try_from(self.below(items.len() as u64)).unwrap_or_default();
         items.get(index)

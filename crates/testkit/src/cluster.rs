@@ -1,5 +1,6 @@
-//! A cluster for one test: embedded in a temporary folder, or an existing one. Refuses an existing one that nobody has marked as
-//! made for tests: what they leave there is removed, and they can't tell it from what somebody needs.
+//! A cluster for one test: embedded in a temporary folder, or an existing one. An existing cluster must be marked as
+//! made for tests. Tests remove the remains of earlier tests, and can't distinguish these from objects that are in
+//! use.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,16 +22,17 @@ use crate::kubernetes::Kubernetes;
 use crate::sentry::Sentry;
 use crate::{SOON, eventually};
 
-/// The variable that names the kubeconfig of an existing cluster to test on.
+/// The variable with the kubeconfig of an existing cluster for tests.
 pub const TEST_KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
 
-/// The image that lanes run as far as a cluster knows; nobody pulls it.
+/// The image of lanes in a test cluster; it is never pulled.
 pub const LANE_IMAGE: &str = "example.invalid/tenure:1";
 
-/// The label with the value `true` on the namespace `default` that says: this cluster is for tests, and may be emptied.
+/// The label of the namespace `default` that marks a cluster with the value `true`: the cluster is for tests, and may
+/// be emptied.
 pub const DISPOSABLE_LABEL: &str = "tenure.dev/disposable";
 
-/// A cluster with Tenure's kinds installed, and nothing that reconciles them.
+/// A cluster with Tenure's kinds and without controllers.
 pub struct Cluster {
     /// The administrator.
     pub admin: Admin,
@@ -41,22 +43,22 @@ pub struct Cluster {
 }
 
 enum Kind {
-    /// And what sends its guard away.
+    /// The server, and the flag that disables its guard.
     Embedded(Server, Arc<AtomicBool>),
     Existing(Box<kube::Config>),
 }
 
 impl Cluster {
-    /// Starts an embedded control plane, or takes the cluster that `TENURE_TEST_KUBECONFIG` names and removes what tests left in it.
-    /// An existing cluster needs what any has: a controller manager.
+    /// Starts an embedded control plane. With `TENURE_TEST_KUBECONFIG`, uses that existing cluster and removes the
+    /// remains of tests. An existing cluster needs a controller manager, as any does.
     ///
     /// # Errors
-    /// Whatever keeps it from starting; an existing cluster that is not marked with [`DISPOSABLE_LABEL`].
+    /// If the start fails, or an existing cluster lacks the [`DISPOSABLE_LABEL`].
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_judged_by(Settings::default()).await
     }
 
-    /// The same, where what is written to an embedded control plane is judged with these settings.
+    /// Starts a cluster as [`Cluster::start`] does. Admission of an embedded control plane uses these settings.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -65,7 +67,7 @@ impl Cluster {
         Self::open(existing.as_deref(), settings).await
     }
 
-    /// Takes a real control plane that a test has started for itself.
+    /// Uses a real control plane that a test has started for itself.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -131,10 +133,10 @@ impl Cluster {
         })
     }
 
-    /// Gives the controllers what they have where each lane has a Pod of its own, in a cluster that has no nodes, too.
+    /// Installs the objects for lanes with Pods of their own, also in a cluster without nodes.
     ///
     /// # Errors
-    /// When it can't be applied.
+    /// If the objects can't be applied.
     pub async fn install_lane_pods(&self) -> anyhow::Result<()> {
         for object in list_lane_pods() {
             self.admin.apply(object).await?;
@@ -142,35 +144,35 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether there is one cluster for all tests, which each of them clears for itself: two at once would clear each other's.
+    /// Checks whether all tests share one cluster, which each test clears first. Concurrent tests would clear each
+    /// other's objects.
     #[must_use]
     pub fn is_shared() -> bool {
         std::env::var_os(TEST_KUBECONFIG).is_some()
     }
 
-    /// From now on nobody of ours judges what is written, as in a cluster that has no such door, or before it had one. An existing
-    /// cluster has none yet.
+    /// Disables the guard, as in a cluster without admission by Tenure. An existing cluster has no guard.
     pub fn send_guard_away(&self) {
         if let Kind::Embedded(_, send_away) = &self.kind {
             send_away.store(true, Ordering::Release);
         }
     }
 
-    /// No policy of ours judges any more.
+    /// Removes Tenure's policies.
     ///
     /// # Errors
-    /// Whatever keeps them from being removed.
+    /// If they can't be removed.
     pub async fn remove_policies(&self) -> anyhow::Result<()> {
         remove_policies(&self.admin).await
     }
 
-    /// A folder that is removed with the cluster.
+    /// Returns a folder that is removed with the cluster.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The service of the embedded control plane.
+    /// Returns the service of the embedded control plane.
     #[must_use]
     pub fn service(&self) -> Option<ApiService> {
         match &self.kind {
@@ -179,10 +181,10 @@ impl Cluster {
         }
     }
 
-    /// Who bears a token, with its rights.
+    /// Returns a client that uses a token, with the token's rights.
     ///
     /// # Errors
-    /// When the token can't stand in a header.
+    /// If the token is not a valid header value.
     pub fn bearing(&self, token: &str) -> anyhow::Result<Admin> {
         let client = match (self.service(), self.configuration()) {
             (Some(service), _) => {
@@ -206,7 +208,7 @@ impl Cluster {
         Ok(Admin::new(client))
     }
 
-    /// Whether the API server can call what listens on this machine's own address.
+    /// Checks whether the API server can call a listener on this machine's own address.
     #[must_use]
     pub fn is_on_this_machine(&self) -> bool {
         match &self.kind {
@@ -215,7 +217,7 @@ impl Cluster {
         }
     }
 
-    /// How an existing cluster is reached, with no credentials.
+    /// Returns the configuration of a client of an existing cluster, without credentials.
     #[must_use]
     pub fn configuration(&self) -> Option<kube::Config> {
         match &self.kind {
@@ -257,7 +259,7 @@ const ROLE_BINDING: (&str, &str) = ("rbac.authorization.k8s.io/v1", "RoleBinding
 /// The name of Tenure's webhook configurations.
 const WEBHOOKS: &str = tenure_api::admission_webhooks::CONFIGURATION;
 
-/// The label of what tests made on an existing cluster.
+/// The label of objects that tests create on an existing cluster.
 const TEST_LABEL: &str = "tenure.dev/test";
 
 async fn check_marked(admin: &Admin) -> anyhow::Result<()> {
@@ -276,7 +278,8 @@ fn is_labelled(object: &Value, label: &str) -> bool {
     labels.and_then(|labels| labels.get(label)).and_then(Value::as_str) == Some("true")
 }
 
-/// An earlier test may have removed everything, and nothing can be made in a namespace that is on its way out.
+/// Checks that the platform namespace is not terminating: an earlier test may have removed everything, and nothing
+/// can be created in a terminating namespace.
 async fn check_not_ending(admin: &Admin) -> anyhow::Result<()> {
     let found = admin.get(NAMESPACE, ("", PLATFORM_NAMESPACE)).await?;
     match found.filter(|found| found.pointer("/metadata/deletionTimestamp").is_some()) {
@@ -296,7 +299,7 @@ async fn served(admin: &Admin) -> anyhow::Result<()> {
 }
 
 async fn clear(admin: &Admin) -> anyhow::Result<()> {
-    // Of webhooks that nobody answers any more.
+    // Removes webhook configurations whose server is gone.
     for kind in ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
         if admin.get(kind, ("", WEBHOOKS)).await?.is_some() {
@@ -321,7 +324,7 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
     for binding in admin.list(ROLE_BINDING, "").await? {
         let text = |pointer: &str| binding.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         if text("/metadata/name") == LANE_BINDING {
-            // Nobody runs who would let it go with its namespace.
+            // No lane runs that would release the object with its namespace.
             free_and_delete(admin, ROLE_BINDING, (text("/metadata/namespace"), LANE_BINDING)).await?;
         }
     }
@@ -329,7 +332,7 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
         for object in admin.list(kind, "").await? {
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
             if let (true, Some(name)) = (is_labelled(&object, TEST_LABEL) || is_tenants(kind, &object), name) {
-                // Not waited for: a test that wants a namespace of the same name waits.
+                // This does not wait: a test that needs a namespace of the same name waits.
                 admin.delete(kind, ("", name)).await?;
             }
         }
@@ -337,7 +340,8 @@ async fn clear(admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// True for a namespace that the controllers made for a Tenant: it has no label of the tests, and no owner with which it goes.
+/// Checks whether the controllers made a namespace for a Tenant: it has no label of the tests, and no owner with
+/// which it is deleted.
 fn is_tenants((_, kind): (&str, &str), object: &Value) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     let is_protected = |name: &str| tenure_tenancy::Settings::default().is_protected(name);
@@ -346,7 +350,7 @@ fn is_tenants((_, kind): (&str, &str), object: &Value) -> bool {
         && !text("/metadata/name").is_some_and(is_protected)
 }
 
-/// What is installed where each lane has a Pod of its own: where the hub is, each test chooses.
+/// Returns the objects for lanes with Pods of their own. Each test chooses the hub's address.
 fn list_lane_pods() -> Vec<Value> {
     let pods = LanePods {
         image: LANE_IMAGE.to_owned(),
@@ -357,7 +361,8 @@ fn list_lane_pods() -> Vec<Value> {
     objects
 }
 
-/// Policies of ours would judge what is done to the rest. Without their bindings none does. The one above the controllers judges them alone.
+/// Removes Tenure's policies, which would check the removal of the other objects. Bindings go first: a policy without a
+/// binding has no effect. The policy that binds the controllers stays, as it checks only the controllers.
 async fn remove_policies(admin: &Admin) -> anyhow::Result<()> {
     for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
         let kind = ("admissionregistration.k8s.io/v1", kind);
@@ -375,7 +380,8 @@ async fn remove_policies(admin: &Admin) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Deletes an object that nobody runs any more to let go of. What has gone with its owner meanwhile is gone.
+/// Deletes an object whose controller no longer runs to remove its finalizers. An object that was deleted with its
+/// owner meanwhile is no error.
 async fn free_and_delete(admin: &Admin, kind: (&str, &str), target: (&str, &str)) -> anyhow::Result<()> {
     match admin
         .patch(kind, target, json!({ "metadata": { "finalizers": null } }))

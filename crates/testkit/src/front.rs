@@ -1,4 +1,4 @@
-//! A TLS listener on a loopback address, before a server of this process.
+//! A TLS listener on a loopback address, in front of a server in this process.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -17,11 +17,11 @@ use crate::webhook::certify;
 /// An answer of a front.
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// A listener, and what answers its requests. It ends when it is dropped.
+/// A listener with a handler for its requests. It ends when it is dropped.
 pub(crate) struct Front {
     /// The port, on 127.0.0.1.
     pub(crate) port: u16,
-    /// The certificate of its authority, in PEM.
+    /// The certificate of its CA, in PEM.
     pub(crate) authority: String,
     serving: JoinHandle<()>,
 }
@@ -61,7 +61,7 @@ impl Front {
         })
     }
 
-    /// Its address.
+    /// Returns its address.
     pub(crate) fn endpoint(&self) -> String {
         format!("https://127.0.0.1:{}", self.port)
     }

@@ -1,6 +1,7 @@
-//! What a kubelet does with the Pods of lanes, where no node runs: it starts what the Pod's template says as a process of this machine, with the
-//! volumes that are mounted there as folders, and tokens that the API server gives for that Pod as for a projected volume; it starts what has
-//! ended again, and ends what is deleted. Owns nothing of what lanes do; refuses Pods that are no lanes'.
+//! A kubelet for the Pods of lanes in a cluster without nodes. It starts the command of a Pod's template as a process
+//! of this machine. Mounted volumes are folders, and the API server issues tokens for that Pod as for a projected
+//! volume. An ended process is started again, and the process of a deleted Pod is ended. Pods that are not a lane's
+//! are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Admin, HEARD};
 
-/// How often it looks for Pods.
+/// Interval between checks for Pods.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs the Pods of lanes until it is dropped.
@@ -26,7 +27,7 @@ pub struct Kubelet {
     working: JoinHandle<()>,
 }
 
-/// A Pod that runs.
+/// A running Pod.
 struct Running {
     name: String,
     container: Container,
@@ -34,16 +35,17 @@ struct Running {
     folder: PathBuf,
 }
 
-/// What a Pod's container is started with here.
+/// The command, environment and volumes of a Pod's process.
 struct Container {
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
 }
 
 impl Kubelet {
-    /// Begins, with this program in place of the image's, and a folder for what Pods mount: for each account one, which stays as long as its Pod is
-    /// the same. What containers log lies there, too, as much as is heard of a canary; if `TENURE_TEST_LANE_LOG` says what of it, it goes where
-    /// this process' errors go.
+    /// Starts the kubelet, with this program in place of the image's. `folder` holds the volumes: one folder for each
+    /// account, which stays as long as its Pod is the same. The containers' logs are also there, with the log filter
+    /// of a canary. If `TENURE_TEST_LANE_LOG` is set, it is the filter, and the logs go to this process' standard
+    /// error.
     #[must_use]
     pub fn start(admin: &Admin, program: &Path, folder: &Path) -> Self {
         let (client, program, folder) = (admin.client(), program.to_owned(), folder.to_owned());
@@ -51,7 +53,7 @@ impl Kubelet {
             let mut pods: BTreeMap<String, Running> = BTreeMap::new();
             loop {
                 if let Err(error) = look(&client, (&program, &folder), &mut pods).await {
-                    // An API server that is just ending, or an object that is just going.
+                    // The API server may be ending, or the object may be deleted just now.
                     tracing::debug!(%error, "the test's kubelet");
                 }
                 tokio::time::sleep(LOOK).await;
@@ -67,7 +69,7 @@ impl Drop for Kubelet {
     }
 }
 
-/// Deletes what runs lanes, for a test that begins: who left it there has gone.
+/// Deletes the Deployments and Pods of lanes at the start of a test: the test that created them has ended.
 pub(crate) async fn remove_lane_pods(admin: &Admin) -> anyhow::Result<()> {
     let deployments = list(&admin.client(), "/apis/apps/v1", "deployments").await?;
     for deployment in deployments {
@@ -128,7 +130,7 @@ async fn look(
     Ok(())
 }
 
-/// Where a volume is on this machine, by its name.
+/// Returns the folder of a volume, by its name.
 fn locate(folder: &Path, volume: &str) -> PathBuf {
     folder.join(volume)
 }
@@ -152,7 +154,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
         }
     }
     if !mount_authority(client, pod, &folder).await? {
-        // A kubelet waits for it, too.
+        // A kubelet waits for the ConfigMap, too.
         bail!("the ConfigMap is not there yet");
     }
     let [container] = view.list("/spec/containers") else {
@@ -167,7 +169,7 @@ async fn run(client: &kube::Client, (program, folder): (&Path, &Path), pod: &Val
     })
 }
 
-/// What a container is started with, with folders of this machine in place of what is mounted.
+/// Reads the process of a container, with folders of this machine in place of the mounts.
 fn read_container(container: &Value, folder: &Path) -> anyhow::Result<Container> {
     let view = ObjectView::of(container);
     let command = view.list("/command");
@@ -224,7 +226,7 @@ fn spawn(program: &Path, container: &Container, folder: &Path) -> std::io::Resul
         .spawn()
 }
 
-/// Writes the ConfigMap that a Pod mounts as it is now; whether it is there.
+/// Writes the current content of the ConfigMap that a Pod mounts. Returns whether the ConfigMap exists.
 async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> anyhow::Result<bool> {
     for volume in ObjectView::of(pod).list("/spec/volumes") {
         let volume = ObjectView::of(volume);
@@ -251,7 +253,7 @@ async fn mount_authority(client: &kube::Client, pod: &Value, folder: &Path) -> a
     Ok(true)
 }
 
-/// A token as a kubelet asks for one: bound to the Pod.
+/// Requests a token as a kubelet does: bound to the Pod.
 async fn request_token(client: &kube::Client, pod: &Value, source: &Value) -> anyhow::Result<String> {
     let (pod, source) = (ObjectView::of(pod), ObjectView::of(source));
     let mut spec = json!({

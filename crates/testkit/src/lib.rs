@@ -1,18 +1,21 @@
-//! Clusters to test on, and what tests say to them.
+//! Clusters for tests, and requests to them.
 //!
-//! A [`Cluster`] is an embedded control plane in a temporary folder, with Tenure's kinds installed, or the cluster of the kubeconfig
-//! that `TENURE_TEST_KUBECONFIG` names: then the same tests run against another API server, one at a time (`cargo xtask scenarios`).
-//! [`Kubernetes`] is a real kube-apiserver with a real etcd, where their binaries are to be had.
-//! [`Reductions`] make an API server out of one that serves less.
-//! A [`TrustingFront`] is an API server that believes the tokens of another cluster.
-//! A [`Webhook`] is one that any of them can call.
-//! A [`NoticeServer`] is told of events.
-//! An [`exchange`] is requests and answers as data, which a recording holds and two servers are compared by.
-//! A [`Canary`] is a secret that nobody may hear of, and listens for itself.
-//! [`check_reach`] is the invariant that no tenant reaches authority outside its namespaces.
-//! [`Chance`] draws input that follows from a seed.
-//! [`choose_length`] lets a test try a part in CI and everything in a long run.
-//! It refuses to sleep for correctness: [`eventually`] polls with a deadline.
+//! A [`Cluster`] is an embedded control plane in a temporary folder with Tenure's kinds installed, or the cluster of
+//! the kubeconfig in `TENURE_TEST_KUBECONFIG`. With the latter, the same tests run against another API server, one at
+//! a time (`cargo xtask scenarios`).
+//!
+//! - [`Kubernetes`]: a real kube-apiserver with a real etcd, if their binaries are available.
+//! - [`Reductions`]: turns an API server into one that serves less.
+//! - A [`TrustingFront`]: an API server that accepts the tokens of another cluster.
+//! - A [`Webhook`]: a webhook for any of these servers.
+//! - A [`NoticeServer`]: a receiver of events.
+//! - An [`exchange`]: requests and answers as data, for recordings and comparisons of two servers.
+//! - A [`Canary`]: a secret that must not leak, and the search for it.
+//! - [`check_reach`]: the invariant that no tenant reaches authority outside its namespaces.
+//! - [`Chance`]: reproducible random input from a seed.
+//! - [`choose_length`]: lets a test try a part in CI and everything in a long run.
+//!
+//! No test sleeps for correctness: [`eventually`] polls with a deadline.
 
 mod admin;
 mod canary;
@@ -48,13 +51,13 @@ pub use served::{ReducedFront, ServedCluster};
 pub use trusting::TrustingFront;
 pub use webhook::Webhook;
 
-/// How long tests wait for what should happen soon. Long, since it only matters when something is broken.
+/// How long tests wait for an expected event. Long, since this matters only if something is broken.
 pub const SOON: Duration = Duration::from_secs(180);
 
-/// Asks until the answer is `Ok`, and returns it.
+/// Repeats a request until the answer is `Ok`, and returns the value.
 ///
 /// # Errors
-/// The last answer, when the deadline passes first.
+/// The last error, if the deadline passes first.
 pub async fn eventually<T, E, F>(deadline: Duration, mut ask: impl FnMut() -> F) -> Result<T, E>
 where
     F: Future<Output = Result<T, E>>,

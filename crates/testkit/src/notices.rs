@@ -1,4 +1,5 @@
-//! Somebody who is told of events, over plain HTTP on this machine: keeps what comes, and answers as a test wants it to, badly too.
+//! A receiver of events over plain HTTP on this machine. It stores the requests, and answers as a test wants, also
+//! with errors.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,41 +13,41 @@ use tokio::task::JoinHandle;
 
 use crate::{SOON, eventually};
 
-/// The longest request that is kept.
+/// The longest request that is stored.
 const LONGEST: usize = 1 << 20;
 
-/// How a request is answered.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub enum Manner {
-    /// With this status, and no body.
+    /// This status, and no body.
     Status(u16),
-    /// With this status, these headers and this body.
+    /// This status, these headers and this body.
     Full(u16, Vec<(String, String)>, String),
-    /// With this status, and everything that came as the body.
+    /// This status, with the whole request as the body.
     Quote(u16),
-    /// Never; the connection stays open until the client closes it.
+    /// No answer; the connection stays open until the client closes it.
     Silent,
-    /// With a body that does not end.
+    /// A body that does not end.
     Flood,
-    /// Not at all: the connection is closed.
+    /// No answer: the connection is closed.
     HangUp,
 }
 
-/// What came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// `GET`, `POST`.
     pub method: String,
     /// The path and the query.
     pub target: String,
-    /// The headers, by their names in small letters; what is there twice stands in one value, with a comma between.
+    /// The headers, by their names in lower case; a repeated header has one value, joined with commas.
     pub headers: BTreeMap<String, String>,
     /// The body.
     pub body: Vec<u8>,
 }
 
 impl Notice {
-    /// The body as JSON; null when it is none.
+    /// Returns the body as JSON; null if the body is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
@@ -57,11 +58,11 @@ impl Notice {
 struct Shared {
     notices: Mutex<Vec<Notice>>,
     manners: Mutex<HashMap<String, VecDeque<Manner>>>,
-    /// How many requests to each path wait for an answer that never comes.
+    /// Number of requests to each path that wait for an answer that never comes.
     waiting: Mutex<HashMap<String, usize>>,
 }
 
-/// Who is told.
+/// The server that receives events.
 #[derive(Debug)]
 pub struct NoticeServer {
     address: SocketAddr,
@@ -76,10 +77,10 @@ impl Drop for NoticeServer {
 }
 
 impl NoticeServer {
-    /// Listens.
+    /// Starts to listen.
     ///
     /// # Errors
-    /// When the system lets nobody listen.
+    /// If the system refuses the listener.
     pub async fn start() -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -97,19 +98,19 @@ impl NoticeServer {
         })
     }
 
-    /// `http://host:port`.
+    /// Returns `http://host:port`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// How requests to a path are answered from now on, one after the other; the last stays. Without, 200.
+    /// Sets the answers to the next requests to a path, one after the other; the last one stays. The default is 200.
     pub fn behave(&self, path: &str, manners: impl IntoIterator<Item = Manner>) {
         let manners = manners.into_iter().collect();
         self.shared.manners.lock().insert(path.to_owned(), manners);
     }
 
-    /// What came to a path.
+    /// Returns the requests to a path.
     #[must_use]
     pub fn list(&self, path: &str) -> Vec<Notice> {
         let notices = self.shared.notices.lock();
@@ -117,22 +118,22 @@ impl NoticeServer {
         of_path.cloned().collect()
     }
 
-    /// Everything that came.
+    /// Returns all requests.
     #[must_use]
     pub fn list_all(&self) -> Vec<Notice> {
         self.shared.notices.lock().clone()
     }
 
-    /// How many clients wait at this moment for an answer from a path that is [`Manner::Silent`].
+    /// Returns the number of clients that currently wait for an answer from a path that is [`Manner::Silent`].
     #[must_use]
     pub fn count_waiting(&self, path: &str) -> usize {
         self.shared.waiting.lock().get(path).copied().unwrap_or(0)
     }
 
-    /// Waits until something came to a path that is as said; the first.
+    /// Waits for a request to a path that satisfies `is_meant`; returns the first.
     ///
     /// # Errors
-    /// What came instead, when it takes too long.
+    /// The requests that came instead, after a timeout.
     pub async fn wait_for(&self, path: &str, is_meant: impl Fn(&Notice) -> bool) -> Result<Notice, String> {
         let look = || {
             let found = self.list(path).into_iter().find(|notice| is_meant(notice));
@@ -209,7 +210,7 @@ async fn answer(stream: &mut TcpStream, notice: &Notice, manner: Manner) -> bool
     stream.write_all(head.as_bytes()).await.is_ok() && stream.write_all(&body).await.is_ok()
 }
 
-/// One request; nothing when there is none, or it can't be read.
+/// Reads a request; `None` if there is no readable one.
 async fn read(stream: &mut TcpStream) -> Option<Notice> {
     let mut bytes = Vec::new();
     let end = loop {

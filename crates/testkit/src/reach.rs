@@ -1,14 +1,15 @@
-//! The invariant of every scenario: no tenant reaches authority outside its own namespaces but what an administrator granted.
+//! The invariant of every scenario: a tenant reaches no authority outside its own namespaces beyond an
+//! administrator's grants.
 
 use kubernetes_reach::{Cluster, Coverage, SOURCES, Subject, list_beyond};
 use serde_json::{Value, json};
 
 use crate::admin::Admin;
 
-/// Searches the authority of a tenant on the cluster as it is now.
+/// Searches the authority of a tenant on the cluster in its current state.
 ///
 /// # Errors
-/// Every path that leads out, or what could not be read.
+/// Every path that leads out, or an object that could not be read.
 pub async fn check_reach(admin: &Admin, tenant: &str) -> Result<(), String> {
     let mut objects = Vec::new();
     for source in SOURCES {
@@ -18,7 +19,7 @@ pub async fn check_reach(admin: &Admin, tenant: &str) -> Result<(), String> {
         };
         let found = match admin.list((&api_version, source.kind), "").await {
             Ok(found) => found,
-            // A cluster without a kind has no objects of it. A tenant that can't be read is an error below.
+            // A cluster without a kind has no objects of it. A missing or unreadable tenant is an error below.
             Err(error) if error.is_unserved() => continue,
             Err(error) => return Err(format!("{}: {error}", source.resource)),
         };

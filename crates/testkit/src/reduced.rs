@@ -1,7 +1,8 @@
-//! An API server that serves less than a current kube-apiserver: older forms of discovery alone, fewer kinds, a group that does not answer.
+//! An API server that serves less than a current kube-apiserver: only older discovery formats, fewer kinds, a group
+//! that does not answer.
 //!
-//! The requests pass through [`Reductions`], before an embedded server or a real one. The answers are those of a kcp workspace (406) and of a
-//! kube-apiserver (404, 503) for the same requests.
+//! The requests pass through [`Reductions`], in front of an embedded or a real server. The answers are those of a kcp
+//! workspace (406) and of a kube-apiserver (404, 503) for the same requests.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tower::BoxError;
 
-/// How a server differs from a current one. Clones share it.
+/// The differences of a server from a current one. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Reductions(Arc<Mutex<State>>);
 
@@ -26,50 +27,50 @@ struct State {
     hidden: BTreeSet<(String, String)>,
     /// Paths of versions of groups that answer 503.
     failing: BTreeSet<String>,
-    /// How many requests asked for discovery documents.
+    /// Number of requests for discovery documents.
     asked: usize,
 }
 
-/// How a server answers a request for aggregated discovery.
+/// The answer to a request for aggregated discovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiscoveryForm {
-    /// As asked.
+    /// The requested format.
     #[default]
     Aggregated,
-    /// With the older form, as a server before Kubernetes 1.26.
+    /// The older format, as from a server before Kubernetes 1.26.
     Older,
-    /// With 406, as a kcp workspace.
+    /// The status 406, as from a kcp workspace.
     Refused,
 }
 
 impl Reductions {
-    /// Sets how aggregated discovery is answered.
+    /// Sets the answer to requests for aggregated discovery.
     pub fn set_discovery(&self, form: DiscoveryForm) {
         self.0.lock().discovery = form;
     }
 
-    /// A kind, by group and plural, is served no more.
+    /// Stops serving a kind, by group and plural.
     pub fn hide(&self, group: &str, plural: &str) {
         self.0.lock().hidden.insert((group.to_owned(), plural.to_owned()));
     }
 
-    /// All kinds are served.
+    /// Serves all kinds again.
     pub fn show_all(&self) {
         self.0.lock().hidden.clear();
     }
 
-    /// A version of a group (`/apis/GROUP/VERSION`) does not answer.
+    /// Makes a version of a group (`/apis/GROUP/VERSION`) answer 503.
     pub fn fail_group(&self, path: &str) {
         self.0.lock().failing.insert(path.to_owned());
     }
 
-    /// How many requests asked for discovery documents since the last call.
+    /// Returns the number of requests for discovery documents since the last call.
     #[must_use]
     pub fn take_discovery_requests(&self) -> usize {
         std::mem::take(&mut self.0.lock().asked)
     }
 
-    /// Answers a request, with the server behind where it has a part in it.
+    /// Answers a request, and passes it to the server behind if needed.
     ///
     /// # Errors
     /// Those of the server behind.
@@ -129,7 +130,7 @@ impl Reductions {
     }
 }
 
-/// Whether a path is that of a discovery document.
+/// Checks whether a path is that of a discovery document.
 fn is_discovery(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     matches!(parts.as_slice(), ["api" | "apis"] | ["api", _] | ["apis", _, _])
@@ -140,7 +141,7 @@ fn is_at(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The group and the plural of the resource at a path.
+/// Returns the group and the plural of the resource at a path.
 fn find_resource(path: &str) -> Option<(String, String)> {
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let (group, rest) = match parts.as_slice() {

@@ -1,5 +1,5 @@
-//! The guard of an embedded cluster, which a test can send away: what then is stored is what an earlier time, or another way past it,
-//! could have left.
+//! The guard of an embedded cluster, which a test can disable. Objects written then are like those from before the
+//! guard existed, or from a way around it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use tenure_admission::EmbeddedGuard;
 use tenure_apiserver::{Asked, Followed, Guard, GuardPlace, GuardSurroundings, Membership, Review, Ruling};
 use tenure_tenancy::Settings;
 
-/// A guard that can be sent away.
+/// A guard that can be disabled.
 #[derive(Debug)]
 pub(crate) struct Sentry {
     guard: EmbeddedGuard,
@@ -17,7 +17,7 @@ pub(crate) struct Sentry {
 }
 
 impl Sentry {
-    /// A guard at its post, and what sends it away.
+    /// Returns an enabled guard, and the flag that disables it.
     pub(crate) fn post(settings: Settings) -> (Self, Arc<AtomicBool>) {
         let is_away = Arc::<AtomicBool>::default();
         let sentry = Self {

@@ -1,4 +1,5 @@
-//! An embedded control plane that listens on a loopback address, for whoever reaches it by a kubeconfig. It knows nothing of Tenure.
+//! An embedded control plane that listens on a loopback address, for clients with a kubeconfig. The server knows
+//! nothing of Tenure.
 
 use std::net::SocketAddr;
 
@@ -16,7 +17,7 @@ use crate::front::{Answer, Front};
 use crate::reduced::Reductions;
 use crate::trusting::TrustingFront;
 
-/// Another cluster. It ends when it is dropped.
+/// Another cluster. Dropping it ends the server.
 pub struct ServedCluster {
     /// Its administrator.
     pub admin: Admin,
@@ -27,10 +28,10 @@ pub struct ServedCluster {
 }
 
 impl ServedCluster {
-    /// Starts one.
+    /// Starts a cluster.
     ///
     /// # Errors
-    /// Whatever keeps it from starting.
+    /// If the start fails.
     pub async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let config = Config {
@@ -55,22 +56,22 @@ impl ServedCluster {
         })
     }
 
-    /// Its address, as policies name it.
+    /// Returns the address in the form that policies use.
     #[must_use]
     pub fn endpoint(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// The certificate of its authority.
+    /// Returns the certificate of the server's CA.
     #[must_use]
     pub fn authority(&self) -> String {
         self.server.ca_pem().to_owned()
     }
 
-    /// Another way in, on this listener, for who bears a token of the issuer's cluster that is meant for this audience.
+    /// Opens another front on this listener. It accepts tokens of the issuer's cluster for this audience.
     ///
     /// # Errors
-    /// Whatever keeps it from listening.
+    /// If the listener can't be opened.
     pub fn trust(
         &self,
         issuer: &Admin,
@@ -83,7 +84,7 @@ impl ServedCluster {
     /// Opens a second listener, which serves less.
     ///
     /// # Errors
-    /// Whatever keeps it from listening.
+    /// If the listener can't be opened.
     pub fn reduce(&self, reductions: &Reductions) -> anyhow::Result<ReducedFront> {
         let behind = kube::Client::new(self.server.service(), "default");
         let reductions = reductions.clone();
@@ -94,7 +95,7 @@ impl ServedCluster {
         Ok(ReducedFront(front))
     }
 
-    /// The kubeconfig of its administrator.
+    /// Returns the kubeconfig of the cluster's administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> String {
         self.server.admin_kubeconfig(self.address)
@@ -108,17 +109,17 @@ impl Drop for ServedCluster {
     }
 }
 
-/// A way into a cluster that serves less. It ends when it is dropped.
+/// A front of a cluster that serves less. Dropping it closes the listener.
 pub struct ReducedFront(Front);
 
 impl ReducedFront {
-    /// Its address.
+    /// Returns the address.
     #[must_use]
     pub fn endpoint(&self) -> String {
         self.0.endpoint()
     }
 
-    /// The certificate of its authority, in PEM.
+    /// Returns the certificate of the front's CA, in PEM.
     #[must_use]
     pub fn authority(&self) -> &str {
         &self.0.authority

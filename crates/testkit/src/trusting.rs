@@ -1,5 +1,6 @@
-//! An API server that believes the tokens of another cluster, as one does that trusts its issuer: what asks with a token that is meant for its
-//! audience acts as the ServiceAccount that it names. It remembers which tokens it was shown.
+//! An API server that accepts the tokens of another cluster, like one that trusts the other cluster's issuer. A
+//! request with a token for its audience acts as the ServiceAccount in the token. The server records the received
+//! tokens.
 
 use std::sync::Arc;
 
@@ -18,15 +19,15 @@ use crate::front::{Answer, Front};
 
 /// The front of a cluster; it ends when this is dropped.
 pub struct TrustingFront {
-    /// Where it listens, on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
-    /// The certificate of its authority, in PEM.
+    /// The certificate of its CA, in PEM.
     pub authority: String,
     shown: Arc<Mutex<Vec<String>>>,
     front: Front,
 }
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Clone)]
 struct Trust {
     behind: ApiService,
@@ -36,7 +37,7 @@ struct Trust {
 }
 
 impl TrustingFront {
-    /// Stands before an API server, and believes the tokens of the issuer's cluster that are for this audience.
+    /// Starts a front of an API server that accepts tokens of the issuer's cluster for this audience.
     pub(crate) fn start(
         behind: ApiService,
         issuer: Admin,
@@ -62,13 +63,13 @@ impl TrustingFront {
         })
     }
 
-    /// Its address.
+    /// Returns its address.
     #[must_use]
     pub fn endpoint(&self) -> String {
         self.front.endpoint()
     }
 
-    /// The tokens that it was shown since the last time, each once.
+    /// Returns the tokens that were received since the last call, each once.
     #[must_use]
     pub fn taken(&self) -> Vec<String> {
         let mut shown = std::mem::take(&mut *self.shown.lock());

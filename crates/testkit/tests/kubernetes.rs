@@ -1,4 +1,4 @@
-//! The real control plane starts, answers, and leaves nothing running.
+//! The real control plane starts, answers, and leaves no process behind.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,

@@ -1,11 +1,11 @@
-//! Owns ClusterRole aggregation: which rules an aggregated role gathers. Pure; refuses malformed selectors by
-//! matching nothing, so that a typo grants nothing.
+//! ClusterRole aggregation: the rules that an aggregated role gathers. This module is pure. A malformed selector
+//! matches nothing, so that a typo grants nothing.
 
 use serde_json::{Map, Value};
 
-/// The rules that `role` should have by its aggregation rule, if they differ from those that it has.
+/// Returns the rules that `role` should have by its aggregation rule, if they differ from its current rules.
 ///
-/// `all` are the cluster's ClusterRoles; the rules are gathered selector by selector, within one by the roles' names,
+/// `all` are the cluster's ClusterRoles. Rules are gathered selector by selector, within one by the roles' names,
 /// each rule once. `None` for a role without an aggregation rule, or with the right rules.
 #[must_use]
 pub fn aggregate<'a>(role: &Value, all: impl IntoIterator<Item = &'a Value>) -> Option<Vec<Value>> {
@@ -44,7 +44,7 @@ fn name_of(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether a `metav1.LabelSelector` selects an object with these labels. An empty selector selects everything.
+/// Checks whether a `metav1.LabelSelector` selects an object with these labels. An empty selector selects everything.
 #[must_use]
 pub fn selects(selector: &Value, labels: Option<&Map<String, Value>>) -> bool {
     let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);

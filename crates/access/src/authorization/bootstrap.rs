@@ -1,6 +1,6 @@
-//! Owns the roles and bindings that every cluster starts with, recorded from kube-apiserver 1.36.3 (`bootstrap.jsonl`,
-//! one object a line), and how they are brought up to date at a start. Refuses to take rights away: what an admin
-//! added stays, and an object annotated `rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone.
+//! The roles and bindings of every new cluster, recorded from kube-apiserver 1.36.3 (`bootstrap.jsonl`, one object a
+//! line), and their update at a start. An update never removes rights: an administrator's additions stay. An object
+//! annotated `rbac.authorization.kubernetes.io/autoupdate: "false"` stays unchanged.
 
 use serde_json::{Map, Value, json};
 
@@ -12,18 +12,18 @@ use super::rules::PolicyRule;
 const RECORDED: &str = include_str!("bootstrap.jsonl");
 const AUTOUPDATE: &str = "/metadata/annotations/rbac.authorization.kubernetes.io~1autoupdate";
 
-/// An object that every cluster starts with.
+/// An object of every new cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BootstrapObject {
     /// Its kind.
     pub kind: RbacKind,
-    /// The object, without anything that the server sets. Aggregated roles have the rules that they gather from the
-    /// others, so that they hold from the first moment on.
+    /// The object, without fields that the server sets. Aggregated roles contain the rules that they gather from
+    /// others, so that they are effective at once.
     pub object: Value,
 }
 
-/// All of them: first roles, then bindings, so that none refers to what is not there yet. The namespaces
-/// `kube-system` and `kube-public` have to exist before.
+/// Returns all bootstrap objects: first roles, then bindings, so that no binding refers to a missing role. The
+/// namespaces `kube-system` and `kube-public` have to exist before.
 #[must_use]
 pub fn bootstrap_objects() -> Vec<BootstrapObject> {
     let mut objects: Vec<BootstrapObject> = RECORDED
@@ -62,20 +62,20 @@ pub fn bootstrap_objects() -> Vec<BootstrapObject> {
     }
 }
 
-/// What a start has to do about one bootstrap object.
+/// The action of a start for one bootstrap object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reconciled {
-    /// Nothing: it is as it should be, or an admin has taken it over.
+    /// Nothing: the object is correct, or an administrator has disabled its update.
     Unchanged,
-    /// It is not there: create it.
+    /// The object is missing: create this.
     Create(Value),
-    /// It lacks something: update it to this.
+    /// The object lacks something: update it to this.
     Update(Value),
-    /// A binding that refers to another role; that can't be changed: delete it and create this.
+    /// A binding refers to another role, and that can't be changed: delete it and create this.
     Replace(Value),
 }
 
-/// Compares a bootstrap object with the one that is stored.
+/// Compares a bootstrap object with its stored form.
 #[must_use]
 pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled {
     let Some(live) = live else {

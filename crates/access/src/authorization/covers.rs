@@ -1,6 +1,6 @@
-//! Owns the comparison of rights: whether a set of rules allows at least what another does, and what is missing.
-//! Refuses shortcuts: rights are broken down to single ones and each has to be covered by one rule, so that the
-//! answer may be "no" where several rules together would do, exactly as in the real server.
+//! The comparison of rights: whether a set of rules allows at least as much as another, and which rights are missing.
+//! Rights are broken down to single ones, and one rule has to cover each. So the answer may be "no" although several
+//! rules together would cover a right, exactly as in kube-apiserver.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use tenure_checkpoint::checkpoint;
 
 use super::rules::{PolicyRule, path_matches};
 
-/// From how many single rights on a write is refused instead of compared: the lists of one rule multiply, and a
+/// Number of single rights from which a write is refused instead of compared. The lists of one rule multiply, and a
 /// request of a few kilobytes could keep a processor busy for hours.
 const MOST_RIGHTS: usize = 100_000;
 
-/// Whether `rules` grant more single rights than are compared.
+/// Checks whether `rules` grant more single rights than are compared.
 pub(super) fn too_many(rules: &[PolicyRule]) -> bool {
     let mut total: usize = 0;
     for rule in rules {
@@ -28,7 +28,7 @@ pub(super) fn too_many(rules: &[PolicyRule]) -> bool {
     total > MOST_RIGHTS
 }
 
-/// The single rights of `wanted` that no rule of `held` covers.
+/// Returns the single rights of `wanted` that no rule of `held` covers.
 pub(super) fn missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     wanted
         .iter()
@@ -42,7 +42,7 @@ pub(super) fn missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyR
         .collect()
 }
 
-/// The rule as rules with one verb, one group, one resource and one name, or one path, each.
+/// Splits the rule into rules with one verb, one group, one resource and one name, or one path, each.
 fn break_down(rule: &PolicyRule) -> Vec<PolicyRule> {
     let one = |item: &String| vec![item.clone()];
     let mut out = Vec::new();
@@ -107,7 +107,7 @@ fn covers(held: &PolicyRule, right: &PolicyRule) -> bool {
     all(&held.verbs, &right.verbs) && all(&held.api_groups, &right.api_groups) && resources && names && paths
 }
 
-/// Puts the verbs of rights on the same resource together, so that a message lists each resource once.
+/// Joins the verbs of rights on the same resource, so that a message lists each resource once.
 pub(super) fn compact(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut out: Vec<PolicyRule> = Vec::new();
     let mut simple: HashMap<[Vec<String>; 3], PolicyRule> = HashMap::new();

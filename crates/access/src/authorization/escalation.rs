@@ -1,5 +1,6 @@
-//! Owns the checks that keep people from granting what they don't have: on every write of a Role or ClusterRole its
-//! rules, on every write of a binding the rules of the role. Refuses with the list of what is missing.
+//! The checks against privilege escalation: a writer can't grant rights that the writer doesn't have. Each write of a
+//! Role or ClusterRole is checked by its rules, and each write of a binding by the rules of its role. A refusal lists
+//! the missing rights.
 
 use serde_json::Value;
 
@@ -11,28 +12,29 @@ use crate::identity::{MASTERS, UserInfo};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// A create or update of one of RBAC's objects that is about to be stored.
+/// A create or update of an RBAC object that is about to be stored.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
-    /// Who writes.
+    /// The writing user.
     pub user: &'a UserInfo,
-    /// What is written.
+    /// The kind of the object.
     pub kind: RbacKind,
-    /// The namespace of the request's path, empty for the kinds of the cluster.
+    /// The namespace of the request's path, empty for cluster-scoped kinds.
     pub namespace: &'a str,
     /// The name in the request's path: empty for a POST.
     pub path_name: &'a str,
     /// The object as it would be stored.
     pub object: &'a Value,
-    /// The object as it is stored; `None` for a create.
+    /// The stored object; `None` for a create.
     pub old: Option<&'a Value>,
 }
 
-/// Refuses a write that would grant more than its author holds.
+/// Refuses a write that would grant more rights than its author has.
 ///
-/// Members of `system:masters` may always; so may who has the verb `escalate` on the role, or `bind` on the role
-/// that is bound *in the binding's namespace*; so may everyone who changes nothing but what the garbage collector
-/// needs (owners, finalizers). What the rules themselves allow is not asked here.
+/// The write is always allowed for members of `system:masters`. It is also allowed for users with the verb `escalate`
+/// on the role, or `bind` on the bound role *in the binding's namespace*. A write is also allowed if it changes only
+/// fields for the garbage collector (owners, finalizers). This function does not check the right to the request
+/// itself.
 ///
 /// # Errors
 /// A 403 that lists the missing rights, or a 404 if the role to be bound doesn't exist.
@@ -61,7 +63,7 @@ fn check_role(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
             .and_then(Value::as_array)
             .is_some_and(|selectors| !selectors.is_empty())
     };
-    // An aggregation rule can gather anything, later: only who holds everything may set or keep one.
+    // An aggregation rule can gather any rule later, so only a user with all rights may set or keep one.
     if write.kind == RbacKind::ClusterRole
         && (aggregates(write.object) || write.old.is_some_and(aggregates))
         && confirm(write, rbac, &everything()).is_err()
@@ -94,14 +96,14 @@ fn check_binding(write: Write<'_>, rbac: &Rbac) -> Result<(), Refusal> {
         return Ok(());
     }
     let Some(rules) = rbac.role_rules(&role, write.namespace) else {
-        // The real server names the resource of the request here, not the role's.
+        // kube-apiserver names the resource of the request here, not the role's.
         return Err(Refusal::not_found(GROUP, write.kind.resource(), &role.name));
     };
     confirm(write, rbac, rules)
         .map_err(|message| Refusal::forbidden_because(GROUP, write.kind.resource(), name_of(write.object), &message))
 }
 
-/// That the author holds all of `rules` in the namespace of the write, or what is missing.
+/// Checks that the author has all of `rules` in the namespace of the write. The error lists the missing rights.
 fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), String> {
     if too_many(rules) {
         return Err("the rules grant more single rights than can be compared: split the role".to_owned());
@@ -149,7 +151,7 @@ fn everything() -> [PolicyRule; 2] {
     ]
 }
 
-/// Whether two versions of an object differ in nothing but owners, finalizers and managed fields.
+/// Checks whether two versions of an object differ only in owners, finalizers and managed fields.
 fn changes_only_gc_fields(old: &Value, new: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();

@@ -1,6 +1,6 @@
-//! Owns the answer to "may they?": RBAC over Roles and bindings, `system:masters`, the refusal's exact words, the
-//! checks against privilege escalation, the roles that every cluster starts with, and the review APIs. Pure: it is
-//! fed with objects and reads nothing. Refuses whatever no rule allows.
+//! Authorization: RBAC over Roles and bindings, `system:masters`, the exact words of refusals, the checks against
+//! privilege escalation, the roles of every cluster, and the review APIs. This module is pure: the caller passes the
+//! objects. A request that no rule allows is refused.
 
 mod aggregation;
 mod bootstrap;
@@ -24,10 +24,10 @@ pub use rules::PolicyRule;
 
 use crate::identity::UserInfo;
 
-/// What a request wants to do, as authorizers see it.
+/// A request as authorizers see it.
 ///
-/// Either a resource request (`path` is `None`) or one for a path outside of the resources. Empty strings mean "not
-/// given", as in Kubernetes.
+/// Either a request about a resource (`path` is `None`), or one for another path. Empty strings mean "not given", as
+/// in Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Attributes {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`, or a special verb; the
@@ -41,16 +41,16 @@ pub struct Attributes {
     pub resource: String,
     /// `status`, `scale`, `token`, …
     pub subresource: String,
-    /// The namespace; for the resource `namespaces` the namespace itself, as the real server sees it.
+    /// The namespace; for the resource `namespaces` the namespace itself, as in kube-apiserver.
     pub namespace: String,
     /// The object's name; empty for create, list and deletecollection.
     pub name: String,
-    /// The path of a request that is not for a resource.
+    /// The path of a request that is not about a resource.
     pub path: Option<String>,
 }
 
 impl Attributes {
-    /// A request for a resource; the other fields are empty.
+    /// Returns the attributes of a request about a resource; the other fields are empty.
     #[must_use]
     pub fn resource(verb: &str, group: &str, version: &str, resource: &str) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Attributes {
         }
     }
 
-    /// A request for a path that is no resource.
+    /// Returns the attributes of a request for a path that is not a resource.
     #[must_use]
     pub fn path(verb: &str, path: &str) -> Self {
         Self {
@@ -72,21 +72,21 @@ impl Attributes {
         }
     }
 
-    /// The same in `namespace`.
+    /// Sets the namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.namespace);
         self
     }
 
-    /// The same for the object `name`.
+    /// Sets the object's name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Resource and subresource as rules name them: `pods/log`.
+    /// Returns resource and subresource in the form of rules: `pods/log`.
     #[must_use]
     pub fn combined_resource(&self) -> String {
         if self.subresource.is_empty() {
@@ -97,17 +97,17 @@ impl Attributes {
     }
 }
 
-/// An authorizer's answer.
+/// The decision of an authorizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why: which binding of which role to whom; or what kept it from being found out. May be empty.
+    /// The reason: the binding, its role and its subject, or the error that prevented a decision. May be empty.
     pub reason: String,
 }
 
-/// Decides what a user may do.
+/// Decides whether users may make requests.
 pub trait Authorizer: Send + Sync {
-    /// Whether `user` may do what `attributes` describe.
+    /// Decides whether `user` may make the request in `attributes`.
     fn authorize(&self, user: &UserInfo, attributes: &Attributes) -> Decision;
 }

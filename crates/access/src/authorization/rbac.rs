@@ -1,5 +1,6 @@
-//! Owns the index over Roles, ClusterRoles and their bindings, and its answer to a request. Fed object by object, in
-//! memory, sorted: the same objects always give the same reason. Refuses what no rule allows.
+//! The index over Roles, ClusterRoles and their bindings, and its decision about a request. The index is updated
+//! object by object, in memory and sorted, so equal objects always give the same reason. A request that no rule
+//! allows is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -12,21 +13,21 @@ use super::rules::PolicyRule;
 use super::{Attributes, Authorizer, Decision, quote};
 use crate::identity::{MASTERS, UserInfo, service_account_user_name};
 
-/// The kinds that RBAC is made of.
+/// The kinds of RBAC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RbacKind {
     /// Rules for the whole cluster, or to be bound in namespaces.
     ClusterRole,
-    /// Who has a ClusterRole everywhere.
+    /// Subjects with a ClusterRole everywhere.
     ClusterRoleBinding,
     /// Rules for one namespace.
     Role,
-    /// Who has a Role or ClusterRole in one namespace.
+    /// Subjects with a Role or ClusterRole in one namespace.
     RoleBinding,
 }
 
 impl RbacKind {
-    /// The kind served as `resource` of `rbac.authorization.k8s.io`.
+    /// Returns the kind served as `resource` of `rbac.authorization.k8s.io`.
     #[must_use]
     pub fn of_resource(resource: &str) -> Option<Self> {
         match resource {
@@ -38,7 +39,7 @@ impl RbacKind {
         }
     }
 
-    /// The plural resource.
+    /// Returns the plural resource.
     #[must_use]
     pub fn resource(self) -> &'static str {
         match self {
@@ -125,7 +126,7 @@ struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// The bindings of one namespace, or of the cluster, found by whom they name.
+/// The bindings of one namespace, or of the cluster, by their subjects.
 #[derive(Debug, Default, Clone)]
 struct BindingIndex {
     by_name: BTreeMap<String, Binding>,
@@ -171,20 +172,20 @@ impl BindingIndex {
         }
     }
 
-    /// The bindings that name the user or one of its groups; one may come several times.
+    /// Returns the bindings that name the user or one of its groups, with duplicates.
     fn naming<'a>(&'a self, user: &'a UserInfo) -> impl Iterator<Item = &'a str> {
         let groups = user.groups.iter().filter_map(|group| self.by_group.get(group));
         let by_user = self.by_user.get(&user.name).into_iter();
         by_user.chain(groups).flatten().map(String::as_str)
     }
 
-    /// The same, each once and sorted.
+    /// Returns the bindings that name the user or one of its groups, without duplicates and sorted.
     fn of<'a>(&'a self, user: &'a UserInfo) -> BTreeSet<&'a str> {
         self.naming(user).collect()
     }
 }
 
-/// Where a rule comes from: a binding, and the subject of it that applies.
+/// The origin of a rule: a binding, and its subject that applies.
 struct Source<'a> {
     name: &'a str,
     scope: &'a str,
@@ -209,7 +210,7 @@ impl Source<'_> {
 #[derive(Debug)]
 struct RoleRules {
     list: Vec<PolicyRule>,
-    /// How many strings they consist of: what looking through them takes.
+    /// The number of strings in the rules, which determines the time of a search.
     strings: usize,
 }
 
@@ -223,7 +224,7 @@ impl RoleRules {
 
 type Rules = Arc<RoleRules>;
 
-/// All roles and bindings of a cluster. A copy shares all that is not changed later.
+/// All roles and bindings of a cluster. A copy shares all unchanged parts.
 #[derive(Debug, Default, Clone)]
 pub struct Rbac {
     cluster_roles: imbl::HashMap<String, Rules>,
@@ -233,7 +234,7 @@ pub struct Rbac {
 }
 
 impl Rbac {
-    /// Takes in a new or changed object.
+    /// Records a new or changed object.
     pub fn apply(&mut self, kind: RbacKind, object: &Value) {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
         let name = text("/metadata/name");
@@ -257,7 +258,7 @@ impl Rbac {
         }
     }
 
-    /// Forgets an object; `namespace` is empty for the kinds of the cluster.
+    /// Removes an object; `namespace` is empty for cluster-scoped kinds.
     pub fn remove(&mut self, kind: RbacKind, namespace: &str, name: &str) {
         match kind {
             RbacKind::ClusterRole => {
@@ -285,7 +286,8 @@ impl Rbac {
         }
     }
 
-    /// All rules that hold for `user` in `namespace` (empty: in the cluster), with what could not be resolved.
+    /// Returns all rules for `user` in `namespace` (empty: in the cluster), and the references that could not be
+    /// resolved.
     #[must_use]
     pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let mut rules = Vec::new();
@@ -300,7 +302,8 @@ impl Rbac {
         (rules, errors.list)
     }
 
-    /// As [`Self::rules_for`], with the names of the roles that bindings miss.
+    /// Returns the rules as [`Self::rules_for`] does, with the names of roles that bindings name and that don't
+    /// exist.
     pub(super) fn rules_and_missing_roles(&self, user: &UserInfo, namespace: &str) -> (Vec<PolicyRule>, Vec<String>) {
         let mut rules = Vec::new();
         let mut missing = Distinct::default();
@@ -314,7 +317,7 @@ impl Rbac {
         (rules, missing.list)
     }
 
-    /// The rules of the role that a binding in `namespace` (empty: a ClusterRoleBinding) refers to.
+    /// Returns the rules of the role to which a binding in `namespace` (empty: a ClusterRoleBinding) refers.
     pub(super) fn role_rules(&self, role: &RoleRef, namespace: &str) -> Option<&[PolicyRule]> {
         self.rules_of(role, namespace).map(|rules| rules.list.as_slice())
     }
@@ -327,7 +330,7 @@ impl Rbac {
         }
     }
 
-    /// The bindings that count in `namespace` (empty: in the cluster), with where they are.
+    /// Returns the bindings that apply in `namespace` (empty: in the cluster), with their namespaces.
     fn bindings_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a BindingIndex)> {
         let local = (!namespace.is_empty())
             .then(|| self.bindings.get(namespace))
@@ -338,8 +341,9 @@ impl Rbac {
             .map(|(scope, bindings)| (scope, bindings.as_ref()))
     }
 
-    /// Whether more than `limit` bindings, subjects and strings of rules are to be looked through for a request of `user` in
-    /// `namespace`. Whoever may write roles decides that. Itself it looks at no more than as many bindings.
+    /// Checks whether a request of `user` in `namespace` has to search more than `limit` bindings, subjects and
+    /// strings of rules. Any user with the right to write roles can cause that. The check itself reads at most as
+    /// many bindings.
     #[must_use]
     pub fn outweighs(&self, user: &UserInfo, namespace: &str, limit: usize) -> bool {
         let mut weight = 0_usize;
@@ -358,7 +362,7 @@ impl Rbac {
         false
     }
 
-    /// Shows `visitor` every rule that holds for `user`, and every role that a binding of the user's misses.
+    /// Passes `visitor` every rule for `user`, and every missing role of the user's bindings.
     fn visit<'a, B>(
         &'a self,
         user: &'a UserInfo,
@@ -433,7 +437,7 @@ impl Authorizer for Rbac {
     }
 }
 
-/// Several bindings may miss the same role: it is named once, where it was first missed.
+/// A list without duplicates: a role that several bindings miss is named once, at its first position.
 #[derive(Default)]
 struct Distinct {
     list: Vec<String>,
@@ -448,7 +452,7 @@ impl Distinct {
     }
 }
 
-/// How the real server's authorizer reports a role that a binding refers to and that is not there.
+/// Returns kube-apiserver's message for a missing role of a binding.
 fn role_not_found(role: &RoleRef) -> String {
     format!(
         "{}.rbac.authorization.k8s.io {} not found",

@@ -1,24 +1,24 @@
-//! Owns the refusals of this room as data: code, reason, message and details of a Kubernetes Status. Refuses to know
-//! HTTP: the server turns them into answers.
+//! Refusals as data: code, reason, message and details of a Kubernetes Status. This crate knows no HTTP: the server
+//! turns refusals into answers.
 
 use serde_json::{Map, Value, json};
 
 use super::{Attributes, quote};
 use crate::identity::UserInfo;
 
-/// One field that a request got wrong.
+/// An invalid field of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
     /// The field's path, as `spec.user`.
     pub field: String,
     /// The cause's reason: `FieldValueInvalid`, `FieldValueRequired`.
     pub reason: &'static str,
-    /// What is wrong, without the path: `Invalid value: 5: may not …`.
+    /// The fault, without the path: `Invalid value: 5: may not …`.
     pub message: String,
 }
 
 impl FieldError {
-    /// A value that is not allowed; `value` as Go's JSON or quoting shows it.
+    /// Returns the error for a value that is not allowed; `value` in the form of Go's JSON or quoting.
     #[must_use]
     pub fn invalid(field: &str, value: &str, why: &str) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl FieldError {
         }
     }
 
-    /// A value that is missing.
+    /// Returns the error for a missing value.
     #[must_use]
     pub fn required(field: &str, why: &str) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl FieldError {
     }
 }
 
-/// A request that is refused, in the terms of `metav1.Status`.
+/// A refused request, in the terms of `metav1.Status`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status code.
@@ -48,12 +48,12 @@ pub struct Refusal {
     pub reason: &'static str,
     /// The message for people.
     pub message: String,
-    /// `details` of the Status: name, group, kind, uid, causes.
+    /// `details` of the Status: name, group, kind, UID, causes.
     pub details: Option<Map<String, Value>>,
 }
 
 impl Refusal {
-    /// 401, as the real server words it whatever was wrong.
+    /// Returns 401 with kube-apiserver's words, which name no reason.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Refusal {
         }
     }
 
-    /// 400 with `message`.
+    /// Returns 400 with `message`.
     #[must_use]
     pub fn bad_request(message: String) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Refusal {
         }
     }
 
-    /// 500 with the cause in `message`.
+    /// Returns 500 with the cause in `message`.
     #[must_use]
     pub fn internal(message: &str) -> Self {
         let mut details = Map::new();
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// 403: `user` may not do what `attributes` describe. `reason` is the decision's, and may be empty.
+    /// Returns 403: `user` lacks the right for `attributes`. `reason` is the decision's, and may be empty.
     #[must_use]
     pub fn forbidden(user: &UserInfo, attributes: &Attributes, reason: &str) -> Self {
         let mut message = describe(user, attributes);
@@ -99,7 +99,7 @@ impl Refusal {
         Self::forbidden_because(&attributes.group, &attributes.resource, &attributes.name, &message)
     }
 
-    /// 403 on an object, with another reason than a missing right to the request itself.
+    /// Returns 403 on an object, for another reason than a missing right to the request itself.
     #[must_use]
     pub fn forbidden_because(group: &str, resource: &str, name: &str, message: &str) -> Self {
         let qualified = qualify(resource, group);
@@ -118,7 +118,7 @@ impl Refusal {
         }
     }
 
-    /// 404: nothing is served there.
+    /// Returns 404 for an unknown path.
     #[must_use]
     pub fn no_such_route() -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Refusal {
         }
     }
 
-    /// 404: there is no such object.
+    /// Returns 404 for a missing object.
     #[must_use]
     pub fn not_found(group: &str, resource: &str, name: &str) -> Self {
         Self {
@@ -140,7 +140,7 @@ impl Refusal {
         }
     }
 
-    /// 409: the object is not the one that was meant.
+    /// Returns 409 for an object that differs from the one in the request.
     #[must_use]
     pub fn conflict(group: &str, resource: &str, name: &str, why: &str) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Refusal {
         }
     }
 
-    /// 422: the object's fields are wrong.
+    /// Returns 422 for an object with invalid fields.
     #[must_use]
     pub fn invalid(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Self {
         let mut shown: Vec<String> = Vec::new();
@@ -183,7 +183,7 @@ impl Refusal {
         }
     }
 
-    /// The whole Status object.
+    /// Returns the whole Status object.
     #[must_use]
     pub fn to_status(&self) -> Value {
         let mut status = json!({
@@ -218,7 +218,7 @@ fn details(group: &str, kind: &str, name: &str) -> Map<String, Value> {
         .collect()
 }
 
-/// What was asked for, with the characters of HTML made harmless as the real server does.
+/// Describes the request, with HTML's special characters escaped as in kube-apiserver.
 fn describe(user: &UserInfo, attributes: &Attributes) -> String {
     let who = quote(&user.name);
     let verb = &attributes.verb;

@@ -1,6 +1,6 @@
-//! Owns the access reviews: SubjectAccessReview and its local and self forms, and SelfSubjectRulesReview, as functions
-//! from the request's object to the response's. Refuses what the real server's validation refuses, in its words; who
-//! may ask is decided before, like for every request.
+//! The access reviews: SubjectAccessReview with its local and self forms, and SelfSubjectRulesReview, as functions
+//! from the request's object to the response's. Invalid reviews are refused in kube-apiserver's words. The right to
+//! create a review is checked earlier, as for every request.
 
 use serde_json::{Map, Value, json};
 
@@ -28,10 +28,10 @@ const METADATA_FIELDS: [&str; 14] = [
     "finalizers",
 ];
 
-/// `POST subjectaccessreviews`: may the user that the object names do what it describes?
+/// Answers `POST subjectaccessreviews`: whether the user in the object may make the request in the object.
 ///
 /// # Errors
-/// A 422 for a review that does not say what it asks.
+/// A 422 for a review without a question.
 pub fn subject_access_review(review: &Value, authorizer: &dyn Authorizer) -> Result<Value, Refusal> {
     let mut errors = validate_spec(review, true);
     errors.extend(validate_metadata(review, &[]));
@@ -39,10 +39,10 @@ pub fn subject_access_review(review: &Value, authorizer: &dyn Authorizer) -> Res
     Ok(answer(review, &named_user(review), authorizer))
 }
 
-/// `POST selfsubjectaccessreviews`: may `user` do what the object describes?
+/// Answers `POST selfsubjectaccessreviews`: whether `user` may make the request in the object.
 ///
 /// # Errors
-/// A 422 for a review that does not say what it asks.
+/// A 422 for a review without a question.
 pub fn self_subject_access_review(
     user: &UserInfo,
     review: &Value,
@@ -54,10 +54,11 @@ pub fn self_subject_access_review(
     Ok(answer(review, user, authorizer))
 }
 
-/// `POST namespaces/NAMESPACE/localsubjectaccessreviews`: as [`subject_access_review`], for one namespace only.
+/// Answers `POST namespaces/NAMESPACE/localsubjectaccessreviews` as [`subject_access_review`] does, for one namespace
+/// only.
 ///
 /// # Errors
-/// A 404 without a namespace, a 400 or 422 for a review that asks about something else than this namespace.
+/// A 404 without a namespace, a 400 or 422 for a review about anything outside of this namespace.
 pub fn local_subject_access_review(
     namespace: &str,
     review: &Value,
@@ -98,7 +99,7 @@ pub fn local_subject_access_review(
     Ok(answer(&review, &named_user(&review), authorizer))
 }
 
-/// `POST selfsubjectrulesreviews`: everything that `user` may do in the namespace that the object names.
+/// Answers `POST selfsubjectrulesreviews`: all rights of `user` in the namespace that the object names.
 ///
 /// # Errors
 /// A 400 if the object names no namespace.
@@ -149,7 +150,7 @@ fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The attributes of this name, if the review has them at all.
+/// Returns the attributes with this name, if the review has them at all.
 fn given<'a>(review: &'a Value, name: &str) -> Option<&'a Value> {
     review
         .get("spec")
@@ -170,7 +171,7 @@ fn refuse(errors: &[FieldError]) -> Result<(), Refusal> {
     if errors.is_empty() {
         return Ok(());
     }
-    // The real server's Status names no kind here: the decoded object has lost it.
+    // kube-apiserver's Status names no kind here: the decoded object has lost it.
     Err(Refusal::invalid(GROUP, "", "", errors))
 }
 
@@ -234,7 +235,7 @@ fn validate_selector(name: &str, selector: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Reviews carry no metadata, except for what `allowed` names and the managed fields that the server adds.
+/// Checks that a review has no metadata except the fields in `allowed` and the managed fields that the server adds.
 fn validate_metadata(review: &Value, allowed: &[&str]) -> Option<FieldError> {
     let metadata = review.get("metadata")?.as_object()?;
     let is_set = |field: &str| {
@@ -270,7 +271,7 @@ fn validate_metadata(review: &Value, allowed: &[&str]) -> Option<FieldError> {
     ))
 }
 
-/// Path attributes as Go prints the internal type.
+/// Returns path attributes as Go prints the internal type.
 fn show_path_attributes(attributes: &Value) -> String {
     let field = |name: &str| attributes.get(name).and_then(Value::as_str).unwrap_or_default();
     json!({ "Path": field("path"), "Verb": field("verb") }).to_string()

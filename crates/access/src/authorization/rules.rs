@@ -1,5 +1,5 @@
-//! Owns one RBAC rule: how it is read from an object, what it matches, how messages show it. Refuses nothing: what
-//! is not a list of strings in an object counts as empty, since validation has seen the object before.
+//! One RBAC rule: parsing, matching, and its form in messages. A value that is not a list of strings counts as empty,
+//! since validation has checked the object before.
 
 use serde_json::{Map, Value, json};
 
@@ -14,14 +14,14 @@ pub struct PolicyRule {
     pub api_groups: Vec<String>,
     /// Resources, `resource/subresource`, `*/subresource` or `*`.
     pub resources: Vec<String>,
-    /// The only names that the rule is about; empty for all.
+    /// The only names to which the rule applies; empty for all.
     pub resource_names: Vec<String>,
     /// Paths, which may end in `*`.
     pub non_resource_urls: Vec<String>,
 }
 
 impl PolicyRule {
-    /// The rule that `value` holds.
+    /// Reads the rule in `value`.
     #[must_use]
     pub fn from_value(value: &Value) -> Self {
         let list = |key: &str| {
@@ -43,7 +43,7 @@ impl PolicyRule {
         }
     }
 
-    /// The rules of a Role or ClusterRole.
+    /// Returns the rules of a Role or ClusterRole.
     #[must_use]
     pub fn of_role(role: &Value) -> Vec<Self> {
         role.get("rules")
@@ -54,7 +54,7 @@ impl PolicyRule {
             .collect()
     }
 
-    /// How many strings it consists of.
+    /// Returns the number of strings in the rule.
     pub(super) fn strings(&self) -> usize {
         let lists = [
             &self.verbs,
@@ -66,7 +66,7 @@ impl PolicyRule {
         lists.into_iter().map(Vec::len).sum()
     }
 
-    /// The rule as the API writes it: empty lists left out, except for the verbs.
+    /// Returns the rule as the API writes it: empty lists left out, except for the verbs.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
@@ -84,7 +84,7 @@ impl PolicyRule {
         Value::Object(out)
     }
 
-    /// Whether the rule allows what `attributes` describe; `combined` is their resource with its subresource.
+    /// Checks whether the rule allows the request in `attributes`; `combined` is their resource with its subresource.
     pub(super) fn allows(&self, attributes: &Attributes, combined: &str) -> bool {
         if !has(&self.verbs, &attributes.verb) {
             return false;
@@ -107,7 +107,7 @@ impl PolicyRule {
         })
     }
 
-    /// The rule in one line, as escalation errors list it.
+    /// Returns the rule in one line, as escalation errors list it.
     #[must_use]
     pub fn compact(&self) -> String {
         let parts: Vec<String> = [
@@ -129,7 +129,7 @@ fn has(items: &[String], wanted: &str) -> bool {
     items.iter().any(|item| item == "*" || item == wanted)
 }
 
-/// Whether the path pattern of a rule covers `path`: equal, or up to the pattern's final `*`.
+/// Checks whether the path pattern of a rule covers `path`: equal, or up to the pattern's final `*`.
 pub(super) fn path_matches(pattern: &str, path: &str) -> bool {
     pattern == path || (pattern.ends_with('*') && path.starts_with(pattern.trim_end_matches('*')))
 }

@@ -1,5 +1,5 @@
-//! Owns what a ServiceAccount token says: its claims in today's and in the legacy form, and whether what they name
-//! is still there. Refuses tokens whose ServiceAccount, Secret, Pod or Node is gone, replaced or being deleted.
+//! The claims of a ServiceAccount token, in the current and in the legacy form, and the check of the objects in them.
+//! Tokens are refused if their ServiceAccount, Secret, Pod or Node is deleted, replaced or being deleted.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use sha2::{Digest as _, Sha256};
 use super::Lookup;
 use super::user::{AUTHENTICATED, CREDENTIAL_ID, UserInfo, service_account_user_name, split_service_account};
 
-/// How far the clocks of issuer and verifier may differ.
+/// Largest difference between the clocks of issuer and verifier.
 pub const LEEWAY_SECONDS: i64 = 60;
-/// The issuer that tokens from Secrets of type `kubernetes.io/service-account-token` name.
+/// The issuer in tokens from Secrets of type `kubernetes.io/service-account-token`.
 pub const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 /// The label that the cleaner of unused legacy tokens puts on their Secrets.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
@@ -25,12 +25,12 @@ pub enum Audience {
     Absent,
     /// One audience.
     One(String),
-    /// Any number of them.
+    /// Any number of audiences.
     Many(Vec<String>),
 }
 
 impl Audience {
-    /// All of them.
+    /// Returns all audiences.
     #[must_use]
     pub fn to_vec(&self) -> Vec<String> {
         match self {
@@ -45,13 +45,13 @@ impl Audience {
     }
 }
 
-/// An object that a token names.
+/// An object in a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// Its name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Its uid.
+    /// Its UID.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
 }
@@ -62,13 +62,13 @@ pub struct Kubernetes {
     /// The namespace of the ServiceAccount.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The Node that it is bound to, or that its Pod runs on.
+    /// The Node to which the token is bound, or on which its Pod runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<Reference>,
-    /// The Pod that it is bound to.
+    /// The Pod to which the token is bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Reference>,
-    /// The Secret that it is bound to.
+    /// The Secret to which the token is bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Reference>,
     /// The ServiceAccount.
@@ -76,31 +76,31 @@ pub struct Kubernetes {
     pub serviceaccount: Reference,
 }
 
-/// Every claim that is read or written; times are Unix seconds.
+/// All supported claims; times are Unix seconds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claims {
-    /// Whom it is for.
+    /// The token's audience.
     #[serde(default, skip_serializing_if = "Audience::is_absent")]
     pub aud: Audience,
-    /// When it ends.
+    /// The token's expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exp: Option<f64>,
-    /// When it was issued.
+    /// The time of issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iat: Option<f64>,
-    /// Who issued it.
+    /// The issuer.
     #[serde(default)]
     pub iss: String,
-    /// Its own id.
+    /// The token's id.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub jti: String,
-    /// What it is bound to.
+    /// The objects to which the token is bound.
     #[serde(rename = "kubernetes.io", default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
-    /// When it begins.
+    /// The start of the token's validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbf: Option<f64>,
-    /// Whom it stands for.
+    /// The token's subject.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub sub: String,
     /// Of a token from a Secret: the namespace.
@@ -124,7 +124,7 @@ pub struct Claims {
         skip_serializing_if = "String::is_empty"
     )]
     pub legacy_name: String,
-    /// Of a token from a Secret: the uid of the ServiceAccount.
+    /// Of a token from a Secret: the UID of the ServiceAccount.
     #[serde(
         rename = "kubernetes.io/serviceaccount/service-account.uid",
         default,
@@ -133,7 +133,7 @@ pub struct Claims {
     pub legacy_uid: String,
 }
 
-/// The audiences of `held` that are among `wanted`, in `held`'s order.
+/// Returns the audiences of `held` that are among `wanted`, in `held`'s order.
 #[must_use]
 pub fn intersect(held: &[String], wanted: &[String]) -> Vec<String> {
     held.iter()
@@ -142,10 +142,10 @@ pub fn intersect(held: &[String], wanted: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// The user that a bound token stands for, if all it names is still there.
+/// Returns the user of a bound token, if all its objects still exist.
 ///
 /// # Errors
-/// The reason why it does not hold, in the real server's words.
+/// The reason for the refusal, in kube-apiserver's words.
 pub fn validate_bound(claims: &Claims, lookup: &dyn Lookup, now: Timestamp) -> Result<UserInfo, String> {
     check_times(claims, now)?;
     let bound = claims.kubernetes.clone().unwrap_or_default();
@@ -194,7 +194,7 @@ pub fn validate_bound(claims: &Claims, lookup: &dyn Lookup, now: Timestamp) -> R
     Ok(user)
 }
 
-/// Expiry and start, with the leeway of a minute.
+/// Checks expiry and start, with the leeway of a minute.
 fn check_times(claims: &Claims, now: Timestamp) -> Result<(), String> {
     #[expect(
         clippy::cast_precision_loss,
@@ -213,7 +213,8 @@ fn check_times(claims: &Claims, now: Timestamp) -> Result<(), String> {
     Ok(())
 }
 
-/// That the object a token is bound to exists, is the same one, and is not long since deleted.
+/// Checks that the object to which a token is bound exists, has the same UID, and was not deleted longer ago than the
+/// leeway.
 fn check_bound(
     lookup: &dyn Lookup,
     resource: &str,
@@ -239,10 +240,10 @@ fn check_bound(
     Ok(())
 }
 
-/// The user that a legacy token stands for, if its Secret still holds exactly this token.
+/// Returns the user of a legacy token, if its Secret still holds exactly this token.
 ///
 /// # Errors
-/// The reason why it does not hold, in the real server's words.
+/// The reason for the refusal, in kube-apiserver's words.
 pub fn validate_legacy(token: &str, claims: &Claims, lookup: &dyn Lookup, now: Timestamp) -> Result<UserInfo, String> {
     let namespace = claims.legacy_namespace.as_str();
     let name = claims.legacy_name.as_str();
@@ -299,17 +300,17 @@ pub fn validate_legacy(token: &str, claims: &Claims, lookup: &dyn Lookup, now: T
     Ok(user)
 }
 
-/// Whether `stored` is the base64 of `token`, in time that does not tell how much of it agrees.
+/// Checks whether `stored` is the base64 of `token`. The time does not depend on how much of it agrees.
 fn same_base64(stored: &str, token: &str) -> bool {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let Ok(stored) = STANDARD.decode(stored) else {
         return false;
     };
-    // Hashes of both are compared: what their comparison tells about them tells nothing about the token.
+    // Hashes are compared: the time of their comparison reveals nothing about the token.
     Sha256::digest(&stored) == Sha256::digest(token.as_bytes())
 }
 
-/// The object's uid, or an empty string.
+/// Returns the object's UID, or an empty string.
 #[must_use]
 pub fn uid_of(object: &Value) -> &str {
     object
@@ -318,7 +319,7 @@ pub fn uid_of(object: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// Whether the object was deleted more than `leeway` seconds before `now` and only waits for its finalizers.
+/// Checks whether the object was deleted more than `leeway` seconds before `now` and only waits for its finalizers.
 fn deleted_before(object: &Value, now: Timestamp, leeway: i64) -> bool {
     object
         .pointer("/metadata/deletionTimestamp")

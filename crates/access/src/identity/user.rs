@@ -1,44 +1,44 @@
-//! Owns who a request comes from: [`UserInfo`], the groups that Kubernetes itself gives, and the form of a
-//! ServiceAccount's user name. Refuses nothing; it only names.
+//! The sender of a request: [`UserInfo`], the groups that Kubernetes itself assigns, and the form of a
+//! ServiceAccount's user name.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// The group whose members may do everything, without a question to RBAC.
+/// The group whose members may do everything, without a check by RBAC.
 pub const MASTERS: &str = "system:masters";
-/// The group of everyone who proved who they are.
+/// The group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
-/// The group of those who did not.
+/// The group of unauthenticated users.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The user name of those who did not.
+/// The user name of unauthenticated users.
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The group of every ServiceAccount of every namespace.
 pub const ALL_SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The group of all nodes.
 pub const NODES: &str = "system:nodes";
-/// The extra key under which the credential that was used is named (KEP-4193).
+/// The extra key with the id of the used credential (KEP-4193).
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// What the user name of every ServiceAccount begins with.
+/// The prefix of every ServiceAccount's user name.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 const NODE_PREFIX: &str = "system:node:";
 
-/// Who a request comes from, as authorization, admission and audit see it.
+/// The sender of a request, as authorization, admission and audit see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct UserInfo {
     /// The user's name: a certificate's common name, or `system:serviceaccount:NAMESPACE:NAME`.
     pub name: String,
-    /// The identity behind the name, where names can be reused; empty if unknown.
+    /// The identity behind the name, as names can be reused; empty if unknown.
     pub uid: String,
-    /// The groups that the user is in.
+    /// The user's groups.
     pub groups: Vec<String>,
     /// Further facts about the user; keys are lower case.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// The caller without credentials.
+    /// Returns the user without credentials.
     #[must_use]
     pub fn anonymous() -> Self {
         Self {
@@ -48,7 +48,7 @@ impl UserInfo {
         }
     }
 
-    /// The server itself, for its own controllers.
+    /// Returns the server itself, for its own controllers.
     #[must_use]
     pub fn loopback() -> Self {
         Self {
@@ -58,7 +58,7 @@ impl UserInfo {
         }
     }
 
-    /// The ServiceAccount `namespace`/`name` with its fixed groups.
+    /// Returns the ServiceAccount `namespace`/`name` with its fixed groups.
     #[must_use]
     pub fn service_account(namespace: &str, name: &str, uid: &str) -> Self {
         let mut groups = service_account_groups(namespace);
@@ -71,7 +71,7 @@ impl UserInfo {
         }
     }
 
-    /// Whether the user is in `group`.
+    /// Checks whether the user is in `group`.
     #[must_use]
     pub fn in_group(&self, group: &str) -> bool {
         self.groups.iter().any(|held| held == group)
@@ -84,7 +84,7 @@ impl UserInfo {
         }
     }
 
-    /// The `userInfo` of the authentication and admission APIs.
+    /// Returns the `userInfo` of the authentication and admission APIs.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut out = Map::new();
@@ -104,13 +104,13 @@ impl UserInfo {
     }
 }
 
-/// The user name of the ServiceAccount `namespace`/`name`.
+/// Returns the user name of the ServiceAccount `namespace`/`name`.
 #[must_use]
 pub fn service_account_user_name(namespace: &str, name: &str) -> String {
     format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
 }
 
-/// The groups of every ServiceAccount in `namespace`.
+/// Returns the groups of every ServiceAccount in `namespace`.
 #[must_use]
 pub fn service_account_groups(namespace: &str) -> Vec<String> {
     vec![
@@ -119,16 +119,16 @@ pub fn service_account_groups(namespace: &str) -> Vec<String> {
     ]
 }
 
-/// Namespace and name of the ServiceAccount that `user_name` names, if it names one.
+/// Returns namespace and name of the ServiceAccount in `user_name`, if it is a ServiceAccount's.
 ///
-/// Both parts have to be valid names, as the real server demands: anything else is an ordinary user.
+/// Both parts must be valid names, as kube-apiserver demands: any other name is an ordinary user.
 #[must_use]
 pub fn split_service_account(user_name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user_name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     (is_dns_label(namespace) && is_dns_subdomain(name)).then_some((namespace, name))
 }
 
-/// The name of the node that `user_name` names, if it names one.
+/// Returns the name of the node in `user_name`, if it is a node's.
 #[must_use]
 pub fn split_node(user_name: &str) -> Option<&str> {
     user_name
@@ -136,7 +136,7 @@ pub fn split_node(user_name: &str) -> Option<&str> {
         .filter(|name| is_dns_subdomain(name))
 }
 
-/// Whether `name` is an RFC 1123 label: what a namespace may be called.
+/// Checks whether `name` is an RFC 1123 label: the form of a namespace's name.
 #[must_use]
 pub fn is_dns_label(name: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -147,7 +147,7 @@ pub fn is_dns_label(name: &str) -> bool {
         && name.bytes().last().is_some_and(edge)
 }
 
-/// Whether `name` is an RFC 1123 subdomain: what most objects may be called.
+/// Checks whether `name` is an RFC 1123 subdomain: the form of most objects' names.
 #[must_use]
 pub fn is_dns_subdomain(name: &str) -> bool {
     let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();

@@ -1,4 +1,5 @@
-//! What expressions are asked about: the request's objects as they are shown, its description, and its user's rights.
+//! The inputs of expressions: the request's objects in their shown version, the request's description, and its user's
+//! rights.
 
 use std::borrow::Cow;
 
@@ -21,7 +22,7 @@ pub(super) struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The objects in the version of `shown_as`, of a request that was matched as one about `resource`.
+    /// Returns the objects in the version of `shown_as`, for a request that matched as one about `resource`.
     pub(super) async fn of(
         contents: &Contents,
         attributes: &Attributes<'a>,
@@ -40,7 +41,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// The same objects, of a request that was matched as one about `resource`.
+    /// Returns the same objects for a request that matched as one about `resource`.
     pub(super) fn matched_as(&self, attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Self {
         Self {
             object: self.object.clone(),
@@ -78,7 +79,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The request as a review describes it; what is said elsewhere is empty in it.
+/// Returns the request as a review describes it. Fields that expressions get as separate variables are empty.
 fn described(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
     let mut request = subject::request(attributes, shown_as, resource);
     if let Some(map) = request.as_object_mut() {
@@ -89,7 +90,7 @@ fn described(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resour
     request
 }
 
-/// Whether the request's user may do something, or the ServiceAccount that is asked for.
+/// Checks a right of the request's user, or of the ServiceAccount in the check.
 fn decide(contents: &Contents, user: &UserInfo, check: &Check) -> Decision {
     let account = check
         .service_account

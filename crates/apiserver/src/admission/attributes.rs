@@ -10,7 +10,7 @@ use crate::http::ApiError;
 use crate::operation::{DeleteOptions, FieldValidation, Operation};
 use crate::view::View;
 
-/// What a request does to the object, which is not always its HTTP verb: an apply creates or updates.
+/// The effect of a request on the object. It may differ from the HTTP verb: an apply creates or updates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Create,
@@ -19,7 +19,7 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// As rules and reviews spell it.
+    /// Returns the action's name in rules and reviews.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -29,21 +29,21 @@ impl Action {
     }
 }
 
-/// One request that is to be admitted, without the object that it brings: that one changes on the way.
+/// A request in admission, without its new object, which changes during admission.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     pub(crate) op: &'a Operation,
     pub(crate) action: Action,
-    /// The object's name; empty as long as it is still to be generated, and if one of many is deleted.
+    /// The object's name. Empty while the name is still to be generated, and for each deletion of a collection.
     pub(crate) name: &'a str,
-    /// The stored object, unless it is created.
+    /// The stored object; `None` for a creation.
     pub(crate) old: Option<&'a Value>,
     /// The options of a deletion.
     pub(crate) deletion: Option<&'a DeleteOptions>,
 }
 
 impl<'a> Attributes<'a> {
-    /// A request that creates an object.
+    /// Returns the attributes of a creation.
     pub(crate) fn create(op: &'a Operation, name: &'a str) -> Self {
         Self {
             op,
@@ -54,7 +54,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A request that changes an object.
+    /// Returns the attributes of a change.
     pub(crate) fn update(op: &'a Operation, old: &'a Value) -> Self {
         Self {
             op,
@@ -65,7 +65,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// A request that deletes an object.
+    /// Returns the attributes of a deletion.
     pub(crate) fn delete(op: &'a Operation, name: &'a str, old: &'a Value, options: &'a DeleteOptions) -> Self {
         Self {
             op,
@@ -84,17 +84,17 @@ impl<'a> Attributes<'a> {
         self.op.subresource.as_deref().unwrap_or_default()
     }
 
-    /// Whether it is about a namespace itself, not about a subresource of one.
+    /// Checks whether the request is about a namespace itself, and not about its subresource.
     pub(crate) fn is_of_namespace(&self) -> bool {
         self.op.subresource.is_none() && self.is_part_of_namespace()
     }
 
-    /// Whether it is about a namespace, or a subresource of one.
+    /// Checks whether the request is about a namespace or its subresource.
     pub(crate) fn is_part_of_namespace(&self) -> bool {
         self.op.resource.behavior.holds_objects
     }
 
-    /// Asks a rule of the kind something, which is told of the request what it has to know.
+    /// Calls a rule of the kind with the facts about the request that the rule needs.
     pub(crate) fn ask<T>(&self, contents: &Contents, view: &View, ask: impl FnOnce(&Admitted<'_>) -> T) -> T {
         let plural_of = |group: &str, version: &str, kind: &str| {
             let catalog = contents.catalog();
@@ -112,7 +112,7 @@ impl<'a> Attributes<'a> {
         })
     }
 
-    /// The namespace that the request is in: that of a Namespace is itself. Empty for everything without one.
+    /// Returns the namespace of the request; for a Namespace its own name. Empty for other cluster-scoped resources.
     pub(crate) fn namespace(&self) -> &'a str {
         if self.is_part_of_namespace() {
             return self.name;
@@ -120,7 +120,7 @@ impl<'a> Attributes<'a> {
         self.op.namespace.as_deref().unwrap_or_default()
     }
 
-    /// A refusal of the request, which names the object as far as it has a name.
+    /// Returns a refusal of the request, which names the object by its name or generateName.
     pub(crate) fn denied(&self, object: Option<&Value>, why: &str) -> ApiError {
         let name = object.map_or(self.name, |object| match object.name() {
             "" => object.meta_str("generateName"),
@@ -129,12 +129,12 @@ impl<'a> Attributes<'a> {
         ApiError::denied(self.resource(), name, why)
     }
 
-    /// Whether nothing may be stored.
+    /// Checks whether the request must store nothing.
     pub(crate) fn dry_run(&self) -> bool {
         self.op.dry_run || self.deletion.is_some_and(|options| options.dry_run)
     }
 
-    /// The options of the request as an object of its own.
+    /// Returns the options of the request as an object.
     pub(crate) fn options(&self) -> Value {
         let mut options = Map::new();
         options.insert(
@@ -151,7 +151,7 @@ impl<'a> Attributes<'a> {
                 options.insert("gracePeriodSeconds".to_owned(), json!(seconds));
             }
             let mut preconditions = Map::new();
-            // A namespace is deleted as the one that was found, in several steps.
+            // A namespace is deleted in several steps, each with the UID that was read first.
             let found = self.old.filter(|_| self.is_of_namespace()).map(ObjectExt::uid);
             for (key, value) in [
                 ("uid", deletion.uid.as_deref().or(found)),

@@ -1,4 +1,4 @@
-//! Objects that are read into something else once a version: webhooks and policies, which every request asks for.
+//! Decoded webhooks and policies, which every request needs: each stored version is decoded once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::stored::decode_stored;
 use crate::view::View;
 
-/// What was read from the objects below one prefix of the store's keys, by key and revision.
+/// The decoded objects below one prefix of the store's keys, by key and revision.
 #[derive(Debug)]
 pub(super) struct Cache<T>(Mutex<HashMap<String, (u64, Arc<T>)>>);
 
@@ -20,7 +20,8 @@ impl<T> Default for Cache<T> {
 }
 
 impl<T> Cache<T> {
-    /// What is stored below a prefix, always the same one, in the order of the keys. Only what changed is read again.
+    /// Returns the decoded objects below a prefix, in the order of the keys. Each cache always gets the same prefix.
+    /// Only changed objects are decoded again.
     pub(super) fn of(&self, view: &View, prefix: &str, read: impl Fn(&Value) -> T) -> Vec<Arc<T>> {
         let mut entries = view.entries(prefix).peekable();
         if entries.peek().is_none() {

@@ -1,4 +1,5 @@
-//! Nobody gives away rights that they don't hold: RBAC's own rule for writing roles and bindings.
+//! RBAC's escalation check: a user can't grant rights that the user doesn't have. It applies to writes of roles and
+//! bindings.
 
 use serde_json::Value;
 use tenure_access::authorization::{RbacKind, Write, check_escalation};
@@ -19,7 +20,7 @@ pub(super) fn check(rights: &Rights, attributes: &Attributes<'_>, object: &Value
         user: &op.user,
         kind,
         namespace: op.namespace.as_deref().unwrap_or_default(),
-        // The URL of a create names no object, and rights on single names don't reach it.
+        // The URL of a creation names no object, so rights on single names don't apply.
         path_name: if attributes.action == Action::Create {
             ""
         } else {

@@ -1,4 +1,4 @@
-//! Which requests a webhook or a policy is about: its rules and selectors, and other versions of the same objects.
+//! Matching of requests to a webhook or a policy: rules and selectors, and other versions of the same objects.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::selectors::Selectors;
 
-/// The group of webhooks and policies. None of them is ever asked about one of them, or it could shut out its own
-/// removal.
+/// The group of webhooks and policies. Requests about this group never reach a webhook or policy, which could
+/// otherwise block its own removal.
 pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
-/// One rule: which operations on which resources.
+/// One rule: operations and resources.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Rule {
@@ -31,7 +31,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Whether it covers the request, if that were about `resource`.
+    /// Checks whether the rule covers the request, if the request were about `resource`.
     pub(super) fn covers(&self, attributes: &Attributes<'_>, resource: &Resource) -> bool {
         let has = |list: &[String], wanted: &str| list.iter().any(|item| item == "*" || item == wanted);
         let is_namespace = attributes.is_part_of_namespace();
@@ -54,11 +54,11 @@ impl Rule {
     }
 }
 
-/// What a webhook or a policy says of the requests that it is about.
+/// The conditions of a webhook or a policy on its requests.
 #[derive(Debug, Clone)]
 pub(super) struct Matcher {
     rules: Vec<Rule>,
-    /// Whether it is about everything if there are no rules.
+    /// Whether an empty list of rules matches everything.
     everything: bool,
     excluded: Vec<Rule>,
     equivalent: bool,
@@ -78,12 +78,12 @@ struct Constraints {
 }
 
 impl Matcher {
-    /// What a webhook or a policy's `matchConstraints` say.
+    /// Reads the conditions of a webhook, or a policy's `matchConstraints`.
     pub(super) fn read(constraints: &Value) -> Self {
         Self::build(constraints, false)
     }
 
-    /// What a binding's `matchResources` say: without rules they are about everything that the policy is about.
+    /// Reads a binding's `matchResources`. Without rules they match everything that the policy matches.
     pub(super) fn of_binding(resources: &Value) -> Self {
         Self::build(resources, true)
     }
@@ -104,7 +104,7 @@ impl Matcher {
         }
     }
 
-    /// As which resource the request is covered, if it is.
+    /// Returns the resource as which the rules cover the request, if they do.
     pub(super) fn resource(&self, contents: &Contents, attributes: &Attributes<'_>) -> Option<Arc<Resource>> {
         let own = &attributes.op.resource;
         let covers = |rules: &[Rule], resource: &Resource| rules.iter().any(|rule| rule.covers(attributes, resource));
@@ -131,7 +131,7 @@ impl Matcher {
         })
     }
 
-    /// Whether the selectors select the request. An object counts if it is selected as it was or as it will be.
+    /// Checks whether the selectors select the request. An object counts if its old or its new state is selected.
     pub(super) fn selects(
         &self,
         contents: &Contents,
@@ -150,7 +150,7 @@ impl Matcher {
     }
 }
 
-/// The labels of the request's namespace; those that it will have, if it is itself written.
+/// Returns the labels of the request's namespace. For a write of the namespace itself, the new labels.
 fn namespace_labels(
     contents: &Contents,
     attributes: &Attributes<'_>,

@@ -1,12 +1,13 @@
-//! The rules about a write that need other objects, the caller or other programs, in Kubernetes' order.
+//! Admission: the rules about a write that need other objects, the requesting user or other programs, in Kubernetes'
+//! order.
 //!
-//! A request goes through two phases. [`Admission::mutate`] may change the object, before it is made complete and checked;
-//! [`Admission::validate`] sees the object as it will be stored, and may only refuse. Both run outside of the store's locks, and
-//! again whenever a write was overtaken by another. What a mutation changed is owned by nobody, as in Kubernetes:
-//! owners are settled before it.
+//! A request passes two phases. [`Admission::mutate`] may change the object, before defaults and validation.
+//! [`Admission::validate`] sees the object as it will be stored, and may only refuse. Both run outside of the store's
+//! locks, and run again whenever another write came first. Fields that a mutation changed have no owner, as in
+//! Kubernetes: owners are settled before the mutation.
 //!
-//! What the objects of one kind meet is in that kind's value (`tenure_kinds::kind::Rule`); here is what all kinds meet. Owns the order,
-//! and which rules are left out.
+//! Rules for one kind are in that kind's value (`tenure_kinds::kind::Rule`). This module has the rules for all kinds,
+//! their order, and the list of disabled rules.
 
 mod asking;
 mod attributes;
@@ -35,7 +36,7 @@ use crate::contents::Contents;
 use crate::http::ApiError;
 use crate::keys;
 
-/// The rules that can be left out, by the names that Kubernetes has for them.
+/// The rules that can be disabled, by their Kubernetes names.
 pub const OPTIONAL_PLUGINS: [&str; 4] = [
     Plugin::ServiceAccount.name(),
     Plugin::LimitRanger.name(),
@@ -43,22 +44,22 @@ pub const OPTIONAL_PLUGINS: [&str; 4] = [
     Plugin::DefaultTolerationSeconds.name(),
 ];
 
-/// How long a new namespace may take to get what every namespace gets.
+/// Longest wait for the objects that every new namespace gets.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Who admits what is written to a cluster, with what it keeps between requests.
+/// Admission of writes to a cluster, with its caches between requests.
 #[derive(Debug)]
 pub(crate) struct Admission {
     contents: Contents,
-    /// Those of [`OPTIONAL_PLUGINS`] that are left out.
+    /// The disabled rules of [`OPTIONAL_PLUGINS`].
     left_out: OnceLock<Vec<String>>,
     hooks: webhooks::HookTable,
     policies: policies::Policies,
     turns: quota::Turns,
-    /// Who guards it beside webhooks.
+    /// The guard.
     post: guard::Post,
-    /// Whether the server has started. What it writes until then is its own, and asks nobody: it would not start
-    /// without those that it is to serve.
+    /// Whether the server has started. Until then its own writes skip webhooks, policies and guard: the server could
+    /// not start if it had to ask programs that depend on it.
     open: AtomicBool,
 }
 
@@ -75,7 +76,7 @@ impl Admission {
         }
     }
 
-    /// From now on every write is everybody's business.
+    /// Ends the start: after this call every write passes all of admission.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::Release);
     }
@@ -84,30 +85,30 @@ impl Admission {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Sets who guards it beside webhooks; once, before anything is asked.
+    /// Sets the guard, once, before any request.
     pub(crate) fn set_guard(&self, guard: Arc<dyn guard::Guard>) {
         self.post.set(guard);
     }
 
-    /// Leaves rules out; said once, before anything is asked.
+    /// Disables rules, once, before any request.
     pub(crate) fn leave_out(&self, mut plugins: Vec<String>) {
         plugins.retain(|plugin| OPTIONAL_PLUGINS.contains(&plugin.as_str()));
         let _said_before = self.left_out.set(plugins);
     }
 
-    /// The rules of the kind that is written, but for those that are left out.
+    /// Returns the rules of the written kind, except the disabled ones.
     fn rules_of(&self, attributes: &Attributes<'_>) -> impl Iterator<Item = &'static Rule> {
         let left_out = self.left_out.get().map(Vec::as_slice).unwrap_or_default();
         let rules = attributes.resource().behavior.admission.iter();
         rules.filter(|rule| !left_out.iter().any(|name| name == rule.plugin.name()))
     }
 
-    /// The tenant that somebody belongs to, as the guard knows it.
+    /// Returns the tenant of a user, as the guard knows it.
     pub(crate) fn find_tenant(&self, user: &UserInfo) -> Option<String> {
         self.post.find_tenant(self.contents.store(), user)
     }
 
-    /// The turns of the namespaces that have quotas.
+    /// Returns the locks of the namespaces with quotas.
     pub(crate) fn turns(&self) -> &quota::Turns {
         &self.turns
     }
@@ -128,7 +129,7 @@ impl Admission {
         }
     }
 
-    /// The object as it goes on, changed by who may change it.
+    /// Returns the object after the mutating phase.
     pub(crate) async fn mutate(&self, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
         let mut object = Some(object);
         self.mutate_any(attributes, &mut object).await?;
@@ -137,7 +138,8 @@ impl Admission {
         Ok(object)
     }
 
-    /// The mutating phase; of a deletion, without an object. If a webhook changed the object, there is a second round.
+    /// Runs the mutating phase; for a deletion, without an object. If a webhook changed the object, a second round
+    /// follows.
     async fn mutate_any(&self, attributes: &Attributes<'_>, object: &mut Option<Value>) -> Result<(), ApiError> {
         let mut rounds = webhooks::Rounds::default();
         for reinvoke in [false, true] {
@@ -150,7 +152,7 @@ impl Admission {
         Ok(())
     }
 
-    /// The mutating rules that are part of this server.
+    /// Applies the mutating rules that are part of this server.
     async fn apply_own_rules(&self, attributes: &Attributes<'_>, object: Option<&mut Value>) -> Result<(), ApiError> {
         match attributes.action {
             Action::Create => {
@@ -183,7 +185,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Waits a moment for an object that may be on its way.
+    /// Waits a moment for an object that may be about to be created.
     async fn wait_for(&self, key: &str) {
         let store = self.contents.store();
         if let Ok(mut watcher) = store.watch(key, store.revision())
@@ -193,14 +195,14 @@ impl Admission {
         }
     }
 
-    /// Whether [`Self::validate`] may wait for others: for another program, or for another request's turn. Then it must not be
-    /// called by who has something that those may be waiting for.
+    /// Checks whether [`Self::validate`] may wait for another program or another request. The caller must then hold
+    /// nothing that those may wait for.
     pub(crate) fn waits_for_others(&self, attributes: &Attributes<'_>) -> bool {
         webhooks::asked_to_validate(self, attributes) || quota::may_charge(&self.contents, attributes)
     }
 
-    /// Refuses an object as it would be stored, or none if one is deleted; otherwise says what it owes to quotas. Without `waits`,
-    /// what came up since [`Self::waits_for_others`] was asked is passed over.
+    /// Validates an object as it would be stored (`None` for a deletion), and returns its charge to quotas. Without
+    /// `waits`, rules that would wait are skipped if they appeared after the call of [`Self::waits_for_others`].
     pub(crate) async fn validate(
         &self,
         attributes: &Attributes<'_>,
@@ -227,13 +229,14 @@ impl Admission {
         }
     }
 
-    /// Both phases of a deletion, which owes nothing.
+    /// Runs both phases of a deletion, which charges no quota.
     pub(crate) async fn admit_delete(&self, attributes: &Attributes<'_>) -> Result<(), ApiError> {
         self.mutate_any(attributes, &mut None).await?;
         self.validate(attributes, None, true).await.map(drop)
     }
 
-    /// Both phases of a request whose object is answered and not stored; it may come back changed, and pays nothing.
+    /// Runs both phases of a request whose object is returned and not stored. The object may come back changed, and
+    /// charges no quota.
     pub(crate) async fn admit_unstored(&self, attributes: &Attributes<'_>, object: Value) -> Result<Value, ApiError> {
         let object = self.mutate(attributes, object).await?;
         self.validate(attributes, Some(&object), true).await.map(drop)?;

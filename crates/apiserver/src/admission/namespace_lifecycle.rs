@@ -1,4 +1,5 @@
-//! Nothing is created in a namespace that does not exist or is being deleted; some namespaces are never deleted.
+//! Admission for namespaces: no object is created in a missing or terminating namespace, and some namespaces can't be
+//! deleted.
 
 use serde_json::{Value, json};
 use tenure_access::identity::Lookup;

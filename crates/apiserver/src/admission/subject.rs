@@ -1,4 +1,5 @@
-//! The object of a request as others see it: a Scale for the scale subresource, in the version that they ask for.
+//! The object of a request as webhooks and policies see it: in their version, and as a Scale for the scale
+//! subresource.
 
 use std::borrow::Cow;
 
@@ -9,7 +10,7 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
 
-/// An object of the request, as it is shown for this resource.
+/// Returns an object of the request in the form for this resource.
 pub(super) async fn shown<'a>(
     contents: &Contents,
     attributes: &Attributes<'_>,
@@ -27,10 +28,10 @@ pub(super) async fn shown<'a>(
     Ok(Cow::Owned(converted.map_err(|failed| ApiError::internal(failed.0))?))
 }
 
-/// The object of the request after somebody changed what was [`shown`].
+/// Returns the request's object after a webhook changed the [`shown`] form.
 ///
 /// # Errors
-/// If it can't be brought back into the request's version.
+/// If the object can't be converted back to the request's version.
 pub(super) async fn taken_back(
     contents: &Contents,
     attributes: &Attributes<'_>,
@@ -52,7 +53,7 @@ pub(super) async fn taken_back(
     converted.map_err(|failed| ApiError::internal(failed.0))
 }
 
-/// The request without its objects, as reviews and expressions describe it: shown in the version of
+/// Returns the request without its objects, as reviews and expressions describe it: shown in the version of
 /// `shown_as`, and matched as one about `resource`.
 pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource: &Resource) -> Value {
     let resource_of = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
@@ -87,7 +88,7 @@ pub(super) fn request(attributes: &Attributes<'_>, shown_as: &Resource, resource
     Value::Object(request)
 }
 
-/// Group, version and kind of what is [`shown`].
+/// Returns group, version and kind of the [`shown`] form.
 fn kind(attributes: &Attributes<'_>, resource: &Resource) -> (String, String, String) {
     match resource.subresource(attributes.subresource()) {
         Some(own) if !own.version.is_empty() => (own.group.clone(), own.version.clone(), own.kind.clone()),

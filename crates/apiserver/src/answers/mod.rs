@@ -1,8 +1,9 @@
-//! Answers on their way out: what they hold until their client has taken them, and their end if it doesn't.
+//! Answers while they are sent: the memory that they hold until their client has read them, and their end if the
+//! client doesn't read.
 //!
-//! Owns the time that a client has to take a piece ([`Unread`]), and what is charged for it to whom ([`crate::ledger`] counts). Whatever
-//! is sent is charged until the connection has written it, not until it was handed over: HTTP/2 keeps what its client's window has no
-//! room for. A place among the running requests is held for as long. Refuses to know what an answer says.
+//! [`Unread`] limits the time in which a client must read a piece, and [`crate::ledger`] counts the charged bytes. A
+//! byte is charged until the connection has written it. The handover to the connection is too early: HTTP/2 buffers
+//! bytes beyond its client's window. The permit among the running requests is held for the same time.
 //!
 //! ```text
 //!  answer ─▶ charged (waits for room, or comes again) ─▶ pieces ─▶ connection ─▶ written: charge and place are given back
@@ -17,16 +18,17 @@ use std::time::Duration;
 pub(crate) use sending::{Route, send};
 pub(crate) use unread::{Answer, Unread};
 
-/// How much may be on its way out at once, and for how long.
+/// Limits of answers that are being sent, in size and time.
 #[derive(Debug, Clone)]
 pub struct AnswerBounds {
     /// Bytes of one user's answers. ServiceAccounts of one namespace are one user.
     pub user_bytes: usize,
     /// Bytes of all answers.
     pub total_bytes: usize,
-    /// How long a client may take for one piece of an answer, 64 KiB. One that takes longer gets no more of it.
+    /// Longest time in which a client must read one piece of an answer, 64 KiB. A slower client gets no more of the
+    /// answer.
     pub patience: Duration,
-    /// Bytes of old values that answers may keep in memory while they are sent, beside those that the history keeps.
+    /// Bytes of old values that answers may keep in memory while they are sent, beside those in the history.
     pub old_bytes: usize,
 }
 
@@ -41,5 +43,5 @@ impl Default for AnswerBounds {
     }
 }
 
-/// What is made and sent at once of an answer that is not all there.
+/// Size of a piece of a streamed answer.
 pub(crate) const PIECE: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! The body of an answer on its way out: charged, in pieces, and followed until they are written.
+//! The body of an answer while it is sent: charged, split into pieces, and tracked until they are written.
 
 use std::any::Any;
 use std::future::Future;
@@ -16,21 +16,22 @@ use crate::http::{Body, BoxError};
 use crate::ledger::{Account, Charge};
 use crate::streams::StreamEnd;
 
-/// An answer of at most so many bytes goes out with its end; the end of a larger one waits until what was before it is written.
-/// Until then its stream can be reset.
+/// Largest answer that is sent together with its end. The end of a larger answer waits until all earlier bytes are
+/// written, and until then its stream can be reset.
 const SMALL: usize = 16 * 1024;
 
-/// Where an answer goes.
+/// The destination of an answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
-    /// To a client in this process: what it has taken is its own.
+    /// A client in this process, which accounts for the bytes that it has read.
     Process,
-    /// To a connection, on a stream of its own if that has several.
+    /// A connection, with a stream if it has several.
     Connection(Arc<Unread>, Option<Arc<StreamEnd>>),
 }
 
-/// The same answer on its way out. `held` is given back when all of it is written, or when it is given up. `charge` is for
-/// its bytes, if they are all there; else for the first piece, and the others are charged to `account` as they are made.
+/// Returns the answer with a body that tracks its sending. `held` is released when all of it is written or given up.
+/// `charge` is for the whole body if it is complete, else for the first piece. Further pieces are charged to
+/// `account` when they are made.
 pub(crate) fn send(
     response: Response<Body>,
     account: Arc<Account>,
@@ -74,15 +75,15 @@ struct Sending {
     inner: Body,
     answer: Arc<Answer>,
     account: Arc<Account>,
-    /// The charge for everything, if everything was there from the beginning.
+    /// The charge for the whole body, if it was complete from the beginning.
     whole: Option<Arc<Charge>>,
     /// The charge for the first piece.
     first: Option<Arc<Charge>>,
-    /// What was made and is not handed over.
+    /// Bytes that are made and not sent yet.
     rest: Option<(Bytes, Arc<Charge>)>,
-    /// Waits for room.
+    /// The wait for free bytes.
     waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Whether pieces are charged until they are written; else until the next one is asked for.
+    /// Whether pieces are charged until they are written; else until the next piece is requested.
     followed: bool,
     sent: usize,
     finished: bool,
@@ -108,10 +109,10 @@ impl Drop for Piece {
 }
 
 impl Sending {
-    /// The next piece of what is there.
+    /// Returns the next piece of the available bytes.
     fn hand_over(&mut self) -> Option<Bytes> {
         let (bytes, charge) = self.rest.as_mut()?;
-        // What is a little more than a piece goes as one.
+        // A little more than a piece is sent as one.
         let most = if bytes.len() > 2 * PIECE { PIECE } else { bytes.len() };
         let piece = bytes.split_to(most);
         let charge = charge.clone();
@@ -120,7 +121,7 @@ impl Sending {
         }
         self.sent += piece.len();
         if !self.followed {
-            // Its charge stays in `rest` until the next piece is asked for.
+            // The charge stays in `rest` until the next piece is requested.
             return Some(piece);
         }
         self.answer.hand_over();
@@ -131,7 +132,7 @@ impl Sending {
         }))
     }
 
-    /// Room for a piece, which will be set right when it is made.
+    /// Reserves bytes for a piece. The charge is corrected when the piece is made.
     fn reserve(&mut self, context: &mut Context<'_>) -> Poll<Charge> {
         loop {
             if let Some(charge) = self.account.try_charge(PIECE) {
@@ -153,7 +154,7 @@ impl Sending {
     }
 }
 
-/// The answer of a client that doesn't read is broken off, so that what it has never looks complete.
+/// The error with which an unread answer ends, so that a partial answer never looks complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was not read in time")]
 struct NotRead;

@@ -1,4 +1,4 @@
-//! Answers that their client has not taken yet, and what becomes of those that it doesn't take.
+//! Answers that their client has not read yet, and the end of those that it doesn't read.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,27 +11,27 @@ use parking_lot::Mutex;
 use crate::ledger::Ledger;
 use crate::streams::StreamEnd;
 
-/// Milliseconds that the reset of a stream may take.
+/// Longest time for the reset of a stream, in milliseconds.
 const RESET: u64 = 2_000;
 
-/// What all times are counted from.
+/// The start of all times here.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn now() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One answer, until its last piece is written or given up.
+/// One answer, until its last piece is written or the answer is given up.
 pub(crate) struct Answer {
-    /// What is given back at its end: the place among the running requests, for one.
+    /// Resources that are released at the end of the answer, such as its permit among the running requests.
     _held: Box<dyn Any + Send + Sync>,
-    /// The stream that it goes out on, if that is one of several of a connection.
+    /// The stream of the answer, if its connection has several streams.
     stream: Option<Arc<StreamEnd>>,
-    /// Pieces that were handed to the connection and are not written.
+    /// Pieces in the connection that are not written yet.
     outstanding: AtomicUsize,
-    /// When the client last took something, or began to owe it.
+    /// The time when the client last read a piece, or when the first unread piece was sent.
     since: AtomicU64,
-    /// From when on it is sent no further; zero for never.
+    /// The time after which nothing more is sent; zero for never.
     given_up: AtomicU64,
     waker: AtomicWaker,
 }
@@ -54,14 +54,14 @@ impl Answer {
         })
     }
 
-    /// A piece is handed to the connection.
+    /// Records that a piece went to the connection.
     pub(super) fn hand_over(&self) {
         if self.outstanding.fetch_add(1, Ordering::AcqRel) == 0 {
             self.since.store(now(), Ordering::Release);
         }
     }
 
-    /// A piece is written, or dropped with its connection.
+    /// Records that a piece was written, or dropped with its connection.
     pub(super) fn take_back(&self) {
         self.since.store(now(), Ordering::Release);
         if self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -69,7 +69,7 @@ impl Answer {
         }
     }
 
-    /// Whether everything that was handed over is written. If not, whoever asks is woken then.
+    /// Checks whether all pieces are written. If not, the calling task is woken when they are.
     pub(super) fn is_taken(&self, context: &mut std::task::Context<'_>) -> bool {
         self.waker.register(context.waker());
         self.outstanding.load(Ordering::Acquire) == 0
@@ -84,12 +84,12 @@ impl Answer {
         self.outstanding.load(Ordering::Acquire) > 0 && u128::from(waits) >= patience.as_millis()
     }
 
-    /// Sends it no further. Returns whether the connection has to be cut for that.
+    /// Stops sending the answer. Returns whether the connection must be closed for that.
     fn give_up(&self) -> bool {
         let Some(stream) = &self.stream else { return true };
         let begun = self.given_up.load(Ordering::Acquire);
         if begun > 0 {
-            // A reset of its stream was not enough: the connection itself is not read.
+            // The reset of the stream was not enough: the client reads nothing from the whole connection.
             return now().saturating_sub(begun) > RESET;
         }
         self.given_up.store(now().max(1), Ordering::Release);
@@ -99,12 +99,12 @@ impl Answer {
     }
 }
 
-/// The answers of one connection that are on their way out.
+/// The answers of one connection that are being sent.
 #[derive(Debug, Default)]
 pub(crate) struct Unread(Mutex<Vec<Weak<Answer>>>);
 
 impl Unread {
-    /// Answers that are looked after before those that are gone are forgotten.
+    /// Number of tracked answers above which finished ones are removed from the list.
     const FEW: usize = 32;
 
     pub(super) fn add(&self, answer: &Arc<Answer>) {
@@ -117,7 +117,8 @@ impl Unread {
         answers.push(Arc::downgrade(answer));
     }
 
-    /// Resets each stream whose client has taken nothing for as long as `patience`. Returns when a whole connection does.
+    /// Resets each stream whose client has read nothing for `patience`. Returns when the client stops reading the
+    /// whole connection.
     pub(crate) async fn stalled(&self, patience: Duration, ledger: &Ledger) {
         let short = (patience / 8).max(Duration::from_millis(1));
         loop {

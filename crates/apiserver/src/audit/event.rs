@@ -10,10 +10,10 @@ use serde_json::{Map, Value};
 
 use super::policy::{Level, Stage};
 
-/// A user agent is cut to so many bytes.
+/// Longest user agent in bytes; longer ones are cut.
 const USER_AGENT: usize = 1024;
 
-/// What is known of a request so far.
+/// The facts of a request so far.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
@@ -51,7 +51,7 @@ pub(super) struct Event {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// What a request is about.
+/// The object of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ObjectReference {
@@ -78,7 +78,7 @@ fn micro_time<S: serde::Serializer>(time: &Timestamp, serializer: S) -> Result<S
 }
 
 impl ObjectReference {
-    /// Takes from an object that was sent what the URL did not say.
+    /// Fills in fields that the URL lacks from an object in the body.
     pub(super) fn complete(&mut self, object: &Value) {
         let text = |key: &str| object.pointer(key).and_then(Value::as_str).unwrap_or_default();
         for (field, pointer) in [
@@ -94,7 +94,7 @@ impl ObjectReference {
     }
 }
 
-/// An object, a list or a table without `managedFields`.
+/// Returns an object, a list or a table without `managedFields`.
 pub(super) fn without_managed_fields(mut value: Value) -> Value {
     fn strip(object: &mut Value) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -117,7 +117,8 @@ fn list<'a>(value: &'a mut Value, key: &str) -> impl Iterator<Item = &'a mut Val
     value.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-/// Where a request comes from, as its headers and its connection tell: all but the last can be made up by the client.
+/// Returns the source addresses of a request, by its headers and its connection. The client can forge all but the
+/// last.
 pub(super) fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<IpAddr> {
     let text = |name: &str| {
         headers
@@ -142,7 +143,7 @@ pub(super) fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<IpA
     found
 }
 
-/// The client's name for itself, cut where it is too long.
+/// Returns the client's user agent, cut if it is too long.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let sent = headers
         .get(http::header::USER_AGENT)

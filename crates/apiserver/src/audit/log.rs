@@ -1,5 +1,5 @@
-//! The file that audit events go to, one JSON object a line. It is turned when it has grown: the old one gets the time into its
-//! name, and old ones are removed by number and by age. Refuses to lose what can't be written without saying so.
+//! The file for audit events, one JSON object a line. A large file is rotated: the old file gets the time in its
+//! name, and old files are removed by number and by age. A failed write is always reported.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
-/// Where events go, and how long they are kept.
+/// The destination of events, and how long they are kept.
 #[derive(Debug, Clone)]
 pub struct LogConfig {
     /// The file; `-` for standard output.
     pub path: PathBuf,
-    /// The size after which a file is turned, in megabytes; 0 for 100.
+    /// The size after which a file is rotated, in megabytes; 0 for 100.
     pub max_size: u64,
     /// How many old files are kept; 0 for all.
     pub max_backups: usize,
     /// How many days old files are kept; 0 for ever.
     pub max_age: u32,
-    /// Whether a request that can't be noted is refused.
+    /// Whether a request is refused if its event can't be written.
     pub strict: bool,
 }
 
@@ -40,7 +40,7 @@ enum Open {
 }
 
 impl Log {
-    /// Opens the file, or makes one that only its owner can read.
+    /// Opens the file, or creates one that only its owner can read.
     pub(super) fn open(config: LogConfig) -> io::Result<Self> {
         let open = if config.path == Path::new("-") {
             Open::Output
@@ -53,12 +53,12 @@ impl Log {
         })
     }
 
-    /// Whether a request that can't be noted is refused.
+    /// Checks whether a request is refused if its event can't be written.
     pub(super) fn is_strict(&self) -> bool {
         self.config.strict
     }
 
-    /// Writes a line, which ends with its line feed.
+    /// Writes a line, which includes its line feed.
     pub(super) fn write(&self, line: &[u8], now: Timestamp) -> io::Result<()> {
         let mut open = self.open.lock();
         let length = line.len() as u64;
@@ -74,7 +74,7 @@ impl Log {
                 let before = *size;
                 let written = file.write_all(line);
                 if written.is_err() {
-                    // Half a line would spoil the next one.
+                    // A partial line would corrupt the next one.
                     let _as_it_was = file.set_len(before);
                     return written;
                 }
@@ -91,10 +91,10 @@ impl Log {
         }
     }
 
-    /// Puts the present file aside, removes what is too old or too much, and begins a new one.
+    /// Renames the current file, removes files that are too old or too many, and begins a new file.
     fn turn(&self, now: Timestamp) -> io::Result<Open> {
         let path = &self.config.path;
-        // Two that are turned within a millisecond are two.
+        // Two rotations within a millisecond get different names.
         let mut turned = now;
         while aside(path, turned).exists() {
             turned = turned
@@ -146,14 +146,14 @@ fn append(path: &Path) -> io::Result<Open> {
 
 const TURNED: &str = "%Y-%m-%dT%H-%M-%S%.3f";
 
-/// `audit-2026-01-02T03-04-05.678.log` for `audit.log`.
+/// Returns the name of a rotated file: `audit-2026-01-02T03-04-05.678.log` for `audit.log`.
 fn aside(path: &Path, now: Timestamp) -> PathBuf {
     let (stem, extension) = parts(path);
     let time = now.strftime(TURNED);
     path.with_file_name(format!("{stem}-{time}{extension}"))
 }
 
-/// When a file was put aside, if its name says that it was.
+/// Returns the time in the name of a rotated file; `None` for other names.
 fn turned_at(path: &Path, name: &str) -> Option<Timestamp> {
     let (stem, extension) = parts(path);
     let time = name.strip_prefix(&stem)?.strip_prefix('-')?.strip_suffix(&extension)?;
@@ -210,7 +210,7 @@ mod tests {
                 "audit.log"
             ]
         );
-        // Somebody else's file stays, whatever its age.
+        // A file that the log did not create stays, whatever its age.
         std::fs::write(folder.path().join("audit-of-others.log"), "x").unwrap();
         for day in 30..40 {
             log.write(line.as_bytes(), start + SignedDuration::from_hours(24 * day))

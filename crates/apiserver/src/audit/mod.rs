@@ -1,5 +1,5 @@
-//! The audit log: who asked for what, as whom, what was decided, and how it ended; an `Event` of `audit.k8s.io/v1` for each stage
-//! of a request that the policy names.
+//! The audit log: the user, the request, the identity it acts as, the decision, and the end. The log has an `Event`
+//! of `audit.k8s.io/v1` for each stage of a request that the policy names.
 //!
 //! ```text
 //!  request ─▶ authenticated ─▶ policy: a level and stages ─▶ RequestReceived
@@ -7,8 +7,9 @@
 //!                 └────────▶ answered ─▶ ResponseStarted (watches) ─▶ ResponseComplete, or Panic
 //! ```
 //!
-//! Lines are written before the answer goes out. Refuses to write what is sent and answered of Secrets and tokens, whatever the policy
-//! says: a log is read by others than the objects are. What webhooks and admission policies note of them is theirs to choose.
+//! The server writes lines before the answer goes out. It never writes bodies of requests and answers about Secrets
+//! and tokens, whatever the policy says, because a log has other readers than the objects. Webhooks and admission
+//! policies choose themselves what they note about these objects.
 
 mod event;
 mod log;
@@ -39,7 +40,7 @@ use self::log::Log;
 use self::policy::Ruling;
 use crate::http::{ApiError, Body, CONFIDENTIAL, RequestInfo, body};
 
-/// What is audited, and where to.
+/// The audit policy and the log file.
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
@@ -50,7 +51,7 @@ impl Audit {
     /// Reads the policy and opens the log.
     ///
     /// # Errors
-    /// What is wrong with the policy or the log, with the file's name.
+    /// The fault of the policy or the log, with the file's name.
     pub fn open(policy: &Path, log: LogConfig) -> Result<Self, String> {
         let text = std::fs::read(policy).map_err(|error| format!("the audit policy {}: {error}", policy.display()))?;
         let policy = Policy::read(&text).map_err(|fault| format!("the audit policy {}: {fault}", policy.display()))?;
@@ -77,13 +78,14 @@ impl Audit {
     }
 }
 
-/// Bytes beyond which a successful answer is no Status.
+/// Largest size in bytes of a successful answer that can be a Status.
 const STATUS: usize = 2048;
-/// Bytes beyond which an answer is not noted, as it is there nowhere as a whole; this is noted instead.
+/// Largest size in bytes of an answer in the log, as a larger one is never in memory as a whole. The log then has
+/// this annotation instead.
 const ANSWER: usize = 4 * 1024 * 1024;
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
-/// Reads an answer, if it has no more bytes than that, and gives it on in any case.
+/// Reads an answer if it has at most `most` bytes. Passes the answer on in any case.
 async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Response<Body>) {
     if response.body().size_hint().lower() > most as u64 {
         return (None, response);
@@ -113,7 +115,7 @@ async fn read_up_to(response: Response<Body>, most: usize) -> (Option<Bytes>, Re
     (None, Response::from_parts(head, body::preceded(pieces, rest)))
 }
 
-/// What is noted of one request; nothing, if nothing is audited. Clones are of the same request.
+/// The audit record of one request; `None` if auditing is off. Clones belong to the same request.
 #[derive(Clone, Default)]
 pub(crate) struct Trail(Option<Arc<Request>>);
 
@@ -125,20 +127,20 @@ struct Request {
 struct Noted {
     event: Event,
     ruling: Ruling,
-    /// Whether what is sent and answered is secret in itself.
+    /// Whether the bodies of request and answer are secret.
     confidential: bool,
-    /// Whether nothing more is to be written.
+    /// Whether the record is complete, so that no further event is written.
     ended: bool,
 }
 
 impl fmt::Debug for Trail {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was sent and answered is not for other logs.
+        // The bodies of request and answer must not appear in other logs.
         formatter.debug_tuple("Trail").field(&self.0.is_some()).finish()
     }
 }
 
-/// What stays the same however a request goes on.
+/// The facts of a request that stay the same until its end.
 pub(crate) struct Arrival<'a> {
     pub(crate) parts: &'a Parts,
     pub(crate) info: &'a RequestInfo,
@@ -148,7 +150,7 @@ pub(crate) struct Arrival<'a> {
 }
 
 impl Trail {
-    /// Begins to note a request, if anything is audited. Nothing is written before it is known who asks.
+    /// Begins the record of a request, if auditing is on. Nothing is written before the user is known.
     pub(crate) fn begin(audit: Option<&Arc<Audit>>, arrival: &Arrival<'_>) -> Self {
         let Some(audit) = audit else { return Self(None) };
         let info = arrival.info;
@@ -201,10 +203,10 @@ impl Trail {
         })))
     }
 
-    /// It is known who asks: the policy rules, and the request is noted before anything is done.
+    /// Records the user: selects the policy's rule, and writes the first event before the request does anything.
     ///
     /// # Errors
-    /// A 500 if it could not be noted and must be.
+    /// A 500 if the event must be written and could not be.
     pub(crate) fn authenticated(
         &self,
         user: &UserInfo,
@@ -218,12 +220,12 @@ impl Trail {
         if this.write(&mut noted, Stage::RequestReceived) || !this.audit.log.is_strict() {
             return Ok(());
         }
-        // It did not happen, so its end isn't noted either.
+        // The request was not carried out, so the log has no event of its end.
         noted.ended = true;
         Err(ApiError::internal("failed to store audit event"))
     }
 
-    /// Nobody could be found who asks; this is what they are answered.
+    /// Records a request without a valid identity, and its answer.
     pub(crate) fn unauthenticated(&self, request: &Attributes, info: &RequestInfo, answer: &ApiError) {
         let Some(this) = &self.0 else { return };
         let mut noted = this.noted.lock();
@@ -233,7 +235,8 @@ impl Trail {
         noted.ended = true;
     }
 
-    /// The request acts as somebody else; `constraint` is the verb of the mode that allowed it, empty for the general one.
+    /// Records that the request acts as another user. `constraint` is the verb of the mode that allowed this, empty
+    /// for the general one.
     pub(crate) fn impersonated(&self, user: &UserInfo, constraint: &str) {
         self.at(Level::Metadata, |noted| {
             noted.event.impersonated_user = Some(user.to_value());
@@ -243,14 +246,14 @@ impl Trail {
         });
     }
 
-    /// What was decided about the request.
+    /// Records the authorization decision.
     pub(crate) fn decided(&self, decision: &Decision) {
         let word = if decision.allowed { "allow" } else { "forbid" };
         self.note("authorization.k8s.io/decision", || word.to_owned());
         self.note("authorization.k8s.io/reason", || decision.reason.clone());
     }
 
-    /// Adds an annotation; the first of a name stays.
+    /// Adds an annotation; the first value of a key stays.
     pub(crate) fn note(&self, key: &str, value: impl FnOnce() -> String) {
         self.at(Level::Metadata, |noted| {
             if !noted.event.annotations.contains_key(key) {
@@ -259,21 +262,22 @@ impl Trail {
         });
     }
 
-    /// As [`Trail::note`], for names that others choose: one that is no key with a prefix is left out.
+    /// Adds an annotation like [`Trail::note`], for keys that a webhook or policy chose. A key without a valid prefix
+    /// is left out.
     pub(crate) fn note_of_admission(&self, key: &str, value: impl FnOnce() -> String) {
         if self.0.is_some() && key.split('/').count() == 2 && qualified_name(key).is_empty() {
             self.note(key, value);
         }
     }
 
-    /// Whether what was sent is to be noted.
+    /// Checks whether the policy wants the request body.
     pub(crate) fn wants_request(&self) -> bool {
         self.0
             .as_ref()
             .is_some_and(|this| this.noted.lock().ruling.level >= Level::Request)
     }
 
-    /// An object that was sent; `shown` makes it as it is to be seen.
+    /// Records an object of the request; `shown` returns the form for the log.
     pub(crate) fn sent(&self, object: &Value, shown: impl FnOnce() -> Value) {
         self.at(Level::Metadata, |noted| {
             noted.event.object_ref.get_or_insert_default().complete(object);
@@ -283,7 +287,7 @@ impl Trail {
         });
     }
 
-    /// A patch that was sent.
+    /// Records a patch of the request.
     pub(crate) fn sent_patch(&self, patch: impl FnOnce() -> Value) {
         self.at(Level::Request, |noted| noted.event.request_object = Some(patch()));
     }
@@ -297,7 +301,8 @@ impl Trail {
         }
     }
 
-    /// Notes the answer, and gives it on. `goes_on` says that its body is not all there yet; then `ending` goes with it.
+    /// Records the answer and passes it on. `goes_on` means that the body is not complete yet; then `ending` stays
+    /// with the body.
     pub(crate) async fn answered(&self, response: Response<Body>, goes_on: bool, ending: Ending) -> Response<Body> {
         let Some(this) = &self.0 else { return response };
         let wanted = {
@@ -322,11 +327,11 @@ impl Trail {
             .is_some_and(|form| form.as_bytes().starts_with(b"application/json"));
         let mut answer = None;
         let mut response = response;
-        // An answer that is made while it is sent is read here only as far as the policy wants it, and only so much of it.
+        // Of a streamed answer only as many bytes are read here as the policy wants.
         let is_there = response.body().size_hint().exact().is_some();
         let most = match (wanted, is_there && !code.is_success()) {
             (true, _) => ANSWER,
-            // Whatever is a Status is noted at every level, and each is small.
+            // Every Status is recorded at every level, and each is small.
             (false, true) => ANSWER,
             (false, false) if is_there => STATUS,
             (false, false) => 0,
@@ -354,7 +359,7 @@ impl Trail {
         response
     }
 
-    /// A fault of the server's ended the request.
+    /// Records that a fault of the server ended the request.
     pub(crate) fn panicked(&self, error: &ApiError) {
         let Some(this) = &self.0 else { return };
         let mut noted = this.noted.lock();
@@ -366,13 +371,13 @@ impl Trail {
         noted.ended = true;
     }
 
-    /// Sees to it that a request is noted to its end, whenever its client goes away.
+    /// Returns a guard that records the end of the request, even if the client disconnects.
     pub(crate) fn guard(&self) -> Ending {
         Ending(self.clone())
     }
 }
 
-/// Writes the end of a request when it is dropped, unless that is written.
+/// Writes the end of a request on drop, unless the end is written already.
 pub(crate) struct Ending(Trail);
 
 impl Drop for Ending {
@@ -404,7 +409,7 @@ impl Request {
         noted.event.level = noted.ruling.level;
     }
 
-    /// Writes the event at a stage that is to be written. `false` if that failed.
+    /// Writes the event of a stage if the policy wants it. `false` if writing failed.
     fn write(&self, noted: &mut Noted, stage: Stage) -> bool {
         if noted.ruling.level == Level::None || noted.ruling.omitted_stages.contains(&stage) {
             return true;
@@ -427,7 +432,7 @@ impl Noted {
         }
     }
 
-    /// The answer is too long to be noted.
+    /// Records that the answer is too long for the log.
     fn cut_short(&mut self) {
         let annotations = &mut self.event.annotations;
         annotations.insert(TRUNCATED.to_owned(), "true".to_owned());
@@ -437,7 +442,7 @@ impl Noted {
         if answer.get("kind").and_then(Value::as_str) == Some("Status") {
             self.take_status(&answer);
         }
-        // Beside objects, what is discovered is noted, and texts and figures are not.
+        // Beside objects, discovery documents are recorded, but texts and metrics are not.
         let is_object = self.event.object_ref.is_some() || self.event.request_uri.starts_with("/api");
         if self.ruling.level == Level::RequestResponse && is_object {
             self.event.response_object = Some(self.shown(answer));
@@ -451,7 +456,7 @@ impl Noted {
                 status.insert(key.to_owned(), value.clone());
             }
         }
-        // Errors without a reason quote what was sent.
+        // Errors without a reason quote the request body.
         if self.confidential && status.contains_key("message") && !status.contains_key("reason") {
             status.insert("message".to_owned(), CONFIDENTIAL.into());
         }
@@ -464,7 +469,7 @@ impl Noted {
     }
 }
 
-/// A Status of which nothing is said yet.
+/// Returns a Status with empty metadata.
 fn metadata() -> Map<String, Value> {
     Map::from_iter([("metadata".to_owned(), json!({}))])
 }

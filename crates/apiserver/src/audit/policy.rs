@@ -1,6 +1,6 @@
-//! The audit policy: which requests are noted, and how much of them. Pure. Owns the file's form (`audit.k8s.io/v1`), the
-//! complaints about it and the matching of rules; refuses fields that it does not know, since a rule that was meant and is not read
-//! leaves a gap that nobody sees.
+//! The audit policy: which requests are recorded, and in how much detail. This module is pure. It reads the file
+//! (`audit.k8s.io/v1`), reports faults and matches rules. Unknown fields are refused, since an ignored rule would
+//! leave an invisible gap in the log.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,33 +9,33 @@ use tenure_access::identity::UserInfo;
 use tenure_kinds::schema::validation::names;
 use tenure_kinds::schema::{FieldError, FieldPath};
 
-/// How much is noted of a request.
+/// The level of detail of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Level {
     /// Nothing.
     None,
-    /// Who asked for what, and how it ended.
+    /// The user, the request and its result.
     Metadata,
-    /// Also what was sent.
+    /// Also the request body.
     Request,
-    /// Also what was answered.
+    /// Also the answer.
     RequestResponse,
 }
 
-/// A point in the life of a request at which it may be noted.
+/// A point in a request at which an event may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// It is known who asks, and nothing was done yet.
+    /// The user is known, and the request has not begun.
     RequestReceived,
-    /// The head of an answer that goes on is sent.
+    /// The head of a streamed answer was sent.
     ResponseStarted,
     /// The answer is complete.
     ResponseComplete,
-    /// A fault of the server's ended it.
+    /// A fault of the server ended the request.
     Panic,
 }
 
-/// What the policy says of one request.
+/// The policy's decision for one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ruling {
     pub(super) level: Level,
@@ -43,7 +43,7 @@ pub(super) struct Ruling {
     pub(super) omits_managed_fields: bool,
 }
 
-/// The rules, of which the first that matches counts.
+/// The rules. The first matching rule decides.
 #[derive(Debug, Clone)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -108,7 +108,7 @@ impl Policy {
     /// Reads a policy, in YAML or JSON.
     ///
     /// # Errors
-    /// What is wrong with it, with the field; all faults of the rules together.
+    /// The faults with their fields; all faults of the rules together.
     pub fn read(text: &[u8]) -> Result<Self, String> {
         let (value, repeated) = crate::yaml::parse(text)?;
         if let Some(key) = repeated.first() {
@@ -141,7 +141,7 @@ impl Policy {
         })
     }
 
-    /// What it says of a request; `user` is who asks, before impersonation.
+    /// Returns the decision for a request; `user` is the user before impersonation.
     pub(super) fn judge(&self, user: Option<&UserInfo>, request: &Attributes) -> Ruling {
         let mut ruling = Ruling {
             level: Level::None,
@@ -264,7 +264,7 @@ impl Rule {
     }
 
     fn matches_resource(&self, request: &Attributes) -> bool {
-        // What is in no namespace is in the empty one.
+        // Cluster-scoped resources have the empty namespace.
         if !self.namespaces.is_empty() && !self.namespaces.contains(&request.namespace) {
             return false;
         }

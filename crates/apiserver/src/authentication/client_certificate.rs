@@ -1,9 +1,9 @@
-//! Owns client certificates: which chains the CA vouches for, and the user that a certificate names. Refuses
-//! certificates of other CAs, expired ones and those not meant for clients.
+//! Client certificates: verification of chains against the CA, and the user in a certificate. Certificates of other
+//! CAs, expired ones and those for other purposes than clients are refused.
 //!
-//! The TLS layer asks for a certificate and takes any, provided that the client holds its key; whether it counts is
-//! decided here, per request, so that a foreign certificate is answered with 401 as by the real server, and not with
-//! a broken handshake.
+//! The TLS layer asks for a certificate and accepts any whose key the client holds. This module verifies the
+//! certificate for each request. So a foreign certificate is answered with 401, as in kube-apiserver, and not with a
+//! failed handshake.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tenure_access::identity::{CREDENTIAL_ID, UserInfo};
 use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-/// The attribute of a subject that carries a user's uid (KEP-5234; 1.3.6.1.4.1.57683 is Kubernetes' own arc).
+/// The subject attribute with a user's UID (KEP-5234; 1.3.6.1.4.1.57683 is Kubernetes' own arc).
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
-/// How many verified certificates are remembered.
+/// How many verified certificates are cached.
 const REMEMBERED: usize = 1024;
 
-/// Why client certificates can't be checked, or why one does not hold.
+/// The reason why client certificates can't be checked, or why one is invalid.
 #[derive(Debug, Error)]
 pub enum CertificateError {
     /// The CA's certificate can't be used as a root of trust.
@@ -41,7 +41,7 @@ pub enum CertificateError {
     /// The certificate can't be read.
     #[error("the certificate can't be read")]
     Parse,
-    /// The certificate names more than one uid.
+    /// The certificate names more than one UID.
     #[error("expected at most one uid attribute in the certificate's subject, found {0}")]
     Uid(usize),
 }
@@ -53,7 +53,7 @@ struct Remembered {
     not_after: i64,
 }
 
-/// Checks client certificates against the CAs that are trusted.
+/// Checks client certificates against the trusted CAs.
 #[derive(Debug)]
 pub struct ClientCertificates {
     verifier: Arc<dyn ClientCertVerifier>,
@@ -61,7 +61,7 @@ pub struct ClientCertificates {
 }
 
 impl ClientCertificates {
-    /// Trusts what one of `authorities` (DER) has signed for clients.
+    /// Returns a verifier that trusts client certificates signed by one of `authorities` (DER).
     ///
     /// # Errors
     /// [`CertificateError`] if one of them can't be a root of trust.
@@ -83,7 +83,8 @@ impl ClientCertificates {
         })
     }
 
-    /// What the TLS layer uses: it asks for a certificate and takes any whose key the client holds.
+    /// Returns the verifier for the TLS layer, which asks for a certificate and accepts any whose key the client
+    /// holds.
     #[must_use]
     pub fn tls_verifier(&self) -> Arc<dyn ClientCertVerifier> {
         Arc::new(AnyCertificate {
@@ -91,11 +92,11 @@ impl ClientCertificates {
         })
     }
 
-    /// The user that the chain names (leaf first): common name, organizations as groups, uid. `None` if there is no
+    /// Returns the user in a chain (leaf first): common name, organizations as groups, UID. `None` if there is no
     /// certificate, or one without a common name.
     ///
     /// # Errors
-    /// [`CertificateError`] if a certificate was sent and does not hold at `now`.
+    /// [`CertificateError`] if a certificate was sent and is invalid at `now`.
     pub fn identify(&self, chain: &[CertificateDer<'_>], now: Timestamp) -> Result<Option<UserInfo>, CertificateError> {
         let Some((leaf, intermediates)) = chain.split_first() else {
             return Ok(None);
@@ -130,7 +131,7 @@ impl ClientCertificates {
     }
 }
 
-/// Tells chains apart: with the length of each certificate, so that two can't pass for one.
+/// Hashes a chain. The length of each certificate is included, so that different chains never have the same input.
 fn hash_chain(chain: &[CertificateDer<'_>]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     for certificate in chain {
@@ -142,8 +143,9 @@ fn hash_chain(chain: &[CertificateDer<'_>]) -> [u8; 32] {
     hash
 }
 
-/// From when until when all certificates of a chain are valid, in seconds since 1970: a verified chain holds for that long at least. `None`
-/// where one can't be read, which only one that nobody needed can be.
+/// Returns the period in which all certificates of a chain are valid, in seconds since 1970. A verified chain is
+/// valid for at least this period. `None` if one is unreadable, which is possible only for a certificate that the
+/// verification did not need.
 fn shortest_validity(chain: &[CertificateDer<'_>]) -> Option<(i64, i64)> {
     let mut shortest = (i64::MIN, i64::MAX);
     for certificate in chain {
@@ -191,7 +193,7 @@ fn user_of(certificate: &X509Certificate<'_>, hash: &[u8]) -> Result<Option<User
     Ok(Some(user))
 }
 
-/// Takes any certificate in the handshake, but only from a client that holds its key.
+/// Accepts any certificate in the handshake, but only from a client that holds its key.
 #[derive(Debug)]
 struct AnyCertificate {
     inner: Arc<dyn ClientCertVerifier>,
@@ -277,7 +279,8 @@ mod tests {
         first + (24 * (day - 1)).hours()
     }
 
-    /// Clients with OpenSSL send the CA's own certificate as well, and some have an authority between.
+    /// A chain is cached until its first certificate ends. Clients with OpenSSL also send the CA's own certificate,
+    /// and some send an intermediate one.
     #[test]
     fn a_chain_is_remembered_until_its_first_certificate_ends() {
         let root = CertifiedIssuer::self_signed(authority("root", 30), KeyPair::generate().unwrap()).unwrap();
@@ -301,7 +304,7 @@ mod tests {
         let through_middle = [of_middle.der().clone(), middle.der().clone()];
         assert!(certificates.identify(&through_middle, day(9)).is_ok());
         assert!(certificates.identify(&through_middle, day(12)).is_err());
-        // Not remembered under the name of another chain.
+        // The cache does not confuse two chains.
         assert!(certificates.identify(&[of_middle.der().clone()], day(2)).is_err());
         let glued = CertificateDer::from([of_root.der().as_ref(), root.der().as_ref()].concat());
         assert!(certificates.identify(&[glued], day(2)).is_err());

@@ -1,5 +1,5 @@
-//! Owns the key that signs ServiceAccount tokens: ES256 on ring, the key id, the signature's check and the public
-//! key as a JSON Web Key. Refuses other algorithms; the key itself never leaves.
+//! The key that signs ServiceAccount tokens: ES256 on ring, key id, verification, and the public key as a JSON Web
+//! Key. Other algorithms are refused. The private key never leaves this type.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use ring::signature::{
 use serde_json::{Value, json};
 use thiserror::Error;
 
-/// What DER puts before the 65 bytes of an uncompressed P-256 point in a SubjectPublicKeyInfo (RFC 5480).
+/// The DER bytes before the 65 bytes of an uncompressed P-256 point in a SubjectPublicKeyInfo (RFC 5480).
 const SUBJECT_PUBLIC_KEY_INFO: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// Why a signing key can't be made or used.
+/// The reason why a signing key can't be created or used.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum KeyError {
     /// The system gave no random bytes.
@@ -49,7 +49,7 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// A new key in PKCS#8 form (DER), to be stored and read with [`SigningKey::from_pkcs8`].
+    /// Creates a new key in PKCS#8 form (DER), to be stored and read with [`SigningKey::from_pkcs8`].
     ///
     /// # Errors
     /// [`KeyError::Random`] if the system has no randomness to give.
@@ -59,10 +59,10 @@ impl SigningKey {
             .map_err(|_| KeyError::Random)
     }
 
-    /// The key that `der` holds in PKCS#8 form.
+    /// Reads the key in `der` in PKCS#8 form.
     ///
     /// # Errors
-    /// [`KeyError::Rejected`] if it holds something else.
+    /// [`KeyError::Rejected`] if `der` holds something else.
     pub fn from_pkcs8(der: &[u8]) -> Result<Self, KeyError> {
         let random = SystemRandom::new();
         let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der, &random)
@@ -71,19 +71,19 @@ impl SigningKey {
         Ok(Self { pair, random, id })
     }
 
-    /// The public key as a SubjectPublicKeyInfo (DER), as certificates and public key files hold it.
+    /// Returns the public key as a SubjectPublicKeyInfo (DER), the form in certificates and public key files.
     #[must_use]
     pub fn public_key_info(&self) -> Vec<u8> {
         public_key_info(&self.pair)
     }
 
-    /// The `kid` of the tokens it signs: the hash of the public key, as kube-apiserver derives it.
+    /// Returns the `kid` of the tokens it signs: the hash of the public key, as kube-apiserver derives it.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The signature over `message`, in the fixed form that JWS demands.
+    /// Signs `message`, in the fixed form that JWS demands.
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
         self.pair
             .sign(&self.random, message)
@@ -91,21 +91,21 @@ impl SigningKey {
             .map_err(|_| KeyError::Sign)
     }
 
-    /// Whether `signature` over `message` was made with this key.
+    /// Checks whether this key made `signature` over `message`.
     pub(super) fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, self.pair.public_key().as_ref())
             .verify(message, signature)
             .is_ok()
     }
 
-    /// A random version 4 UUID, for `jti`.
+    /// Returns a random version 4 UUID, for `jti`.
     pub(super) fn random_id(&self) -> Result<String, KeyError> {
         let mut bytes = [0_u8; 16];
         self.random.fill(&mut bytes).map_err(|_| KeyError::Random)?;
         Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
     }
 
-    /// The public key as a JSON Web Key (RFC 7517), for `/openid/v1/jwks`.
+    /// Returns the public key as a JSON Web Key (RFC 7517), for `/openid/v1/jwks`.
     #[must_use]
     pub fn public_jwk(&self) -> Value {
         let point = self.pair.public_key().as_ref();

@@ -1,6 +1,6 @@
-//! Owns the answer to "who is this?": client certificates, ServiceAccount tokens and the few paths that need
-//! neither. Refuses basic authentication, static tokens and every credential that it
-//! can't verify; what the caller may *do* is `authorization`'s question.
+//! Authentication: client certificates, ServiceAccount tokens, and the few paths that need neither. Basic
+//! authentication, static tokens and every unverifiable credential are refused. `authorization` decides which
+//! requests the caller may make.
 
 mod client_certificate;
 mod key;
@@ -24,18 +24,18 @@ pub use token::{ServiceAccountTokens, TokenError};
 pub(crate) use token_request::default_lifetime;
 pub use token_request::{TokenRequested, request_token, secret_token};
 
-/// A caller whose credentials hold.
+/// A caller with valid credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Authenticated {
-    /// Who it is, `system:authenticated` included.
+    /// The user, with the group `system:authenticated`.
     pub user: UserInfo,
-    /// The audiences that the credential is valid for, of those that were asked for.
+    /// The requested audiences for which the credential is valid.
     pub audiences: Vec<String>,
 }
 
-/// The caller's credentials are missing or do not hold.
+/// The caller's credentials are missing or invalid.
 ///
-/// Clients are told `Unauthorized` and nothing else, as by the real server; the reasons are for the log.
+/// Clients get only `Unauthorized`, as from kube-apiserver; the reasons are for the log.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum Unauthorized {
     /// No credential was sent, and the path needs one.
@@ -46,7 +46,7 @@ pub enum Unauthorized {
     Refused(Vec<String>),
 }
 
-/// One reason as it is, several as a list: how the real server prints them in a TokenReview.
+/// Joins reasons in kube-apiserver's form for a TokenReview: a single reason unchanged, several as a list.
 fn join_reasons(reasons: &[String]) -> String {
     match reasons {
         [only] => only.clone(),
@@ -54,7 +54,7 @@ fn join_reasons(reasons: &[String]) -> String {
     }
 }
 
-/// Decides who a request comes from.
+/// Identifies the sender of a request.
 #[derive(Debug)]
 pub struct Authenticator {
     certificates: ClientCertificates,
@@ -62,17 +62,17 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator for client certificates of one CA and the tokens of one issuer.
+    /// Returns an authenticator for client certificates of one CA and the tokens of one issuer.
     #[must_use]
     pub fn new(certificates: ClientCertificates, tokens: Arc<ServiceAccountTokens>) -> Self {
         Self { certificates, tokens }
     }
 
-    /// Who sent a request for `path` with these certificates (leaf first, as the TLS layer received them) and headers.
+    /// Identifies the sender of a request for `path` with these certificates (leaf first, as the TLS layer received
+    /// them) and headers.
     ///
-    /// A certificate wins over a token. Without either, the caller is anonymous on the paths that
-    /// [`is_anonymous_path`] names and refused elsewhere. A credential that is sent and does not hold is
-    /// refused everywhere.
+    /// A certificate has precedence over a token. Without either, the caller is anonymous on the paths of
+    /// [`is_anonymous_path`] and refused elsewhere. An invalid credential is refused everywhere.
     ///
     /// # Errors
     /// [`Unauthorized`], to be answered as 401 with the message `Unauthorized`.
@@ -114,14 +114,15 @@ impl Authenticator {
         Err(Unauthorized::Missing)
     }
 
-    /// The issuer's side of the tokens: minting, verification, audiences.
+    /// Returns the issuer's side of the tokens: creation, verification, audiences.
     #[must_use]
     pub fn tokens(&self) -> &ServiceAccountTokens {
         &self.tokens
     }
 }
 
-/// Whether `path` answers callers without credentials: health and version, as `system:public-info-viewer` lists them.
+/// Checks whether `path` is open to callers without credentials: health and version, as `system:public-info-viewer`
+/// lists them.
 #[must_use]
 pub fn is_anonymous_path(path: &str) -> bool {
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -132,7 +133,7 @@ pub fn is_anonymous_path(path: &str) -> bool {
         })
 }
 
-/// The token of an `Authorization: Bearer` header; other schemes are no credential here.
+/// Returns the token of an `Authorization: Bearer` header; this server knows no other scheme.
 fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(http::header::AUTHORIZATION)?.to_str().ok()?;
     let mut words = value.trim().splitn(3, ' ');

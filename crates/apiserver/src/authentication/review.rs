@@ -1,5 +1,5 @@
-//! Owns the reviews about identity: SelfSubjectReview and TokenReview, as functions from the request's object to the
-//! response's. Refuses a TokenReview without a token; a token that does not hold is an answer, not an error.
+//! Reviews about identity: SelfSubjectReview and TokenReview, as functions from the request's object to the
+//! response's. A TokenReview without a token is refused. An invalid token is a normal answer, not an error.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -8,12 +8,12 @@ use tenure_access::identity::{Lookup, UserInfo};
 
 use super::{ServiceAccountTokens, join_reasons};
 
-/// `now` as the API writes times: UTC, whole seconds.
+/// Returns `now` in the API's time format: UTC, whole seconds.
 pub(crate) fn api_time(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// `POST selfsubjectreviews`: who the caller is.
+/// Answers `POST selfsubjectreviews`: the caller's identity.
 #[must_use]
 pub fn self_subject_review(user: &UserInfo, now: Timestamp) -> Value {
     json!({
@@ -24,7 +24,7 @@ pub fn self_subject_review(user: &UserInfo, now: Timestamp) -> Value {
     })
 }
 
-/// `POST tokenreviews`: whom the token in the object stands for.
+/// Answers `POST tokenreviews`: the user of the token in the object.
 ///
 /// # Errors
 /// A 400 if the object holds no token.

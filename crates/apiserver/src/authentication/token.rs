@@ -1,5 +1,6 @@
-//! Owns ServiceAccount tokens as JSON Web Tokens: minting, signature, issuer, audiences. Refuses every algorithm but
-//! ES256, tokens over a size, and tokens of other issuers; whether what a token names still exists is `claims`' part.
+//! ServiceAccount tokens as JSON Web Tokens: creation, signature, issuer, audiences. Every algorithm but ES256 is
+//! refused, and so are tokens over a size and tokens of other issuers. `claims` checks whether the objects in a token
+//! still exist.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,12 +18,12 @@ use thiserror::Error;
 use super::Authenticated;
 use super::key::{KeyError, SigningKey};
 
-/// A token longer than this is not looked at: no token of ours comes near.
+/// A longer token is refused unread: tokens of this server are far shorter.
 const LONGEST_TOKEN: usize = 16 * 1024;
-/// How many verified signatures are remembered.
+/// How many verified signatures are cached.
 const REMEMBERED: usize = 4096;
 
-/// Why a token can't be minted.
+/// The reason why a token can't be created.
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The key refused to sign.
@@ -40,19 +41,19 @@ struct Header {
     kid: String,
 }
 
-/// Mints and verifies the tokens of one issuer.
+/// Creates and verifies the tokens of one issuer.
 #[derive(Debug)]
 pub struct ServiceAccountTokens {
     issuer: String,
     audiences: Vec<String>,
     key: SigningKey,
-    // A signature that held holds for ever: only the claims are judged again for each request. The key of the map is
-    // the token's hash, so that no token lies about in memory for longer than its request.
+    // A valid signature stays valid: only the claims are checked again for each request. The key of the map is the
+    // token's hash, so that no token stays in memory longer than its request.
     verified: RwLock<HashMap<[u8; 32], Arc<Claims>>>,
 }
 
 impl ServiceAccountTokens {
-    /// Tokens that name `issuer` (a URL) and are signed with `key`. The server's own audience is the issuer.
+    /// Returns the tokens of `issuer` (a URL), signed with `key`. The server's own audience is the issuer.
     #[must_use]
     pub fn new(issuer: &str, key: SigningKey) -> Self {
         Self {
@@ -63,19 +64,19 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// The issuer that the tokens name.
+    /// Returns the issuer in the tokens.
     #[must_use]
     pub fn issuer(&self) -> &str {
         &self.issuer
     }
 
-    /// The audiences that this server answers to.
+    /// Returns the audiences that this server accepts.
     #[must_use]
     pub fn audiences(&self) -> &[String] {
         &self.audiences
     }
 
-    /// The document of `/.well-known/openid-configuration`. `jwks_url` is where [`Self::json_web_keys`] is served.
+    /// Returns the document of `/.well-known/openid-configuration`. `jwks_url` is the URL of [`Self::json_web_keys`].
     #[must_use]
     pub fn openid_configuration(&self, jwks_url: &str) -> Value {
         json!({
@@ -87,13 +88,13 @@ impl ServiceAccountTokens {
         })
     }
 
-    /// The document of `/openid/v1/jwks`: the public keys that verify the tokens.
+    /// Returns the document of `/openid/v1/jwks`: the public keys that verify the tokens.
     #[must_use]
     pub fn json_web_keys(&self) -> Value {
         json!({ "keys": [self.key.public_jwk()] })
     }
 
-    /// A token bound as `kubernetes` says, valid for `seconds` from `now`, and its `jti`.
+    /// Creates a token bound to the objects in `kubernetes`, valid for `seconds` from `now`. Also returns its `jti`.
     pub(super) fn mint(
         &self,
         subject: String,
@@ -117,7 +118,8 @@ impl ServiceAccountTokens {
         Ok((self.sign(&claims)?, id))
     }
 
-    /// A token for a Secret of type `kubernetes.io/service-account-token`: it names the Secret and never expires.
+    /// Creates a token for a Secret of type `kubernetes.io/service-account-token`. The token names the Secret and
+    /// never expires.
     pub(super) fn mint_legacy(
         &self,
         namespace: &str,
@@ -151,10 +153,10 @@ impl ServiceAccountTokens {
         Ok(format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature)))
     }
 
-    /// Who `token` stands for, if it is valid for one of `wanted` audiences at `now`.
+    /// Returns the user of `token`, if the token is valid for one of the `wanted` audiences at `now`.
     ///
     /// # Errors
-    /// The reasons why not, in the real server's words; for the log and for TokenReview only.
+    /// The reasons in kube-apiserver's words; for the log and for TokenReview only.
     pub fn authenticate(
         &self,
         token: &str,
@@ -171,7 +173,7 @@ impl ServiceAccountTokens {
         })
     }
 
-    /// The claims of a token whose issuer and signature are ours.
+    /// Returns the claims of a token with this server's issuer and signature.
     fn verify(&self, token: &str) -> Option<Arc<Claims>> {
         if token.len() > LONGEST_TOKEN {
             return None;
@@ -214,7 +216,7 @@ impl ServiceAccountTokens {
     ) -> Result<Authenticated, String> {
         let legacy = claims.iss == LEGACY_ISSUER;
         let held = match claims.aud.to_vec() {
-            // Legacy tokens name no audience and are for this server.
+            // Legacy tokens have no audience and are for this server.
             none if none.is_empty() && legacy => self.audiences.clone(),
             some => some,
         };

@@ -1,6 +1,6 @@
-//! Owns TokenRequest: a new token for a ServiceAccount, bound to it and, if asked for, to a Pod, Secret or Node.
-//! Refuses lifetimes under ten minutes, bindings to what is not there or is another object than was meant, and Pods
-//! that run as another ServiceAccount.
+//! TokenRequest: a new token for a ServiceAccount, bound to it and, on request, to a Pod, Secret or Node. Lifetimes
+//! under ten minutes are refused. Bindings to missing objects or objects with another UID are refused, and so are
+//! Pods that run as another ServiceAccount.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ const LONGEST_SECONDS: i64 = 1 << 32;
 
 /// A granted TokenRequest. `Debug` does not show the token.
 pub struct TokenRequested {
-    /// The response's object, the token in `status.token`.
+    /// The response object, with the token in `status.token`.
     pub response: Value,
-    /// The token's `jti`, by which it is known where it is used.
+    /// The token's `jti`, which identifies the token where it is used.
     pub id: String,
 }
 
@@ -31,12 +31,12 @@ impl std::fmt::Debug for TokenRequested {
     }
 }
 
-/// `POST namespaces/NAMESPACE/serviceaccounts/NAME/token`: mints a token, at least ten minutes and by default an hour
-/// long, for the audiences that the request names or else for this server.
+/// Handles `POST namespaces/NAMESPACE/serviceaccounts/NAME/token`. Creates a token of at least ten minutes and by
+/// default an hour, for the requested audiences or else for this server.
 ///
 /// # Errors
-/// A 404 for a ServiceAccount or bound object that is not there, a 409 for one with another uid, a 422 or 400 for a
-/// request that makes no sense, a 500 if signing fails.
+/// A 404 for a missing ServiceAccount or bound object, a 409 for one with another UID, a 422 or 400 for an invalid
+/// request, a 500 if signing fails.
 pub fn request_token(
     tokens: &ServiceAccountTokens,
     namespace: &str,
@@ -132,7 +132,7 @@ pub fn request_token(
     })
 }
 
-/// Gives a TokenRequest that names no lifetime the usual one, an hour.
+/// Sets the default lifetime of an hour in a TokenRequest without a lifetime.
 pub(crate) fn default_lifetime(request: &mut Value) {
     if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
         let seconds = spec.entry("expirationSeconds").or_insert(Value::Null);
@@ -154,12 +154,12 @@ fn validate_lifetime(seconds: i64) -> Result<(), Refusal> {
     Err(Refusal::invalid(GROUP, KIND, "", &[error]))
 }
 
-/// Writes the bound object into the claims, after checking that it is the one that was meant.
+/// Writes the bound object into the claims, after checking its UID.
 fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn Lookup) -> Result<(), Refusal> {
     let field = |key: &str| reference.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind, name) = (field("apiVersion"), field("kind"), field("name"));
     let namespace = Some(kubernetes.namespace.as_str());
-    // A reference without a version means the core group, as in the real server; the version itself does not matter.
+    // A reference without a version means the core group, as in kube-apiserver; the version itself does not matter.
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let (resource, scope) = match (group, kind) {
         ("", "Pod") => ("pods", namespace),
@@ -217,8 +217,8 @@ fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn Lookup) -> 
     Ok(())
 }
 
-/// The token of a Secret of type `kubernetes.io/service-account-token`: it names the Secret and never expires, and
-/// holds as long as the Secret holds exactly it.
+/// Creates the token of a Secret of type `kubernetes.io/service-account-token`. The token names the Secret and never
+/// expires. It is valid as long as the Secret holds exactly this token.
 ///
 /// # Errors
 /// [`TokenError`] if signing fails.

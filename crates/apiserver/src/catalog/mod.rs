@@ -1,4 +1,4 @@
-//! What the server serves: every resource, built in or from a CustomResourceDefinition, in one table that changes as a whole.
+//! The served resources, built in or from CustomResourceDefinitions, in one table that is replaced as a whole.
 
 mod resource;
 
@@ -10,16 +10,16 @@ use tenure_kinds::built_in;
 pub use tenure_kinds::kind::{CustomKind, Origin, ScalePaths, Subresource};
 use tenure_kinds::openapi_v2::Rendered;
 
-/// An immutable table of resources; a change of CustomResourceDefinitions makes a new one.
+/// An immutable table of resources; a change of CustomResourceDefinitions creates a new one.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
-    /// By group, version and plural, with slashes between them.
+    /// Resources by group, version and plural, with slashes between them.
     resources: HashMap<String, Arc<Resource>>,
-    /// Discovery lists what is built in in the recorded order, and custom resources behind it.
+    /// Resources in discovery's order: built-in ones as recorded, then custom ones.
     order: Vec<Arc<Resource>>,
     /// Hashes of the OpenAPI v3 documents of custom kinds, by their path below `/openapi/v3/`.
     document_hashes: BTreeMap<String, String>,
-    /// The OpenAPI v2 document of all this, made when somebody asks for it.
+    /// The OpenAPI v2 document of the table, built at the first request.
     openapi_v2: OnceLock<Rendered>,
 }
 
@@ -28,7 +28,7 @@ fn key(group: &str, version: &str, plural: &str) -> String {
 }
 
 impl Catalog {
-    /// The table of what is built in.
+    /// Returns the table of built-in resources.
     #[must_use]
     pub fn builtin() -> Self {
         let mut catalog = Self::default();
@@ -38,7 +38,8 @@ impl Catalog {
         catalog
     }
 
-    /// This table with custom resources behind what is built in, and the hashes of their OpenAPI documents.
+    /// Returns this table's built-in resources, followed by these custom resources with the hashes of their OpenAPI
+    /// documents.
     #[must_use]
     pub fn with_custom(
         &self,
@@ -67,13 +68,13 @@ impl Catalog {
         }
     }
 
-    /// The resource that a URL names.
+    /// Returns the resource in a URL.
     #[must_use]
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&key(group, version, plural))
     }
 
-    /// The resource of a kind in a version.
+    /// Returns the resource of a kind in a version.
     #[must_use]
     pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.order
@@ -81,7 +82,7 @@ impl Catalog {
             .find(|resource| resource.group == group && resource.version == version && resource.kind == kind)
     }
 
-    /// Any version of a resource, the stored one first.
+    /// Returns any version of a resource, the stored one first.
     #[must_use]
     pub fn find_any_version(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
         let mut found = self
@@ -95,7 +96,8 @@ impl Catalog {
         found.find(|resource| resource.is_storage_version()).or(Some(first))
     }
 
-    /// The version in which the objects of a built-in resource are stored, if it is another one of the same group.
+    /// Returns the version in which objects of a built-in resource are stored, if it is another version of the same
+    /// group.
     #[must_use]
     pub fn find_stored(&self, resource: &Resource) -> Option<&Arc<Resource>> {
         if resource.is_custom() || resource.is_storage_version() || resource.stored_as.0 != resource.group {
@@ -106,12 +108,12 @@ impl Catalog {
             .find(|other| other.stored_as == resource.stored_as && other.is_storage_version())
     }
 
-    /// All resources in discovery's order.
+    /// Returns all resources in discovery's order.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.order.iter()
     }
 
-    /// The groups in discovery's order, each with its versions, the preferred one first.
+    /// Returns the groups in discovery's order, each with its versions, the preferred one first.
     #[must_use]
     pub fn groups(&self) -> Vec<(String, Vec<String>)> {
         let mut groups: Vec<(String, Vec<String>)> = Vec::new();
@@ -125,38 +127,38 @@ impl Catalog {
         groups
     }
 
-    /// The resources of one group and version in discovery's order.
+    /// Returns the resources of one group and version in discovery's order.
     pub fn in_version<'a>(&'a self, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
         self.order
             .iter()
             .filter(move |resource| resource.group == group && resource.version == version)
     }
 
-    /// The OpenAPI documents of custom kinds: paths below `/openapi/v3/` and hashes.
+    /// Returns the OpenAPI documents of custom kinds: paths below `/openapi/v3/` and hashes.
     pub fn custom_documents(&self) -> impl Iterator<Item = (&str, &str)> {
         self.document_hashes
             .iter()
             .map(|(path, hash)| (path.as_str(), hash.as_str()))
     }
 
-    /// The OpenAPI v2 document of this table, made by `make` for who asks first.
+    /// Returns the OpenAPI v2 document of this table. The first call builds it with `make`.
     pub(crate) fn openapi_v2(&self, make: impl FnOnce() -> Rendered) -> &Rendered {
         self.openapi_v2.get_or_init(make)
     }
 
-    /// What is built in, of another table.
+    /// Returns the built-in resources of another table.
     pub(crate) fn builtin_of(other: &Self) -> Self {
         other.with_custom([], BTreeMap::new())
     }
 
-    /// Whether anything built in is served in any version of this group.
+    /// Checks whether a built-in resource is served in any version of this group.
     #[must_use]
     pub fn has_builtin_group(&self, group: &str) -> bool {
         self.iter()
             .any(|resource| resource.group == group && !resource.is_custom())
     }
 
-    /// Whether anything is served in this group and version.
+    /// Checks whether a resource is served in this group and version.
     #[must_use]
     pub fn has_version(&self, group: &str, version: &str) -> bool {
         self.in_version(group, version).next().is_some()

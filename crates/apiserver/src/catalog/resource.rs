@@ -16,24 +16,24 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource whose objects a webhook converts between versions, or nobody.
+    /// Returns a resource, with the webhook that converts its objects between versions, if it has one.
     pub(crate) fn new(served: kind::Resource, webhook: Option<Arc<Webhook>>) -> Self {
         Self { served, webhook }
     }
 
-    /// The webhook that converts its objects, if there is one.
+    /// Returns the webhook that converts its objects, if it has one.
     pub(crate) fn webhook(&self) -> Option<&Webhook> {
         self.webhook.as_deref()
     }
 
-    /// The store's prefix of all objects, or of those in one namespace.
+    /// Returns the store's key prefix of all objects, or of those in one namespace.
     #[must_use]
     pub fn prefix(&self, namespace: Option<&str>) -> String {
         let (group, plural) = &self.stored_as;
         keys::of_resource(group, plural, namespace.filter(|_| self.namespaced))
     }
 
-    /// The store's key of one object.
+    /// Returns the store's key of one object.
     #[must_use]
     pub fn key(&self, namespace: Option<&str>, name: &str) -> String {
         let (group, plural) = &self.stored_as;

@@ -1,12 +1,13 @@
-//! Owns how this room keeps files: written whole or not at all, secrets readable by their owner only. Refuses to
-//! leave half a file behind, and to guess what a file that can't be read was meant to be.
+//! Files of certificates and keys. Each file is written atomically, so a crash never leaves half a file. Secrets are
+//! readable only by their owner. An unreadable file is an error.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Creates `directory` and its parents, itself for the owner only, even if it is there already.
+/// Creates `directory` and its parents. The directory itself becomes accessible only to its owner, even if it exists
+/// already.
 pub(super) fn private_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     if fs::metadata(directory)?.permissions().mode() & 0o077 != 0 {
@@ -15,7 +16,7 @@ pub(super) fn private_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts `content` at `path` with `mode`: a reader sees the old file or the new one, also after a crash.
+/// Writes `content` to `path` with `mode`: a reader sees the old file or the new one, also after a crash.
 pub(super) fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let parent = path.parent().unwrap_or_else(|| Path::new("."));
     let mut temporary = path.as_os_str().to_owned();
@@ -30,14 +31,14 @@ pub(super) fn write_atomically(path: &Path, content: &[u8], mode: u32) -> io::Re
         .mode(mode)
         .open(&temporary)?;
     file.write_all(content)?;
-    // The mode given to `open` is narrowed by the umask; say it again.
+    // The umask narrows the mode given to `open`, so set it again.
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
     File::open(parent)?.sync_all()
 }
 
-/// The text at `path`, or `None` if there is no such file.
+/// Returns the text at `path`, or `None` if the file is missing.
 pub(super) fn read(path: &Path) -> io::Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

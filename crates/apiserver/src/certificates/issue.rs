@@ -1,4 +1,4 @@
-//! Owns what goes into a certificate: names, purposes, lifetimes, serial numbers. Refuses nothing that rcgen accepts.
+//! Contents of certificates: names, purposes, lifetimes, serial numbers.
 
 use std::time::SystemTime;
 
@@ -10,14 +10,14 @@ use rcgen::{
 use ring::rand::{SecureRandom, SystemRandom};
 
 const DAY: i64 = 24 * 3600;
-/// How long the CA's certificate holds.
+/// Lifetime of the CA's certificate in days.
 pub(super) const AUTHORITY_DAYS: i64 = 3650;
-/// How long the certificates that it signs hold.
+/// Lifetime of the certificates that the CA signs, in days.
 pub(super) const LEAF_DAYS: i64 = 365;
-/// From how many days before its end on a certificate is replaced.
+/// A certificate is replaced this many days before its end.
 pub(super) const RENEW_DAYS: i64 = 30;
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// The server's own.
@@ -26,7 +26,7 @@ pub(super) enum Purpose {
     Admin,
 }
 
-/// The CA's certificate, signed with its own key.
+/// Creates the CA's certificate, signed with its own key.
 pub(super) fn authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::Error> {
     let mut params = parameters(&[], now, AUTHORITY_DAYS)?;
     params.distinguished_name.push(DnType::CommonName, "tenure-ca");
@@ -35,7 +35,7 @@ pub(super) fn authority(key: &KeyPair, now: Timestamp) -> Result<String, rcgen::
     Ok(params.self_signed(key)?.pem())
 }
 
-/// A certificate for `purpose`, signed by the CA.
+/// Creates a certificate for `purpose`, signed by the CA.
 pub(super) fn leaf(
     purpose: Purpose,
     names: &[String],
@@ -69,10 +69,10 @@ pub(super) fn leaf(
 fn parameters(names: &[String], now: Timestamp, days: i64) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names.to_vec())?;
     params.distinguished_name = rcgen::DistinguishedName::new();
-    // A few minutes back, for clients whose clock is behind.
+    // A few minutes back, for clients with a slow clock.
     params.not_before = SystemTime::from(shifted(now, -300)).into();
     params.not_after = SystemTime::from(shifted(now, days.saturating_mul(DAY))).into();
-    // The same key may get several certificates: without a random serial number they would share one.
+    // One key may get several certificates: without a random serial number they would share one.
     let mut serial = [0_u8; 16];
     SystemRandom::new()
         .fill(&mut serial)

@@ -1,6 +1,6 @@
-//! Owns the trust of a server of its own: a CA, the certificate that it serves with, the admin's client certificate,
-//! the key for ServiceAccount tokens, and the admin's kubeconfig. All of it lives in one folder, for the owner only.
-//! Refuses to go on with a file that it can't read: it says which, and what happens if it is deleted.
+//! The trust of a server of its own: a CA, the serving certificate, the admin's client certificate, the key for
+//! ServiceAccount tokens, and the admin's kubeconfig. All files are in one directory, readable only for the owner. An
+//! unreadable file is an error that names the file, and the effect of deleting it.
 
 mod files;
 mod issue;
@@ -27,41 +27,41 @@ use issue::Purpose;
 use provided::Provided;
 pub use provided::ProvidedFiles;
 
-/// Why the server's certificates can't be used or made.
+/// The reason why the server's certificates can't be used or created.
 #[derive(Debug, Error)]
 pub enum AuthorityError {
     /// A file or folder can't be read or written.
     #[error("cannot access {}", .path.display())]
     File {
-        /// Which one.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// A file does not hold what it should.
     #[error("{} does not hold a valid {what}: {why}; put the right file back, or delete it to get a new one{loss}", .path.display())]
     Broken {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
-        /// What is lost if it is replaced; empty for nothing.
+        /// The loss if the file is replaced; empty for none.
         loss: &'static str,
     },
-    /// A file that was named does not hold what it is named for.
+    /// A provided file does not hold the expected content.
     #[error("{} does not hold a valid {what}: {why}", .path.display())]
     Provided {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         what: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// The CA's certificate is there and its key is not, or they don't belong together.
+    /// The CA's certificate exists and its key is missing, or they don't belong together.
     #[error("{} and {} do not belong together; put the right files back, or delete both to get a new CA, which every kubeconfig handed out so far will not trust", .certificate.display(), .key.display())]
     Mismatch {
         /// The CA's certificate.
@@ -110,7 +110,7 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-/// The names under which a server on this machine is reached: `localhost`, both loopback addresses, and what Pods
+/// Returns the names of a server on this machine: `localhost`, both loopback addresses, and the names by which Pods
 /// call the API server.
 #[must_use]
 pub fn loopback_names() -> Vec<String> {
@@ -128,8 +128,8 @@ pub fn loopback_names() -> Vec<String> {
 }
 
 impl Authority {
-    /// Opens the folder, making what is missing and replacing what ends within 30 days of `now` or was made for other
-    /// names than `names` (DNS names and addresses that clients may call the server by).
+    /// Opens the directory. Creates missing files, and replaces certificates that end within 30 days of `now` or are
+    /// for other names than `names` (DNS names and addresses of this server).
     ///
     /// # Errors
     /// [`AuthorityError`], which names the file.
@@ -200,7 +200,8 @@ impl Authority {
         Ok(authority)
     }
 
-    /// The same, with what these files hold in place of its own. They are read once; nobody but a restart renews them.
+    /// Uses the content of these files instead of the authority's own. Files are read once, so a renewed file needs a
+    /// restart.
     ///
     /// # Errors
     /// [`AuthorityError`], which names the file.
@@ -212,8 +213,8 @@ impl Authority {
         Ok(self)
     }
 
-    /// Replaces the server's and the admin's certificates if they are due; connections that exist are not disturbed.
-    /// Meant to be called once a day. Tells whether anything was replaced.
+    /// Replaces the server's and the admin's certificates if they are due. Existing connections are not disturbed.
+    /// Meant for one call a day. Returns whether anything was replaced.
     ///
     /// # Errors
     /// [`AuthorityError`], which names the file; the old certificates stay in use.
@@ -258,7 +259,7 @@ impl Authority {
         Ok((pem, true))
     }
 
-    /// Whether this CA signed the certificate.
+    /// Checks whether this CA signed the certificate.
     fn signed(&self, path: &Path, der: &CertificateDer<'_>) -> Result<bool, AuthorityError> {
         let leaf = parsed(path, der, "")?;
         let ca_path = self.directory.join("ca.crt");
@@ -266,13 +267,13 @@ impl Authority {
         Ok(leaf.verify_signature(Some(ca.public_key())).is_ok())
     }
 
-    /// The CA's certificate in PEM, for kubeconfigs and `kube-root-ca.crt`.
+    /// Returns the CA's certificate in PEM, for kubeconfigs and `kube-root-ca.crt`.
     #[must_use]
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// The checker of client certificates that this CA has signed.
+    /// Returns the verifier for client certificates that this CA has signed.
     ///
     /// # Errors
     /// [`AuthorityError::Clients`] if the CA's certificate can't be a root of trust.
@@ -282,7 +283,7 @@ impl Authority {
         ClientCertificates::new(authorities).map_err(AuthorityError::Clients)
     }
 
-    /// The key that signs ServiceAccount tokens.
+    /// Returns the key that signs ServiceAccount tokens.
     ///
     /// # Errors
     /// [`AuthorityError::SigningKey`] if it can't be used.
@@ -291,10 +292,11 @@ impl Authority {
         SigningKey::from_pkcs8(key).map_err(AuthorityError::SigningKey)
     }
 
-    /// How to serve TLS: HTTP/2 and 1.1, with the current certificate at any time, asking clients for theirs.
+    /// Returns the TLS configuration: HTTP/2 and 1.1, always with the current certificate, with a request for a
+    /// client certificate.
     ///
     /// # Errors
-    /// [`AuthorityError::Tls`] if rustls refuses the set-up.
+    /// [`AuthorityError::Tls`] if rustls refuses the configuration.
     pub fn server_config(&self, clients: &ClientCertificates) -> Result<ServerConfig, AuthorityError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -306,7 +308,7 @@ impl Authority {
         Ok(config)
     }
 
-    /// The admin's kubeconfig for the server at `url`, with the certificates in it.
+    /// Returns the admin's kubeconfig for the server at `url`, with embedded certificates.
     #[must_use]
     pub fn kubeconfig(&self, url: &str) -> String {
         let ca = STANDARD.encode(&self.ca_pem);
@@ -334,7 +336,7 @@ impl Authority {
         )
     }
 
-    /// Writes the admin's kubeconfig to `path`, whole or not at all, for the owner only.
+    /// Writes the admin's kubeconfig to `path`, atomically, for the owner only.
     ///
     /// # Errors
     /// [`AuthorityError::File`] if it can't be written.
@@ -343,7 +345,7 @@ impl Authority {
     }
 }
 
-/// Hands out the current serving certificate.
+/// Resolves the current serving certificate.
 #[derive(Debug, Default)]
 struct Serving {
     current: arc_swap::ArcSwapOption<CertifiedKey>,
@@ -369,7 +371,7 @@ fn write(path: &Path, content: &[u8], mode: u32) -> Result<(), AuthorityError> {
     })
 }
 
-/// The key in `stored`, or a new one that is written to `path`.
+/// Returns the key in `stored`, or a new one that is written to `path`.
 fn key_pair(path: &Path, stored: Option<String>, loss: &'static str) -> Result<KeyPair, AuthorityError> {
     if let Some(pem) = stored {
         return KeyPair::from_pem(&pem).map_err(|error| AuthorityError::Broken {
@@ -408,7 +410,7 @@ fn parsed<'a>(
         })
 }
 
-/// Whether the certificate is valid now and for the next 30 days.
+/// Checks whether the certificate is valid now and for the next 30 days.
 fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<bool, AuthorityError> {
     let der = certificate(path, pem, loss)?;
     let certificate = parsed(path, &der, loss)?;
@@ -420,7 +422,7 @@ fn holds(path: &Path, pem: &str, loss: &'static str, now: Timestamp) -> Result<b
     Ok(validity.not_before.timestamp() <= now.as_second() && due < validity.not_after.timestamp())
 }
 
-/// Whether the certificate is for this key.
+/// Checks whether the certificate is for this key.
 fn belongs(path: &Path, der: &CertificateDer<'_>, key: &KeyPair, loss: &'static str) -> Result<bool, AuthorityError> {
     let certificate = parsed(path, der, loss)?;
     Ok(certificate.public_key().subject_public_key.data.as_ref() == key.der_bytes())
@@ -433,7 +435,7 @@ fn sorted(names: &[String]) -> Vec<String> {
     names
 }
 
-/// The names that the certificate is for, sorted.
+/// Returns the names in the certificate, sorted.
 fn names_of(path: &Path, der: &CertificateDer<'_>) -> Result<Vec<String>, AuthorityError> {
     let certificate = parsed(path, der, "")?;
     let Ok(Some(extension)) = certificate.subject_alternative_name() else {

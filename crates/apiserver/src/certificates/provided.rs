@@ -1,5 +1,5 @@
-//! Certificates and keys that were made elsewhere, named on the command line: read once, checked, and used in place
-//! of the ones that a server makes for itself. Refuses what it can't use, and names the file.
+//! Certificates and keys from another source, named on the command line: read once, checked, and used in place of
+//! generated ones. An unusable file is an error that names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::{AuthorityError, files};
 use crate::authentication::SigningKey;
 
-/// Files in place of what a server makes for itself; what is not named is made.
+/// Files in place of those that a server generates. A missing entry is generated.
 #[derive(Debug, Clone, Default)]
 pub struct ProvidedFiles {
-    /// The certificate chain that it serves with, and its key, in PEM.
+    /// The serving certificate chain and its key, in PEM.
     pub serving: Option<(PathBuf, PathBuf)>,
     /// The CAs that sign client certificates, in PEM.
     pub client_authorities: Option<PathBuf>,
     /// The key that signs ServiceAccount tokens: ECDSA P-256, PKCS#8 in PEM.
     pub signing_key: Option<PathBuf>,
-    /// Keys or certificates that verify ServiceAccount tokens; each must be that of the signing key.
+    /// Keys or certificates that verify ServiceAccount tokens; each must belong to the signing key.
     pub verification_keys: Vec<PathBuf>,
 }
 
-/// What the files hold.
+/// The content of the files.
 #[derive(Default)]
 pub(super) struct Provided {
     pub(super) serving: Option<Arc<CertifiedKey>>,
@@ -114,7 +114,7 @@ fn signing_key(path: &Path) -> Result<Vec<u8>, AuthorityError> {
     Ok(der)
 }
 
-/// The public keys in a file: its own, its certificates', or that of its private key.
+/// Returns the public keys in a file: public keys, keys of certificates, or that of a private key.
 fn verifiers(path: &Path) -> Result<Vec<Vec<u8>>, AuthorityError> {
     let text = text(path)?;
     let bytes = text.as_bytes();

@@ -1,6 +1,6 @@
-//! CustomResourceDefinitions at work: what they define is served from the moment their write is acknowledged. Owns the table of
-//! resources that the definitions in the store come to. Refuses to say what a definition means, which is
-//! `tenure_kinds::customresources`' business, and to empty what is being deleted, which a controller does.
+//! CustomResourceDefinitions in use: their resources are served as soon as the write of a definition is acknowledged.
+//! This module computes the table of resources from the stored definitions. `tenure_kinds::customresources`
+//! interprets a definition, and a controller deletes the objects of a deleted one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::conversion::Webhook;
 use crate::http::etag;
 use crate::view::View;
 
-/// The table of resources with the definitions that are stored. What did not change is the old table's.
+/// Returns the table of resources for the stored definitions. Unchanged entries come from the old table.
 pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
     let mut resources = Vec::new();
     let mut hashes = BTreeMap::<String, String>::new();
@@ -45,7 +45,7 @@ pub(super) fn compile_all(view: &View, old: &Catalog) -> Catalog {
     Catalog::builtin_of(old).with_custom(resources, hashes)
 }
 
-/// The resources of an established definition; those of `old` if nothing changed.
+/// Returns the resources of an established definition; those of `old` if nothing changed.
 fn compile(definition: &Value, old: &Catalog) -> Vec<Arc<Resource>> {
     kept(definition, old).unwrap_or_else(|| {
         let webhook = Webhook::of(definition).map(Arc::new);
@@ -79,7 +79,7 @@ fn kept(definition: &Value, old: &Catalog) -> Option<Vec<Arc<Resource>>> {
 }
 
 impl Contents {
-    /// The OpenAPI document of a group and version that definitions serve.
+    /// Returns the OpenAPI document of a group and version that definitions serve.
     pub(crate) fn openapi_document(&self, path: &str) -> Option<Vec<u8>> {
         let (group, version) = path.strip_prefix("apis/")?.split_once('/')?;
         let definitions: Vec<Value> = definitions(&self.view())

@@ -1,6 +1,6 @@
-//! What is in a cluster, to look at: its objects, stored and in the versions that clients ask for, the resources that are served,
-//! and who has which rights. Owns that the table of resources follows the definitions in the store. Refuses to change an object:
-//! that is the registry's, and admission, which lies between the two, asks here.
+//! The read side of a cluster: its objects in the stored and in the requested versions, the served resources, and the
+//! rights. The table of resources follows the stored definitions. Only the registry changes objects. Admission,
+//! between the two, reads here.
 
 mod definitions;
 mod versions;
@@ -22,7 +22,7 @@ use crate::view::View;
 
 pub(crate) use versions::{is_verbatim, stored_prefixes};
 
-/// All that is in one cluster. Clones share it.
+/// All objects of one cluster. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Contents {
     inner: Arc<Inner>,
@@ -52,17 +52,17 @@ impl Contents {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The store below.
+    /// Returns the underlying store.
     pub(crate) fn store(&self) -> &Store {
         &self.inner.store
     }
 
-    /// Brings what is served in step with the stored CustomResourceDefinitions.
+    /// Updates the served resources from the stored CustomResourceDefinitions.
     pub(crate) fn refresh_definitions(&self) {
-        // One at a time: the last one to look at the store is the last one to set the table.
+        // One at a time, so that the last reader of the store is also the last writer of the table.
         let mut seen = self.inner.definitions.lock();
         let (store, now) = (&self.inner.store, self.inner.store.revision());
-        // Who wrote beside this one may have found this one's definition already.
+        // A concurrent writer may have found this writer's definition already.
         let prefix = keys::of_resource(GROUP, PLURAL, None);
         let nothing_new = || {
             store
@@ -77,23 +77,23 @@ impl Contents {
         *seen = now;
     }
 
-    /// What is served now.
+    /// Returns the served resources.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         self.inner.catalog.load_full()
     }
 
-    /// Who may do what.
+    /// Returns the rights of users.
     pub(crate) fn rights(&self) -> &Arc<Rights> {
         &self.inner.rights
     }
 
-    /// A consistent view of all objects.
+    /// Returns a consistent view of all objects.
     pub(crate) fn view(&self) -> View {
         let holders = Arc::clone(&self.inner.holders);
         View::new(self.inner.store.snapshot(), self.inner.services, holders)
     }
 
-    /// The present time; the one place where the verbs and their rules read a clock.
+    /// Returns the current time. Verbs and their rules read the clock only here.
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -1,6 +1,6 @@
-//! Objects between the version that they are stored in and the versions that clients ask for.
+//! Conversion of objects between their stored version and the versions that clients ask for.
 //!
-//! Whatever a webhook has to convert is waited for here, outside of all locks and before anything is written.
+//! Conversion webhooks are called only here, outside of all locks and before anything is written.
 
 use std::sync::Arc;
 
@@ -16,16 +16,17 @@ use crate::kinds;
 use crate::operation::Operation;
 use crate::stored::{decode_stored, prefix_of};
 
-/// How often something is computed anew with the objects that it missed: each owner's version needs a few.
+/// How often a computation is repeated after its missing conversions were made. The version of each field owner may
+/// need a few rounds.
 const CONVERSION_ROUNDS: usize = 256;
 
-/// Stored bytes that can be sent as they are, if they are in the version that the client asked for.
+/// Checks whether stored bytes can be sent unchanged, if they have the version that the client asked for.
 pub(crate) fn is_verbatim(resource: &Resource) -> bool {
     !resource.is_custom() && resource.is_storage_version()
 }
 
-/// What the stored objects of a custom kind begin with, whichever of its versions they are in; nothing for kinds whose objects
-/// are of a known version in any case, or are looked at before anything is sent of them.
+/// Returns the possible first bytes of stored objects of a custom kind, one text for each version. Empty for kinds
+/// whose stored version is known, or whose objects are decoded before they are sent.
 pub(crate) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
     match &resource.origin {
         Origin::Custom(custom) if resource.webhook().is_none() => {
@@ -37,14 +38,14 @@ pub(crate) fn stored_prefixes(resource: &Resource) -> Vec<Vec<u8>> {
 }
 
 impl Contents {
-    /// The object, in whatever version it is, in the version of `resource`.
+    /// Converts an object of any version to the version of `resource`.
     pub(crate) async fn convert(&self, object: Value, resource: &Resource) -> Result<Value, Failed> {
         self.convert_to(object, resource, &resource.api_version()).await
     }
 
     async fn convert_to(&self, object: Value, resource: &Resource, wanted: &str) -> Result<Value, Failed> {
         let converted = self.convert_all(vec![object], resource, wanted).await?;
-        // As many come back as were sent.
+        // The webhook returns as many objects as it got.
         Ok(converted.into_iter().next().unwrap_or_default())
     }
 
@@ -84,24 +85,24 @@ impl Contents {
             .collect())
     }
 
-    /// The object as the store wants it.
+    /// Returns the object in the form in which it is stored.
     pub(crate) async fn for_storage(&self, object: Value, resource: &Resource) -> Result<Value, ApiError> {
         let mut object = self.convert_to(object, resource, &resource.storage_api_version).await?;
         if resource.says_otherwise() {
-            // As it will be read: what the other version can't say is filled in then.
+            // Fills in the defaults that a read would fill in for fields that the other version lacks.
             kinds::set_stored_defaults(resource, &mut object);
         }
         kinds::trim_for_storage(resource, &mut object);
         Ok(object)
     }
 
-    /// A stored object in the version that the client asked for.
+    /// Converts a stored object to the version that the client asked for.
     pub(crate) async fn present_object(&self, object: Value, resource: &Resource) -> Result<Value, ApiError> {
         let presented = self.present_objects(vec![object], resource).await?;
         Ok(presented.into_iter().next().unwrap_or_default())
     }
 
-    /// The same of many objects, with as few questions as possible.
+    /// Converts many stored objects with as few webhook calls as possible.
     async fn present_objects(&self, mut objects: Vec<Value>, resource: &Resource) -> Result<Vec<Value>, ApiError> {
         let wanted = resource.api_version();
         let mut foreign = Vec::with_capacity(objects.len());
@@ -116,13 +117,13 @@ impl Contents {
         Ok(converted)
     }
 
-    /// A stored entry as an object in the requested version.
+    /// Decodes a stored entry and converts it to the requested version.
     pub(crate) async fn present(&self, resource: &Resource, entry: &Entry) -> Result<Value, ApiError> {
         self.present_object(decode_stored(entry)?, resource).await
     }
 
-    /// Stored entries as objects in the requested version, for readers of many: what a webhook converts is converted
-    /// once for all who ask at the same time, and kept for a while.
+    /// Converts stored entries to the requested version, for readers of many objects. A webhook's conversion serves
+    /// all requests that ask at the same time, and is cached for a while.
     pub(crate) async fn present_all(
         &self,
         resource: &Arc<Resource>,
@@ -145,7 +146,7 @@ impl Contents {
             duties.extend(duty.map(|duty| (duty, object, entry.bytes.len())));
         }
         if !duties.is_empty() {
-            // On its own: others may wait for it when who asked first is gone.
+            // A task of its own: other requests may wait for the result after the first one has ended.
             let (contents, resource) = (self.clone(), resource.clone());
             tokio::spawn(async move { contents.present_shared(&resource, duties).await });
         }
@@ -164,7 +165,7 @@ impl Contents {
         Ok(presented)
     }
 
-    /// Converts objects that several requests wait for, one batch after the other.
+    /// Converts objects for which several requests wait, one batch after the other.
     async fn present_shared(&self, resource: &Resource, duties: Vec<(Duty, Value, usize)>) {
         let Some(webhook) = resource.webhook() else { return };
         let mut left = duties.into_iter().peekable();
@@ -192,8 +193,8 @@ impl Contents {
         }
     }
 
-    /// Computes something that may need objects in other versions for the owners of their fields: again and again,
-    /// until all are there. It must compute the same of the same, so each time it comes further.
+    /// Runs a computation that may need objects in other versions for the owners of their fields, and repeats it
+    /// until all conversions are available. The computation must be deterministic, so that each round gets further.
     pub(crate) async fn with_conversions<T>(&self, op: &Operation, compute: impl Fn() -> T) -> T {
         for _ in 0..CONVERSION_ROUNDS {
             let computed = compute();
@@ -207,12 +208,12 @@ impl Contents {
                 op.conversions.learn(object, wanted, converted);
             }
         }
-        // What is still missing fails as a conversion that failed.
+        // Conversions that are still missing count as failed.
         compute()
     }
 }
 
-/// An object of a built-in kind in another version: most differ in nothing else.
+/// Converts an object of a built-in kind to another version. Most versions differ only in their name.
 fn convert_builtin(mut object: Value, resource: &Resource, wanted: &str) -> Value {
     if version_of(&object) == wanted {
         return object;

@@ -1,4 +1,4 @@
-//! A CustomResourceDefinition that is being deleted waits until its objects are gone; this empties it and lets it go.
+//! Deletion of CustomResourceDefinitions: a deleted definition waits until this controller has deleted its objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::operation::{DeleteOptions, Operation};
 use crate::registry::{ListOptions, OWN_MANAGER, ObjectExt, Registry, timestamp};
 use crate::stored::decode_stored;
 
-/// How long to wait before a failed attempt is repeated.
+/// Pause before a failed attempt is repeated.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Follows the definitions until `shutdown`; when the task has ended, nothing of it is left.
+/// Follows the definitions until `shutdown`. When the task has ended, all its subtasks have ended, too.
 pub(crate) fn start(registry: Registry, shutdown: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut emptying = JoinSet::new();
@@ -78,7 +78,8 @@ fn look_at(registry: &Registry, definition: Value, emptying: &mut JoinSet<()>) {
     }
 }
 
-/// The resource whose objects are deleted. A definition whose names were never accepted has no objects of its own.
+/// Returns an operation on the resource whose objects are deleted. A definition whose names were never accepted has
+/// no objects of its own.
 fn defined(registry: &Registry, definition: &Value) -> Option<Operation> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let served = registry
@@ -89,7 +90,7 @@ fn defined(registry: &Registry, definition: &Value) -> Option<Operation> {
     Some(Operation::new(served, None, UserInfo::loopback(), OWN_MANAGER))
 }
 
-/// An operation on definitions themselves.
+/// Returns an operation on definitions themselves.
 fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
     let resource = registry
         .catalog()
@@ -99,7 +100,7 @@ fn on_definitions(registry: &Registry) -> Result<Operation, ApiError> {
     Ok(Operation::new(resource, None, UserInfo::loopback(), OWN_MANAGER))
 }
 
-/// Writes into the definition why it is not gone yet.
+/// Writes into the definition why it still exists.
 async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
     let listed = match defined(registry, definition) {
         Some(op) => registry.check_list(&op).await,
@@ -131,13 +132,13 @@ async fn note(registry: &Registry, definition: &Value, error: &ApiError) {
     }
 }
 
-/// The definition, if it is the one that is being deleted.
+/// Returns the live definition, if it is the deleted one.
 fn the_same<'a>(live: Option<&'a Value>, definition: &Value, op: &Operation) -> Result<&'a Value, ApiError> {
     live.filter(|live| live.uid() == definition.uid())
         .ok_or_else(|| ApiError::not_found(&op.resource, definition.name()))
 }
 
-/// Deletes all objects, waits until the last one is gone, and takes the finalizer away.
+/// Deletes all objects, waits until the last one is removed, and removes the finalizer.
 async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text("/spec/group"), text("/spec/names/plural"));
@@ -151,7 +152,7 @@ async fn empty(registry: &Registry, definition: &Value) -> Result<(), ApiError> 
             if registry.store().snapshot().range(&prefix, None).next().is_none() {
                 break;
             }
-            // Finalizers hold what is left: look again at the next change.
+            // Finalizers hold the remaining objects: check again at the next change.
             match registry.store().watch(prefix.as_str(), seen) {
                 Ok(mut watcher) => {
                     if watcher.next().await.is_none() {

@@ -1,6 +1,6 @@
-//! Owns the step from a change to what has to be looked at. Pure: it keeps small indexes (who owns whom, which
-//! namespaces are ending, which Secrets hold whose token) and is fed every change once, in the store's order, so that
-//! its indexes are complete up to the change at hand. Refuses to act.
+//! Translates changes into tasks. This module is pure and does not act. It keeps small indexes: owners and
+//! dependents, terminating namespaces, and token Secrets of ServiceAccounts. Invariant: the caller passes every
+//! change once, in the store's order, so the indexes are complete up to the current change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -17,21 +17,21 @@ use super::policy_types;
 use super::service_account::{ROOT_CA, account_of};
 use super::workload;
 
-/// How long a request that writes may take.
+/// Longest duration of a writing request.
 const LONGEST_REQUEST: SignedDuration = SignedDuration::from_mins(1);
 
-/// Something to be looked at. What is then done depends on what is found.
+/// An object that a controller has to check. The action depends on the state that the check finds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Task {
-    /// A namespace that is ending: empty it, and let it go.
+    /// A terminating namespace: delete its objects, then remove it.
     Namespace(String),
-    /// A namespace that is to have its ServiceAccount and the CA's certificate.
+    /// A namespace that needs its ServiceAccount and the CA's certificate.
     Furnish(String),
     /// A Secret for a ServiceAccount's token: namespace and name.
     Token(String, String),
-    /// An object whose owners changed or went.
+    /// An object whose owners changed or were deleted.
     Dependent(ObjectName),
-    /// An owner that waits for its dependents to go.
+    /// An owner that waits until its dependents are deleted.
     Foreground(ObjectName),
     /// An owner whose dependents are to be released.
     Orphan(ObjectName),
@@ -39,17 +39,18 @@ pub(crate) enum Task {
     Aggregate,
     /// A workload whose status is to be reported.
     Workload(ObjectName),
-    /// An object in a namespace that is gone: it was let in just before.
+    /// An object in a deleted namespace: it was admitted just before the deletion.
     Stray(ObjectName),
-    /// An Event that is due.
+    /// An expired Event.
     Expire(Due),
-    /// A namespace whose quotas are to be counted anew.
+    /// A namespace whose quotas must be recounted.
     Count(String),
-    /// An admission policy whose expressions are to be checked against the kinds that it is about.
+    /// An admission policy whose expressions are to be checked against the kinds that it matches.
     CheckTypes(String),
 }
 
-/// An object whose every change is looked at, as a controller follows its kind; with its namespace, where that is what matters.
+/// An object whose every change is checked, because a controller follows its kind; with its namespace where the
+/// controller needs that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Followed<'a> {
     Namespace,
@@ -65,7 +66,8 @@ enum Followed<'a> {
 }
 
 impl<'a> Followed<'a> {
-    /// Which one it is. The one place that knows their names: each kind is the business of one of the controllers.
+    /// Returns the followed kind of an object. Only this function names kinds: each kind belongs to one of the
+    /// controllers.
     fn of(name: &'a ObjectName) -> Option<Self> {
         match (name.group.as_str(), name.plural.as_str(), name.namespace.as_deref()) {
             ("", "namespaces", None) => Some(Self::Namespace),
@@ -86,28 +88,29 @@ impl<'a> Followed<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Dispatcher {
     owners: OwnerIndex,
-    /// Owners that wait for their dependents, by uid.
+    /// Owners that wait for their dependents, by UID.
     waiting: HashMap<String, ObjectName>,
-    /// Objects with owners that could not be found out.
+    /// Objects with owners that could not be resolved.
     unresolved: BTreeSet<ObjectName>,
-    /// The namespaces that are there.
+    /// The existing namespaces.
     namespaces: HashSet<String>,
-    /// Those of them that are being emptied.
+    /// The namespaces among them that are terminating.
     ending: HashSet<String>,
     /// The token Secrets of each ServiceAccount, by namespace and account.
     tokens: BTreeMap<(String, String), BTreeSet<String>>,
-    /// The quotas of each namespace that has some.
+    /// The quotas of each namespace with quotas.
     quotas: BTreeMap<String, BTreeSet<String>>,
-    /// When each of these namespaces got its newest quota, as long as requests may be under way that began before.
+    /// When each of these namespaces got its newest quota. An entry stays while a request may still run that began
+    /// before the quota.
     newest_quota: BTreeMap<String, Timestamp>,
     events: Expiry,
     workload_status: bool,
-    /// Finds the fields that make any object matter; without it, every object does.
+    /// Finds the fields that make any object relevant. If `None`, every object is relevant.
     telling: Option<Regex>,
 }
 
 impl Dispatcher {
-    /// A dispatcher that knows of nothing yet.
+    /// Returns a dispatcher with empty indexes.
     #[must_use]
     pub(crate) fn new(workload_status: bool) -> Self {
         Self {
@@ -117,7 +120,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether a change of this object can matter, judged without decoding it: most objects' changes don't.
+    /// Checks whether a change of this object can be relevant, without decoding it. Most changes are not.
     #[must_use]
     pub(crate) fn cares_about(&self, name: &ObjectName, bytes: &[u8]) -> bool {
         Followed::of(name).is_some()
@@ -135,7 +138,7 @@ impl Dispatcher {
             || self.telling.as_ref().is_none_or(|telling| telling.is_match(bytes))
     }
 
-    /// An object was created or changed at `written`.
+    /// Records that an object was created or changed at `written`.
     pub(crate) fn seen(&mut self, name: &ObjectName, object: &Value, written: Timestamp) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_owners(name, object, &mut tasks);
@@ -197,7 +200,7 @@ impl Dispatcher {
         tasks
     }
 
-    /// An object was deleted; `object` is its last state.
+    /// Records that an object was deleted; `object` is its last state.
     pub(crate) fn gone(&mut self, name: &ObjectName, object: &Value) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.unresolved.remove(name);
@@ -266,7 +269,7 @@ impl Dispatcher {
         tasks
     }
 
-    /// Whether a change of such an object, and not only its deletion, may make less of it.
+    /// Checks whether a change of such an object, and not only its deletion, may reduce its use of a quota.
     fn shrinks_quota(&self, name: &ObjectName) -> bool {
         name.namespace
             .as_ref()
@@ -274,8 +277,8 @@ impl Dispatcher {
             && built_in::find_resource(&name.group, &name.plural).usage.is_some()
     }
 
-    /// Whether the request that wrote this at `written` may have begun before the namespace's newest quota was there, and so was
-    /// not charged.
+    /// Checks whether the request that wrote this object at `written` may have begun before the namespace's newest
+    /// quota existed, and so was not charged.
     fn may_be_uncharged(&mut self, name: &ObjectName, written: Timestamp) -> bool {
         let Some(namespace) = &name.namespace else { return false };
         let Some(since) = self.newest_quota.get(namespace) else {
@@ -293,7 +296,7 @@ impl Dispatcher {
         if self.owners.insert(name, object) {
             tasks.push(Task::Dependent(name.clone()));
         }
-        // A reference that was taken away or no longer blocks may be what an owner waited for.
+        // An owner may have waited for a reference that was removed or no longer blocks.
         if knew && !self.waiting.is_empty() {
             tasks.extend(self.waiting.values().cloned().map(Task::Foreground));
         }
@@ -320,40 +323,40 @@ impl Dispatcher {
             .collect()
     }
 
-    /// The objects that name `uid` as an owner.
+    /// Returns the objects that name `uid` as an owner.
     #[must_use]
     pub(crate) fn dependents(&self, uid: &str) -> Vec<ObjectName> {
         self.owners.dependents(uid).cloned().collect()
     }
 
-    /// The objects with owners that could not be found out, to be looked at again.
+    /// Returns tasks for the objects with unresolved owners.
     pub(crate) fn unresolved_tasks(&self) -> impl Iterator<Item = Task> {
         self.unresolved.iter().cloned().map(Task::Dependent)
     }
 
-    /// An owner of this object could not be found out: it is looked at again when the kinds change.
+    /// Records that an owner of this object could not be resolved. The object is checked again when the kinds change.
     pub(crate) fn leave_unresolved(&mut self, name: ObjectName) {
         self.unresolved.insert(name);
     }
 
-    /// The owners of this object could be found out.
+    /// Records that all owners of this object were resolved.
     pub(crate) fn resolved(&mut self, name: &ObjectName) {
         self.unresolved.remove(name);
     }
 
-    /// When the next Event is due.
+    /// Returns the time when the next Event expires.
     #[must_use]
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.events.next()
     }
 
-    /// The Events that are due at `now`.
+    /// Returns tasks for the Events that have expired at `now`.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<Task> {
         self.events.take_due(now).into_iter().map(Task::Expire).collect()
     }
 }
 
-/// The Deployment that has to see to one of its ReplicaSets.
+/// Returns the task for the Deployment that owns a ReplicaSet.
 fn rolled_out_by(name: &ObjectName, object: &Value) -> Option<Task> {
     if !name.is("apps", "replicasets") {
         return None;
@@ -378,7 +381,7 @@ mod tests {
         Timestamp::UNIX_EPOCH
     }
 
-    /// A dispatcher that knows the namespace `shop`.
+    /// Returns a dispatcher that knows the namespace `shop`.
     fn with_shop(workload_status: bool) -> Dispatcher {
         let mut dispatcher = Dispatcher::new(workload_status);
         dispatcher.seen(
@@ -453,7 +456,7 @@ mod tests {
         assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), empty);
         dispatcher.gone(&name, &ending);
         assert_eq!(dispatcher.gone(&config_map("a"), &json!({})), []);
-        // What was let in just before the namespace went does not stay.
+        // An object that was admitted just before its namespace was deleted is removed.
         assert!(dispatcher.cares_about(&config_map("late"), b"{}"));
         assert_eq!(
             dispatcher.seen(&config_map("late"), &json!({}), now()),

@@ -1,5 +1,5 @@
-//! Owns the end of Events: an hour after their last write they go, as where etcd's leases end them. Refuses to look
-//! at a clock: it is told the time, and tells when it wants to be asked again.
+//! Expiry of Events: an Event is deleted an hour after its last write, as with etcd's leases. This module reads no
+//! clock: the caller passes the time, and learns when to call again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,25 +12,25 @@ use super::object_name::{ObjectName, text};
 /// How long an Event is kept after it was last written.
 pub(crate) const KEPT: SignedDuration = SignedDuration::from_hours(1);
 
-/// An Event that is due: it goes if it still has this resourceVersion.
+/// An expired Event. It is deleted if it still has this resourceVersion.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Due {
-    /// When.
+    /// The time of the expiry.
     pub(crate) at: Timestamp,
-    /// Which.
+    /// The Event.
     pub(crate) event: ObjectName,
-    /// As of which write.
+    /// The resourceVersion of its last write.
     pub(crate) resource_version: String,
 }
 
-/// The Events by the time at which they end.
+/// The Events by their expiry.
 #[derive(Debug, Default)]
 pub(crate) struct Expiry {
     due: BinaryHeap<Reverse<Due>>,
 }
 
 impl Expiry {
-    /// Takes in an Event that was written at `written`.
+    /// Adds an Event that was written at `written`.
     pub(crate) fn insert(&mut self, event: ObjectName, object: &Value, written: Timestamp) {
         let at = written.checked_add(KEPT).unwrap_or(Timestamp::MAX);
         let resource_version = text(object, "/metadata/resourceVersion").to_owned();
@@ -41,13 +41,13 @@ impl Expiry {
         }));
     }
 
-    /// When the next Event is due.
+    /// Returns the time when the next Event expires.
     #[must_use]
     pub(crate) fn next(&self) -> Option<Timestamp> {
         self.due.peek().map(|Reverse(due)| due.at)
     }
 
-    /// Takes out what is due at `now`.
+    /// Removes and returns the Events that have expired at `now`.
     pub(crate) fn take_due(&mut self, now: Timestamp) -> Vec<Due> {
         let mut due = Vec::new();
         while let Some(Reverse(next)) = self.due.peek() {
@@ -62,7 +62,7 @@ impl Expiry {
     }
 }
 
-/// When an Event was last written, as far as it says so itself: for those that are there at a start.
+/// Returns when an Event was last written, by its own fields: for Events that exist at the start.
 #[must_use]
 pub(crate) fn last_written(event: &Value) -> Timestamp {
     [

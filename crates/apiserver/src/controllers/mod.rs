@@ -1,11 +1,11 @@
-//! Owns the controllers that every cluster has: namespaces and what they are given, ServiceAccount tokens in Secrets,
-//! garbage collection, ClusterRole aggregation, the end of Events, and, if switched on, the status of workloads that
-//! nothing runs. And, beside the dispatcher, the end of CustomResourceDefinitions, which takes as long as what they define.
+//! The controllers of every cluster: namespaces and their default objects, ServiceAccount tokens in Secrets, garbage
+//! collection, ClusterRole aggregation, expiry of Events, and optionally the status of workloads. The deletion of
+//! CustomResourceDefinitions runs beside the dispatcher, because it takes as long as the deletion of their objects.
 //!
-//! One watch over the whole store feeds a pure `Dispatcher`, which turns changes into tasks; `run` carries tasks
-//! out through the registry, as any client of the API would. So new kinds need nothing, a change is acted on at once,
-//! and an idle server does no work at all. Refuses to decide in the loop: decisions are functions in `garbage`,
-//! `namespace`, `service_account`, `expiry`, `workload` and `authorization`.
+//! One watch over the whole store feeds a pure `Dispatcher`, which turns changes into tasks. `run` executes tasks
+//! through the registry, as any client of the API would. So new kinds need no code, changes take effect at once, and
+//! an idle server does no work. The loop makes no decisions: they are functions in `garbage`, `namespace`,
+//! `service_account`, `expiry`, `workload` and `authorization`.
 
 mod definitions;
 mod dispatch;

@@ -1,5 +1,5 @@
-//! Owns the end of a namespace: the conditions that tell how far the deletion of its content is, and its finalizer.
-//! Pure. Refuses to let a namespace go while anything is left in it.
+//! Deletion of a namespace: the conditions that report the progress of deleting its content, and its finalizer. This
+//! module is pure. Invariant: a namespace with any content keeps its finalizer.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use serde_json::{Value, json};
 use super::object_name::{finalizers, is_deleting, text};
 use crate::authentication::api_time;
 
-/// The finalizer in a namespace's spec that stands for its content.
+/// The finalizer in a namespace's spec that waits for its content.
 pub(crate) const FINALIZER: &str = "kubernetes";
 
-/// What is left in a namespace after a pass of deletions.
+/// The content of a namespace after a pass of deletions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Remaining {
     /// How many objects of each resource (plural, group).
     pub(crate) resources: BTreeMap<(String, String), usize>,
     /// How many objects wait for each finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
-    /// What went wrong.
+    /// The errors.
     pub(crate) failures: Vec<String>,
 }
 
 impl Remaining {
-    /// Counts an object of a resource that is still there.
+    /// Counts a remaining object of a resource.
     pub(crate) fn count(&mut self, group: &str, plural: &str, object: &Value) {
         *self.resources.entry((plural.to_owned(), group.to_owned())).or_default() += 1;
         for finalizer in finalizers(object) {
@@ -32,14 +32,14 @@ impl Remaining {
         }
     }
 
-    /// Whether nothing is left and nothing went wrong.
+    /// Checks whether the content is empty and no error occurred.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.resources.is_empty() && self.failures.is_empty()
     }
 }
 
-/// Whether the namespace is to be emptied.
+/// Checks whether the namespace's content must be deleted.
 #[must_use]
 pub(crate) fn is_ending(namespace: &Value) -> bool {
     is_deleting(namespace) && has_finalizer(namespace)
@@ -52,7 +52,7 @@ fn has_finalizer(namespace: &Value) -> bool {
         .is_some_and(|list| list.iter().any(|held| held.as_str() == Some(FINALIZER)))
 }
 
-/// The namespace without its finalizer, for the `finalize` subresource.
+/// Returns the namespace without its finalizer, for the `finalize` subresource.
 #[must_use]
 pub(crate) fn finalized(namespace: &Value) -> Value {
     let mut namespace = namespace.clone();
@@ -62,7 +62,8 @@ pub(crate) fn finalized(namespace: &Value) -> Value {
     namespace
 }
 
-/// The namespace with the conditions that say what is left, for the `status` subresource; `None` if it has them.
+/// Returns the namespace with conditions about its remaining content, for the `status` subresource; `None` if it has
+/// them already.
 #[must_use]
 pub(crate) fn with_conditions(namespace: &Value, remaining: &Remaining, now: Timestamp) -> Option<Value> {
     let mut failures = remaining.failures.clone();

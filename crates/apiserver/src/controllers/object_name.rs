@@ -1,11 +1,11 @@
-//! Owns the name of a stored object as controllers pass it around, and its reading from a store's key. Refuses keys
-//! that are no object's.
+//! The name of a stored object for controllers, and its parsing from a store's key. Keys of other entries are
+//! refused.
 
 use serde_json::Value;
 
 use crate::keys;
 
-/// Which object: its API group and plural, namespace (`None` for the cluster's objects) and name.
+/// The identity of an object: its API group and plural, namespace (`None` for cluster-scoped objects) and name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectName {
     /// API group; empty for the core group.
@@ -19,7 +19,7 @@ pub(crate) struct ObjectName {
 }
 
 impl ObjectName {
-    /// An object of a namespace.
+    /// Returns the name of a namespaced object.
     #[must_use]
     pub(crate) fn namespaced(group: &str, plural: &str, namespace: &str, name: &str) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl ObjectName {
         }
     }
 
-    /// An object of the cluster.
+    /// Returns the name of a cluster-scoped object.
     #[must_use]
     pub(crate) fn cluster(group: &str, plural: &str, name: &str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl ObjectName {
         }
     }
 
-    /// The object stored under `key`.
+    /// Returns the object stored under `key`.
     #[must_use]
     pub(crate) fn from_key(key: &str) -> Option<Self> {
         let parts = keys::read(key)?;
@@ -53,26 +53,26 @@ impl ObjectName {
         })
     }
 
-    /// Whether it is of this resource.
+    /// Checks whether the object is of this resource.
     #[must_use]
     pub(crate) fn is(&self, group: &str, plural: &str) -> bool {
         self.group == group && self.plural == plural
     }
 }
 
-/// The text at a JSON pointer, or an empty one.
+/// Returns the text at a JSON pointer, or an empty one.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether the object is being deleted.
+/// Checks whether the object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
     object
         .pointer("/metadata/deletionTimestamp")
         .is_some_and(|time| !time.is_null())
 }
 
-/// The object's finalizers.
+/// Returns the object's finalizers.
 pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     object
         .pointer("/metadata/finalizers")
@@ -82,7 +82,7 @@ pub(super) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// Takes a finalizer away; tells whether it was there.
+/// Removes a finalizer. Returns whether the object had it.
 pub(super) fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     let Some(list) = object.pointer_mut("/metadata/finalizers").and_then(Value::as_array_mut) else {
         return false;

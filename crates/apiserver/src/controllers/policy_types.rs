@@ -1,5 +1,5 @@
-//! Owns the status of admission policies: what their expressions get wrong about the kinds that they are about, as
-//! these are served now. Refuses to check a generation twice.
+//! The status of admission policies: type errors of their expressions, for the currently served versions of the kinds
+//! that they match. Each generation is checked once.
 
 use std::collections::BTreeSet;
 
@@ -17,13 +17,13 @@ pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 pub(super) const PLURAL: &str = "validatingadmissionpolicies";
 pub(super) const MANAGER: &str = "validatingadmissionpolicy-status";
 
-/// Whether a policy was changed since it was last checked.
+/// Checks whether a policy was changed since its last check.
 pub(super) fn is_due(policy: &Value) -> bool {
     let number = |pointer: &str| policy.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     number("/metadata/generation") > number("/status/observedGeneration")
 }
 
-/// What is to be applied to a policy's status.
+/// Returns the patch for a policy's status.
 pub(super) fn status(policy: &Value, registry: &Registry) -> Patch {
     let warnings = type_warnings(policy, &Served(registry));
     let mut checking = Map::new();
@@ -53,7 +53,7 @@ impl Schemas for Served<'_> {
         let catalog = self.0.catalog();
         let found: BTreeSet<_> = catalog
             .iter()
-            // Without a group, the plural alone tells, as it does for kubectl.
+            // Without a group, the plural alone identifies the resource, as in kubectl.
             .filter(|resource| {
                 (group.is_empty() || resource.group == group)
                     && resource.version == version

@@ -1,5 +1,6 @@
-//! Owns the order of tasks: each waits once however often it is asked for, none runs beside itself, one that failed
-//! waits longer each time. Pure: time is passed in. Refuses to forget a task that was asked for while it ran.
+//! The queue of tasks. A task waits at most once, however often it is added. A task never runs twice at the same
+//! time. A failed task waits longer each time. A task that is added while it runs will run again. This module is
+//! pure: the caller passes the time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
@@ -12,7 +13,7 @@ use super::dispatch::Task;
 const FIRST_DELAY: Duration = Duration::from_millis(20);
 const LONGEST_DELAY: Duration = Duration::from_secs(30);
 
-/// The tasks that wait and those that run.
+/// The waiting and the running tasks.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     ready: VecDeque<Task>,
@@ -24,7 +25,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Asks for a task.
+    /// Adds a task.
     pub(super) fn push(&mut self, task: Task) {
         if self.running.contains(&task) {
             self.again.insert(task);
@@ -33,7 +34,7 @@ impl Queue {
         }
     }
 
-    /// The next task, which then runs.
+    /// Returns the next task and marks it as running.
     pub(super) fn start(&mut self) -> Option<Task> {
         let task = self.ready.pop_front()?;
         self.queued.remove(&task);
@@ -41,17 +42,17 @@ impl Queue {
         Some(task)
     }
 
-    /// Whether the task failed when it ran the last time.
+    /// Checks whether the task's last run failed.
     pub(super) fn has_failed(&self, task: &Task) -> bool {
         self.failures.contains_key(task)
     }
 
-    /// How many run.
+    /// Returns the number of running tasks.
     pub(super) fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// A task has ended; one that failed comes again after a while.
+    /// Marks a task as ended. A failed task is retried after a while.
     pub(super) fn finish(&mut self, task: Task, failed: bool, now: Instant) {
         self.running.remove(&task);
         if failed {
@@ -70,17 +71,17 @@ impl Queue {
         }
     }
 
-    /// Asks for a task at a later time.
+    /// Adds a task for a later time.
     pub(super) fn push_at(&mut self, task: Task, at: Instant) {
         self.delayed.push(Reverse((at, task)));
     }
 
-    /// When the next delayed task comes again.
+    /// Returns the time of the next delayed task.
     pub(super) fn next_delayed(&self) -> Option<Instant> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Lets delayed tasks that are due come again.
+    /// Moves delayed tasks whose time has come to the queue.
     pub(super) fn release(&mut self, now: Instant) {
         while let Some(Reverse((at, _))) = self.delayed.peek() {
             if *at > now {

@@ -1,5 +1,5 @@
-//! Owns the loop: it reads the store's changes, feeds the dispatcher, and keeps a number of tasks running. Refuses to
-//! decide anything, and to end before the server does: a watch that fell behind starts over from a snapshot.
+//! The controllers' loop: it reads the store's changes, passes them to the dispatcher, and runs a number of tasks.
+//! The loop makes no decisions. It runs until the server ends: a watch that fell behind starts again from a snapshot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::stored::decode_stored;
 /// How many tasks run at a time.
 const AT_ONCE: usize = 32;
 
-/// How long after its definition a kind is served, and how long it takes at the worst.
+/// Delay between the write of a definition and the serving of its kind: the usual and the longest one.
 const SERVED_WITHIN: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// What the controllers are told.
+/// The settings of the controllers.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The CA's certificate, for the ConfigMap in every namespace.
     pub(crate) ca_pem: String,
-    /// Mints the tokens of Secrets.
+    /// Creates the tokens of Secrets.
     pub(crate) tokens: Arc<ServiceAccountTokens>,
     /// Whether stored workloads are reported as rolled out.
     pub(crate) workload_status: bool,
-    /// Whether to do what is a kube-controller-manager's in Kubernetes, too, and not only a kube-apiserver's.
+    /// Whether to run a kube-controller-manager's controllers, and not only a kube-apiserver's.
     pub(crate) all: bool,
 }
 
 impl Settings {
-    /// Whether a task is this server's to do.
+    /// Checks whether these settings include a task.
     fn includes(&self, task: &Task) -> bool {
         match task {
             Task::Expire(_) => true,
@@ -51,7 +51,7 @@ impl Settings {
     }
 }
 
-/// Starts the controllers; they end with `shutdown`, after the tasks that run by then.
+/// Starts the controllers. After `shutdown` they finish their running tasks and end.
 pub(crate) fn start(registry: Registry, settings: Settings, shutdown: CancellationToken) -> JoinHandle<()> {
     tokio::spawn(run(registry, Arc::new(settings), shutdown))
 }
@@ -93,12 +93,12 @@ struct Controllers {
 }
 
 impl Controllers {
-    /// Takes in all that is stored, and starts to watch from there.
+    /// Reads all stored objects, and starts a watch from that revision.
     fn load(&mut self) -> Result<Watcher, Compacted> {
         let store = self.worker.registry.store();
         let snapshot = store.snapshot();
         let watcher = store.watch(keys::ALL, snapshot.revision())?;
-        // Namespaces first: what is in none of them is a stray.
+        // Namespaces first: an object whose namespace is missing is a stray.
         let namespaces = keys::of_resource("", "namespaces", None);
         for (key, entry) in snapshot.range(&namespaces, None).chain(snapshot.range(keys::ALL, None)) {
             let Some(name) = ObjectName::from_key(key) else {
@@ -183,7 +183,8 @@ impl Controllers {
         }
     }
 
-    /// A definition is stored a moment before its kind is served: what waits for a kind is looked at after that, too.
+    /// Checks tasks that wait for a kind again after a short delay, as a definition is stored a moment before its
+    /// kind is served.
     fn look_again_soon(&mut self) {
         let now = Instant::now();
         for task in self.dispatcher.unresolved_tasks() {
@@ -232,7 +233,7 @@ impl Controllers {
                 return;
             }
             Err(TaskError::Raced) => tracing::debug!(?task, "a controller's write was overtaken and is tried again"),
-            // Whoever writes objects that can't be served must not fill the log with them; nor what fails again.
+            // Logged at debug level: neither a user with unservable objects nor a repeated failure may fill the log.
             Err(error) if error.is_its_owners() || self.queue.has_failed(&task) => {
                 tracing::debug!(%error, ?task, "a controller could not do its work and tries again");
             }
@@ -250,7 +251,7 @@ impl Controllers {
     }
 }
 
-/// Sleeps until then, or for ever.
+/// Sleeps until this time, or forever.
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

@@ -1,6 +1,6 @@
-//! Owns what every namespace is given, its ServiceAccount `default` and the CA's certificate, and the tokens in
-//! Secrets of type `kubernetes.io/service-account-token`. Pure. Refuses to give a token to a Secret that names an
-//! account which is not there: such a Secret is deleted, as by the real controller.
+//! The objects of every namespace, namely its ServiceAccount `default` and the CA's certificate, and the tokens in
+//! Secrets of type `kubernetes.io/service-account-token`. This module is pure. A token Secret for a missing account
+//! is deleted, as by Kubernetes' controller.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -14,13 +14,13 @@ pub(crate) const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 const ACCOUNT_NAME: &str = "/metadata/annotations/kubernetes.io~1service-account.name";
 const ACCOUNT_UID: &str = "/metadata/annotations/kubernetes.io~1service-account.uid";
 
-/// The ServiceAccount that a namespace has from the start.
+/// Returns the ServiceAccount that each namespace gets.
 #[must_use]
 pub(crate) fn default_account(namespace: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": namespace } })
 }
 
-/// The ConfigMap with the CA's certificate, new or put right; `None` if it is as it should be.
+/// Returns the ConfigMap with the CA's certificate, new or corrected; `None` if it is correct.
 #[must_use]
 pub(crate) fn root_ca(namespace: &str, live: Option<&Value>, ca_pem: &str) -> Option<Value> {
     let data = json!({ "ca.crt": ca_pem });
@@ -46,27 +46,27 @@ pub(crate) fn root_ca(namespace: &str, live: Option<&Value>, ca_pem: &str) -> Op
     Some(object)
 }
 
-/// The ServiceAccount that a Secret holds or wants a token of.
+/// Returns the ServiceAccount of a token Secret.
 #[must_use]
 pub(crate) fn account_of(secret: &Value) -> Option<&str> {
     (text(secret, "/type") == TOKEN_TYPE).then(|| text(secret, ACCOUNT_NAME))
 }
 
-/// What is to be done about a token Secret.
+/// The action for a token Secret.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TokenSecret {
     /// Nothing.
     Keep,
-    /// Its account is gone or another one: delete it.
+    /// Delete the Secret: its account is missing or has another UID.
     Delete,
-    /// Store this; what it lacked is filled in.
+    /// Store this Secret with the missing fields filled in.
     Fill(Value),
 }
 
-/// Judges a token Secret. `token` mints one, and is asked only if one is missing.
+/// Decides about a token Secret. `token` creates a token, and is called only if one is missing.
 ///
 /// # Errors
-/// Whatever `token` fails with.
+/// The errors of `token`.
 pub(crate) fn judge_secret<E>(
     secret: &Value,
     account: Option<&Value>,

@@ -1,5 +1,6 @@
-//! Owns the carrying out of tasks: it reads the present state, asks the pure rooms what to do, and writes it through
-//! the registry. Refuses to write what was decided on an older state: every write names the version it was decided on.
+//! Execution of tasks: a task reads the current state, asks the pure modules for a decision, and writes it through
+//! the registry. Invariant: every write names the version on which the decision was made, so no write is based on an
+//! older state.
 
 use std::sync::Arc;
 
@@ -31,24 +32,24 @@ use crate::view::View;
 
 const MANAGER: &str = "kube-controller-manager";
 const AGGREGATION_MANAGER: &str = "clusterrole-aggregation-controller";
-/// How many objects of a namespace are deleted at a time: enough to share the store's transactions.
+/// Objects of a namespace that are deleted at the same time: enough to share the store's transactions.
 const AT_ONCE: usize = 64;
 
-/// Why a task failed; it is tried again.
+/// The reason why a task failed. The task is retried.
 #[derive(Debug, Error)]
 pub(super) enum TaskError {
     /// The registry refused a write.
     #[error("{what} was refused: {}", .source.message)]
     Refused {
-        /// What was tried.
+        /// The operation that was tried.
         what: String,
         /// The refusal.
         source: ApiError,
     },
-    /// Somebody else changed the object first: nothing is wrong.
+    /// Another client changed the object first. This is no fault.
     #[error("the object was changed meanwhile")]
     Raced,
-    /// Objects of this resource are stored and not served: its definition is gone, or not yet there.
+    /// Stored objects of this resource are not served: its definition is deleted, or not served yet.
     #[error("{plural}.{group} are not served")]
     NotServed {
         /// The API group.
@@ -61,16 +62,16 @@ pub(super) enum TaskError {
     Token(#[from] TokenError),
 }
 
-/// How a task ended.
+/// The result of a task that did not fail.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Done {
-    /// All that there was to do is done.
+    /// The task is complete.
     Yes,
-    /// An owner could not be found out: to be looked at again when the kinds change.
+    /// An owner could not be resolved: the object is checked again when the kinds change.
     Unresolved,
 }
 
-/// What tasks work with.
+/// The tools of tasks.
 #[derive(Debug, Clone)]
 pub(super) struct Worker {
     pub(super) registry: Registry,
@@ -78,14 +79,15 @@ pub(super) struct Worker {
 }
 
 impl TaskError {
-    /// Whether what somebody wrote is the cause: a quota, a name that gets too long. Their object's status tells them.
+    /// Checks whether the owner of the object caused the error, for example by a quota or by a name that gets too
+    /// long. The object's status reports such an error.
     pub(super) fn is_its_owners(&self) -> bool {
         matches!(self, Self::Refused { source, .. } if (400..500).contains(&source.code))
     }
 }
 
 impl Worker {
-    /// Carries a task out. `dependents` are the objects that name the task's object as an owner.
+    /// Runs a task. `dependents` are the objects that name the task's object as an owner.
     pub(super) async fn run(&self, task: &Task, dependents: &[ObjectName]) -> Result<Done, TaskError> {
         match task {
             Task::Namespace(name) => self.empty(name).await?,
@@ -143,7 +145,7 @@ impl Worker {
             self.update(&name, Some("status"), MANAGER, object).await?;
         }
         match remaining.failures.into_iter().next() {
-            // What failed is in the condition; the task fails so that it is tried again.
+            // The condition holds the failure; the task fails so that it is retried.
             Some(_) => Err(TaskError::Raced),
             None => Ok(()),
         }
@@ -302,7 +304,8 @@ impl Worker {
         } else {
             None
         };
-        // Its revision is written with its status, as Kubernetes does: by itself it would be another generation.
+        // The revision is written together with the status, as in Kubernetes: a separate write would be another
+        // generation.
         let reported = workload::rolled_out(name, revised.as_ref().unwrap_or(&object));
         match reported.or(revised) {
             Some(object) => self.update(name, Some("status"), workload::FIELD_MANAGER, object).await,
@@ -310,7 +313,7 @@ impl Worker {
         }
     }
 
-    /// Sees to a Deployment's ReplicaSets. The Deployment with its revision, if it has another one now.
+    /// Reconciles a Deployment's ReplicaSets. Returns the Deployment with its revision, if the revision changed.
     async fn roll_out(
         &self,
         view: &View,
@@ -349,7 +352,7 @@ impl Worker {
         Ok(deployment)
     }
 
-    /// Says in a Deployment's status that its ReplicaSet was refused, where it isn't said yet.
+    /// Reports in a Deployment's status that its ReplicaSet was refused, unless the status has that already.
     async fn report_refusal(
         &self,
         name: &ObjectName,
@@ -384,13 +387,13 @@ impl Worker {
             ..DeleteOptions::default()
         };
         match self.delete(&due.event, &options).await {
-            // It was written again: that write has its own hour.
+            // The Event was written again, and the newer write has its own expiry.
             Err(TaskError::Raced) => Ok(()),
             other => other,
         }
     }
 
-    /// Counts what a namespace's quotas count, while nobody is charged there.
+    /// Recounts the use of a namespace's quotas, while no request is charged there.
     async fn count(&self, namespace: &str) -> Result<(), TaskError> {
         let _turn = self.registry.admission().turns().of(namespace).await;
         let view = self.registry.view();
@@ -434,7 +437,8 @@ impl Worker {
         let operation = self.operation(name, manager)?;
         match self.registry.create(&operation, object).await {
             Ok(_) => Ok(()),
-            // Somebody else made it, or its namespace is gone or going. Other refusals pass: a quota, say, that isn't counted yet.
+            // Another client created the object, or its namespace is deleted or terminating. Other refusals are
+            // returned, for example a quota that is not counted yet.
             Err(error) if error.code == 409 || error.code == 404 || error.is_namespace_terminating() => Ok(()),
             Err(error) => Err(refused("creating", name, error)),
         }
@@ -448,7 +452,7 @@ impl Worker {
         object: Value,
     ) -> Result<(), TaskError> {
         let mut operation = self.operation(name, manager)?;
-        // An object may have been stored when another version was the stored one.
+        // An object may be stored in a version that is no longer the storage version.
         let object = self
             .registry
             .contents()
@@ -489,7 +493,7 @@ fn refused(verb: &str, name: &ObjectName, source: ApiError) -> TaskError {
     }
 }
 
-/// Deletes this very object in this very version.
+/// Returns options that delete only this object in this version.
 fn exactly(object: &Value) -> DeleteOptions {
     DeleteOptions {
         uid: Some(text(object, "/metadata/uid").to_owned()),
@@ -498,12 +502,12 @@ fn exactly(object: &Value) -> DeleteOptions {
     }
 }
 
-/// The resource under which an object is stored, in its stored version.
+/// Returns the resource under which an object is stored, in its storage version.
 fn stored_resource<'a>(catalog: &'a Catalog, name: &ObjectName) -> Option<&'a Arc<Resource>> {
     catalog.find_any_version(&name.group, &name.plural)
 }
 
-/// All objects in a namespace.
+/// Returns all objects in a namespace.
 fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec<(ObjectName, Value)> {
     let mut stored: Vec<&(String, String)> = catalog
         .iter()
@@ -522,7 +526,7 @@ fn content_of(view: &View, catalog: &Catalog, namespace: &str) -> Vec<(ObjectNam
     content
 }
 
-/// What is known of an owner of the object `dependent`.
+/// Returns the state of an owner of the object `dependent`.
 fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, catalog: &Catalog) -> OwnerState {
     let (group, version) = reference
         .api_version
@@ -532,7 +536,7 @@ fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, cata
         return OwnerState::Unresolved;
     };
     let namespace = match (resource.namespaced, dependent.namespace.as_deref()) {
-        // An object of the cluster can't have an owner in a namespace: which one would it be?
+        // A cluster-scoped object can't have an owner in a namespace: the reference names no namespace.
         (true, None) => return OwnerState::Unresolved,
         (true, namespace) => namespace,
         (false, _) => None,
@@ -542,7 +546,7 @@ fn resolve(reference: &OwnerReference, dependent: &ObjectName, view: &View, cata
     owner_state(reference, found.as_deref())
 }
 
-/// The uid of the object that a task is about, for its dependents.
+/// Returns the UID of the object of a task, for its dependents.
 pub(super) fn owner_of(registry: &Registry, task: &Task) -> Option<String> {
     let (Task::Dependent(name) | Task::Foreground(name) | Task::Orphan(name) | Task::Workload(name)) = task else {
         return None;

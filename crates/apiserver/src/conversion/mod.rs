@@ -1,7 +1,7 @@
-//! How the versions of a custom kind become each other: by a new `apiVersion` alone, or by a webhook.
+//! Conversion between the versions of a custom kind: by a new `apiVersion` alone, or by a webhook.
 //!
-//! Owns the calls of conversion webhooks, what of their answers is accepted, and what several requests share of them.
-//! Refuses to hold a lock while it waits for an answer: a slow webhook holds up who needs its answer, and nobody else.
+//! This module calls conversion webhooks, checks their answers, and shares results between requests. No lock is held
+//! during a call: a slow webhook delays only requests that need its answer.
 
 mod owners;
 mod review;
@@ -17,39 +17,40 @@ use crate::http::ApiError;
 use crate::view::View;
 use crate::webhook_client::{self, Bounds, ClientConfig, Endpoint};
 
-/// How long a webhook has, as with Kubernetes, and how much of an answer is read: a batch is four times smaller.
+/// Limits for the time of a webhook, as in Kubernetes, and the size of its answer. A batch is four times smaller than
+/// that size.
 const BOUNDS: Bounds = Bounds {
     seconds: 30,
     out_of_time: "context deadline exceeded (Client.Timeout exceeded while awaiting headers)",
     bytes: 16 * 1024 * 1024,
 };
 
-/// How much is sent at once, as objects and as bytes; one object is sent whatever its size.
+/// Limits of one batch, in objects and bytes. A single object is sent whatever its size.
 pub(crate) const BATCH: (usize, usize) = (500, 4 * 1024 * 1024);
 
-/// Why there is no converted object.
+/// The reason why a conversion failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) String);
 
 impl From<Failed> for ApiError {
     fn from(failed: Failed) -> Self {
-        // To the real server that is an error like any other: it has no reason.
+        // For kube-apiserver this is a generic error without a reason.
         Self::new(500, "", failed.0)
     }
 }
 
-/// A webhook that converts the objects of one kind, as one version of its definition has it.
+/// A webhook that converts the objects of one kind, from one version of the kind's definition.
 #[derive(Debug)]
 pub(crate) struct Webhook {
     endpoint: Endpoint,
-    /// The first of its review versions that this server speaks.
+    /// The first of the definition's review versions that this server supports.
     review_version: Option<&'static str>,
-    /// What was converted for lists and watches.
+    /// Conversions for lists and watches.
     pub(crate) shared: Shared,
 }
 
 impl Webhook {
-    /// What a definition says; nothing where versions differ in `apiVersion` only.
+    /// Reads a definition's webhook; `None` if its versions differ in `apiVersion` only.
     pub(crate) fn of(definition: &Value) -> Option<Self> {
         let conversion = definition.pointer("/spec/conversion").unwrap_or(&Value::Null);
         if conversion.get("strategy").and_then(Value::as_str) != Some("Webhook") {
@@ -69,10 +70,10 @@ impl Webhook {
         })
     }
 
-    /// Objects in another version, each of which is in some other one. The webhook is found by what is there now.
+    /// Converts objects, each of which has another version, to the wanted version. `view` serves to find the webhook.
     ///
     /// # Errors
-    /// What the webhook, or the connection to it, did wrong, in the real server's words.
+    /// The fault of the webhook or the connection, in kube-apiserver's words.
     pub(crate) async fn convert(&self, view: View, objects: Vec<Value>, wanted: &str) -> Result<Vec<Value>, Failed> {
         let Some(first) = objects.first() else {
             return Ok(objects);
@@ -115,7 +116,7 @@ impl Webhook {
     }
 }
 
-/// Whether there is nothing in an object but its kind. Nobody is asked about that.
+/// Checks whether an object has only its kind and version. Such an object needs no webhook.
 fn is_empty(object: &Value) -> bool {
     object.as_object().is_some_and(|map| {
         map.iter().all(|(key, value)| match key.as_str() {

@@ -1,5 +1,5 @@
-//! Conversions for the owners of fields, which are settled by pure code: it says what it misses, the caller fetches
-//! that and lets it run again.
+//! Conversions for field owners. The pure code that computes owners records its missing conversions. The caller
+//! fetches them and runs the code again.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tenure_kinds::kind::{Types, version_of};
 
 use super::Failed;
 
-/// Objects in other versions, as far as one request has them.
+/// Converted objects of one request.
 #[derive(Debug, Default)]
 pub(crate) struct Needed {
     known: Mutex<Vec<Known>>,
@@ -26,18 +26,18 @@ struct Known {
 }
 
 impl Needed {
-    /// What was asked for and is not there.
+    /// Returns the conversions that were requested and are missing.
     pub(crate) fn take_missing(&self) -> Vec<(Value, String)> {
         std::mem::take(&mut *self.missing.lock())
     }
 
-    /// Forgets what a former attempt needed, which was about another state of the object.
+    /// Drops the conversions of a former attempt, which were for another state of the object.
     pub(crate) fn forget(&self) {
         self.known.lock().clear();
         self.missing.lock().clear();
     }
 
-    /// Notes what became of an object in a version.
+    /// Records the result of a conversion.
     pub(crate) fn learn(&self, object: Value, wanted: String, converted: Result<Value, Failed>) {
         self.known.lock().push(Known {
             object,
@@ -67,16 +67,16 @@ impl Needed {
     }
 }
 
-/// The versions of a kind that a webhook converts, to one request.
+/// The versions of a kind with a conversion webhook, for one request.
 pub(crate) struct Owners {
     types: Arc<Types>,
-    /// The version of the request: what is in neither of two versions goes through it.
+    /// The request's version. A conversion between two other versions goes through it.
     hub: String,
     needed: Arc<Needed>,
 }
 
 impl Owners {
-    /// The versions of these types, to a request in `hub`.
+    /// Returns the versions of these types for a request in `hub`.
     pub(crate) fn new(types: Arc<Types>, hub: String, needed: Arc<Needed>) -> Self {
         Self { types, hub, needed }
     }
@@ -93,7 +93,7 @@ impl Convert for Owners {
         if from == api_version {
             return Ok(Cow::Borrowed(object));
         }
-        // Who owns what is nobody else's business.
+        // The webhook gets no managedFields.
         let mut bare = object.clone();
         let metadata = bare.get_mut("metadata").and_then(Value::as_object_mut);
         let owners = metadata.and_then(|metadata| metadata.remove("managedFields"));

@@ -1,4 +1,4 @@
-//! The ConversionReview: what a webhook is sent, and what of its answer is accepted. Pure.
+//! The ConversionReview: the request to a webhook, and the checks of its answer. This module is pure.
 
 use go_words::value::type_name;
 use serde::Deserialize;
@@ -11,16 +11,16 @@ use tenure_kinds::schema::{FieldPath, aggregate};
 
 use crate::formats::{BodyFormat, parse, untyped};
 
-/// The versions of reviews that this server speaks.
+/// The versions of reviews that this server supports.
 pub(super) const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// The longest answer that is read as something other than JSON.
+/// Longest answer that is parsed as YAML if it is not JSON.
 const LONGEST_YAML: usize = 64 * 1024;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
 
-/// The question, as it is sent.
+/// Returns the review to send.
 pub(super) fn request(version: &str, uid: &str, wanted: &str, objects: &[Value]) -> Value {
     json!({
         "kind": KIND, "apiVersion": format!("{GROUP}/{version}"),
@@ -43,9 +43,9 @@ struct Outcome {
     message: Option<String>,
 }
 
-/// The objects in an answer; what is wrong with the answer is told in the real server's words.
+/// Returns the objects in an answer. Errors have kube-apiserver's words.
 pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>, String> {
-    // The real server reads YAML, too, which shows where the answer is a mere text.
+    // kube-apiserver also parses YAML, which shows in the error for an answer in plain text.
     let (answer, _) = match parse(bytes, BodyFormat::Json, Twice::Filled) {
         Err(_) if bytes.len() <= LONGEST_YAML => parse(bytes, BodyFormat::Yaml, Twice::Filled),
         read => read,
@@ -58,7 +58,7 @@ pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>,
     let (found_version, found_kind) = (text("apiVersion"), text("kind"));
     for (field, found) in [("Kind", found_kind), ("apiVersion", found_version)] {
         if found.is_empty() {
-            // The real server repeats the whole answer.
+            // kube-apiserver repeats the whole answer here.
             return Err(format!("Object '{field}' is missing in the answer"));
         }
     }
@@ -91,21 +91,21 @@ pub(super) fn read(version: &str, uid: &str, bytes: &[u8]) -> Result<Vec<Value>,
     Ok(response.converted_objects.unwrap_or_default())
 }
 
-/// What is wrong with a converted object.
+/// A fault of a converted object.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It is no object.
+    /// The value is not an object.
     Unreadable(String),
-    /// It is not of the version and kind that were asked for.
+    /// The object has another version or kind than requested.
     Type(String),
-    /// It is another object.
+    /// The object has another identity.
     Identity(String),
-    /// Its metadata can't be.
+    /// The metadata is invalid.
     Metadata(String),
 }
 
 impl Fault {
-    /// The message; `index` is its place among several.
+    /// Returns the message; `index` is the object's index among several.
     pub(super) fn told(&self, webhook: &str, index: Option<usize>) -> String {
         match (self, index) {
             (Self::Unreadable(why), None) => why.clone(),
@@ -122,8 +122,8 @@ impl Fault {
     }
 }
 
-/// The converted object as it goes on: it is the one that was sent, and of its metadata only labels and annotations are
-/// the webhook's.
+/// Returns the accepted form of a converted object: the identity is the original's, and of the metadata only labels
+/// and annotations are the webhook's.
 pub(super) fn accept(original: &Value, converted: Value, wanted: &str) -> Result<Value, Fault> {
     let Value::Object(mut object) = converted else {
         return Err(Fault::Unreadable(match converted {
@@ -165,7 +165,7 @@ pub(super) fn accept(original: &Value, converted: Value, wanted: &str) -> Result
     Ok(Value::Object(object))
 }
 
-/// The metadata that was sent, with the labels and annotations that were answered.
+/// Returns the original metadata with the labels and annotations of the answer.
 fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Result<Map<String, Value>, String> {
     let answered = match answered {
         None => return Err("missing metadata in converted object".to_owned()),
@@ -199,7 +199,7 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
         let mut faults = Vec::new();
         let path = FieldPath::new("metadata");
         if metadata.get(field).and_then(Value::as_object) != Some(map) {
-            // What was there before stays, whatever it is.
+            // Labels and annotations that the original had stay, even invalid ones.
             match field {
                 "labels" => labels(map, &path.child("labels"), &mut faults),
                 _ => annotations(map, &path.child("annotation"), &mut faults),
@@ -213,7 +213,7 @@ fn restored(sent: Option<&Map<String, Value>>, answered: Option<&Value>) -> Resu
     Ok(metadata)
 }
 
-/// `group/version, Kind=Kind` of an object.
+/// Returns `group/version, Kind=Kind` of an object.
 pub(super) fn kind_of(object: &Value) -> String {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     format!("{}, Kind={kind}", version_of(object))
@@ -238,7 +238,7 @@ mod tests {
         });
         let accepted = accept(&original(), converted, "g/v2").unwrap();
         let metadata = accepted.get("metadata").unwrap();
-        // A label that can't be stays, if it was there.
+        // An invalid label stays if the original had it.
         let want = json!({"name": "a", "namespace": "n", "uid": "u", "finalizers": ["f"], "labels": {"a b": "old"}, "annotations": {"k": "v"}});
         assert_eq!(*metadata, want);
     }

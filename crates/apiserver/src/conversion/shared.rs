@@ -1,5 +1,5 @@
-//! Stored objects in other versions, for lists and watches: whoever needs the same one at the same time waits for the
-//! same answer, and the latest ones are kept. What failed is not kept.
+//! Stored objects in other versions, for lists and watches. Requests that need the same conversion at the same time
+//! share one result, and the latest results are cached. Failures are not cached.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use tokio::sync::oneshot;
 
 use crate::http::ApiError;
 
-/// How much is kept, in objects and in bytes as they are stored.
+/// Limits of the cache, in objects and in stored bytes.
 const KEPT: (usize, usize) = (4096, 4 * 1024 * 1024);
 
-/// An object in another version, or why there is none.
+/// An object in another version, or the error of its conversion.
 pub(crate) type Presented = Result<Arc<Value>, ApiError>;
 
-/// Waits for an object that somebody is converting, or has converted.
+/// A wait for an object whose conversion runs or has ended.
 pub(crate) type Wait = SharedFuture<oneshot::Receiver<Presented>>;
 
-/// The revision at which an object was written, and the version that it is wanted in.
+/// The revision at which an object was written, and the requested version.
 type Key = (u64, Arc<str>);
 
-/// What was converted, or is.
+/// Finished and running conversions.
 #[derive(Debug, Default)]
 pub(crate) struct Shared(Mutex<Slots>);
 
@@ -35,7 +35,7 @@ struct Slots {
     bytes: usize,
 }
 
-/// The duty to convert an object that others may wait for.
+/// The duty to convert an object for which other requests may wait.
 #[derive(Debug)]
 pub(crate) struct Duty {
     key: Key,
@@ -43,12 +43,12 @@ pub(crate) struct Duty {
 }
 
 impl Shared {
-    /// What to wait for; with the duty to convert it, if nobody has that yet.
+    /// Returns the wait for a conversion, and the duty to convert if no task has it yet.
     pub(crate) fn get(&self, revision: u64, wanted: &Arc<str>, bytes: usize) -> (Wait, Option<Duty>) {
         let key = (revision, wanted.clone());
         let mut slots = self.0.lock();
         match slots.waits.get(&key) {
-            // Who was to convert it gave up: it is begun again.
+            // The task with the duty gave up, so the conversion begins again.
             Some((wait, _)) if matches!(wait.peek(), Some(Err(_))) => slots.remove(&key),
             Some((wait, _)) => return (wait.clone(), None),
             None => {}
@@ -62,12 +62,12 @@ impl Shared {
         (wait, Some(Duty { key, answer }))
     }
 
-    /// Gives everybody who waits what they wait for.
+    /// Sends the result to all waiting requests.
     pub(crate) fn fulfil(&self, duty: Duty, presented: Presented) {
         if presented.is_err() {
             self.0.lock().remove(&duty.key);
         }
-        // That nobody waits any more is no fault.
+        // It is no fault if no request waits any more.
         let _nobody_waits = duty.answer.send(presented);
     }
 }

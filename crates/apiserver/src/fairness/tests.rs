@@ -1,4 +1,4 @@
-//! Who has how much of what all share.
+//! Shares of users, namespaces and tenants.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn small() -> Fairness {
 }
 
 fn bounded(bounds: Bounds) -> Fairness {
-    // Namespaces that begin so are the tenant's.
+    // Namespaces with this prefix are the tenant's.
     let find_tenant = |user: &UserInfo| find_namespace(user)?.starts_with("blue-").then(|| "blue".to_owned());
     Fairness::new(bounds, Each::new(|_| Ledger::new(1000, 1000)), Box::new(find_tenant))
 }
@@ -88,7 +88,7 @@ async fn accounts_of_one_namespace_have_one_share() {
             .watch(&account("a", "x"))
             .is_ok_and(|_first| fairness.watch(&account("a", "y")).is_ok())
     );
-    // Who is only called like one is not one.
+    // A user whose name only resembles a ServiceAccount's is not one.
     let namespace = |name: &str| find_namespace(&user(name)).map(str::to_owned);
     assert_eq!(namespace("system:serviceaccount:a:x").as_deref(), Some("a"));
     assert_eq!(namespace("system:serviceaccount:a"), None);

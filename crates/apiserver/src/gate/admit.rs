@@ -14,22 +14,22 @@ use crate::http::{ApiError, RequestInfo};
 use crate::registry::Registry;
 use crate::rights::Rights;
 
-/// Who is at the other end of a connection, before any header is read.
+/// The peer of a connection, before any header is read.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Peer {
-    /// Somebody in the network, or in this process without a certificate.
+    /// A client in the network, or in this process, without a certificate.
     #[default]
     Anonymous,
-    /// Somebody with client certificates, leaf first.
+    /// A client with certificates, leaf first.
     Certificates(Arc<Vec<CertificateDer<'static>>>),
-    /// This process' own admin, who holds what the admin's client certificate would prove.
+    /// This process' own admin, with the rights that the admin's client certificate would prove.
     Admin,
 }
 
-/// Roles and bindings of so many strings are looked through in microseconds.
+/// Roles and bindings with at most this many strings are searched within microseconds.
 const SMALL_ROLES: usize = 4096;
 
-/// Decides which requests come in.
+/// Decides which requests are admitted to the server.
 #[derive(Debug)]
 pub(crate) struct Gate {
     authenticator: Authenticator,
@@ -54,7 +54,7 @@ impl Gate {
         &self.rights
     }
 
-    /// Who the caller is, before impersonation.
+    /// Returns the caller's identity, before impersonation.
     pub(crate) fn authenticate(
         &self,
         registry: &Registry,
@@ -79,8 +79,8 @@ impl Gate {
         }
     }
 
-    /// Whether it may take long to find out who a request acts as, and whether that one may do what it asks for: if its roles are
-    /// large, which whoever may write roles decides.
+    /// Checks whether impersonation and authorization of a request may take long. They do if its roles are large,
+    /// which any user with the right to write roles can cause.
     pub(crate) fn is_long_to_admit(&self, caller: &UserInfo, headers: &HeaderMap, attributes: &Attributes) -> bool {
         let acting = ImpersonationRequest::from_headers(headers).ok().flatten();
         let acting = acting.map(|request| request.likely_user());
@@ -90,7 +90,7 @@ impl Gate {
         })
     }
 
-    /// Who the request acts as, if that one may do what it asks for.
+    /// Returns the user as which the request acts, if that user has the right for the request.
     pub(crate) fn admit(
         &self,
         caller: UserInfo,
@@ -118,7 +118,7 @@ impl Gate {
     }
 }
 
-/// The admin as its client certificate names it.
+/// Returns the admin as its client certificate names it.
 fn admin() -> UserInfo {
     let mut user = UserInfo {
         name: "kubernetes-admin".to_owned(),
@@ -129,7 +129,7 @@ fn admin() -> UserInfo {
     user
 }
 
-/// What a request asks for, as authorizers see it.
+/// Returns a request's attributes for authorizers.
 pub(crate) fn attributes(info: &RequestInfo) -> Attributes {
     if !info.is_resource {
         return Attributes::path(&info.verb, &info.path);

@@ -1,5 +1,5 @@
-//! The gate of every request: who it is, as whom it acts, and whether that one may do it; and the review APIs that
-//! answer such questions for others.
+//! The gate of every request: authentication, impersonation and authorization, and the review APIs that answer such
+//! questions for other users.
 
 mod admit;
 mod reviews;

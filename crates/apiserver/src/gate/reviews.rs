@@ -1,4 +1,4 @@
-//! The resources that are questions: they are answered and not stored. And tokens for ServiceAccounts.
+//! Review resources, which are answered and not stored, and tokens for ServiceAccounts.
 
 use serde_json::Value;
 use tenure_access::authorization::{
@@ -13,7 +13,7 @@ use crate::operation::Operation;
 use crate::registry::Registry;
 
 impl Gate {
-    /// The answer to a review.
+    /// Returns the answer to a review.
     pub(crate) fn review(
         &self,
         registry: &Registry,
@@ -37,7 +37,7 @@ impl Gate {
         answer.map_err(ApiError::from)
     }
 
-    /// A new token for a ServiceAccount.
+    /// Returns a new token for a ServiceAccount.
     pub(crate) fn token(
         &self,
         registry: &Registry,

@@ -1,4 +1,4 @@
-//! Request and response bodies: what goes over the wire, and the limit on what comes in.
+//! Request and response bodies, and the size limit of requests.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub type Body = UnsyncBoxBody<Bytes, BoxError>;
 /// The largest request body, in bytes: Kubernetes' own limit.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// Any body, as the one type that all have here.
+/// Returns any body as the one type of this server.
 pub(crate) fn boxed<B>(body: B) -> Body
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -26,26 +26,26 @@ where
     body.map_err(|error| BoxError::from(error.to_string())).boxed_unsync()
 }
 
-/// A body that is all there.
+/// Returns a complete body.
 pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body of which the beginning was read already.
+/// Returns a body whose beginning was already read.
 pub(crate) fn preceded(beginning: Vec<Bytes>, rest: Body) -> Body {
     let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
     let frames = futures::stream::iter(frames).chain(BodyStream::new(rest));
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A body that breaks off.
+/// Returns a body that ends with an error.
 pub(crate) fn broken(beginning: Vec<Bytes>, error: BoxError) -> Body {
     let frames = beginning.into_iter().map(|bytes| Ok(http_body::Frame::data(bytes)));
     let frames = futures::stream::iter(frames.chain([Err(error)]));
     StreamBody::new(frames).boxed_unsync()
 }
 
-/// A body that is all there, in pieces.
+/// Returns a complete body in pieces.
 pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
     let left = pieces.iter().map(Bytes::len).sum();
     let pieces = pieces.into();
@@ -79,12 +79,12 @@ impl http_body::Body for Pieces {
     }
 }
 
-/// The same answer, whose body holds on to something until it ends.
+/// Returns the answer with a body that holds a value until it ends.
 pub(crate) fn holding<T: Send + Unpin + 'static>(response: http::Response<Body>, held: T) -> http::Response<Body> {
     response.map(|body| Holding { body, _held: held }.boxed_unsync())
 }
 
-/// A body that keeps something alive.
+/// A body that holds a value.
 struct Holding<T> {
     body: Body,
     _held: T,

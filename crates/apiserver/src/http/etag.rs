@@ -1,4 +1,4 @@
-//! Answers that change rarely: an ETag, and 304 for those who have it already.
+//! Answers that change rarely: an ETag, and 304 for clients with the current version.
 
 use bytes::Bytes;
 use http::header::{ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
@@ -7,12 +7,12 @@ use sha2::{Digest, Sha512};
 
 use super::{Body, body, respond};
 
-/// The hash that Kubernetes uses for ETags and OpenAPI URLs: SHA-512 in upper-case hex.
+/// Returns the hash that Kubernetes uses for ETags and OpenAPI URLs: SHA-512 in upper-case hex.
 pub(crate) fn hash(bytes: &[u8]) -> String {
     hex::encode_upper(Sha512::digest(bytes))
 }
 
-/// An answer with its hash as ETag, or 304 if the client names that one.
+/// Returns an answer with its hash as ETag, or 304 if the client sent this ETag.
 pub(crate) fn cached(headers: &HeaderMap, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
     let bytes = bytes.into();
     let tag = format!("\"{}\"", hash(&bytes));

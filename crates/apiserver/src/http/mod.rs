@@ -1,4 +1,4 @@
-//! HTTP as Kubernetes speaks it: what a URL asks for, what a body contains, which form the answer has, and how errors look.
+//! HTTP in Kubernetes' form: targets of URLs, contents of bodies, formats of answers, and errors.
 
 pub(crate) mod body;
 pub(crate) mod etag;

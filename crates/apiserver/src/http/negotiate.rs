@@ -1,10 +1,10 @@
-//! The Accept header: which form of an answer the client wants, of those that can be made.
+//! The Accept header: the format of an answer that the client wants, of the supported ones.
 
 use http::HeaderMap;
 
 use super::ApiError;
 
-/// The form of an object or a list in an answer.
+/// The format of an object or a list in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum View {
     /// The object itself.
@@ -24,7 +24,7 @@ pub(crate) struct MediaRange {
 }
 
 impl MediaRange {
-    /// A parameter of the entry, such as `as`.
+    /// Returns a parameter of the entry, such as `as`.
     pub(crate) fn parameter(&self, name: &str) -> &str {
         self.parameters
             .iter()
@@ -33,7 +33,7 @@ impl MediaRange {
     }
 }
 
-/// The entries of the Accept header, best first; one for anything if there is no header.
+/// Returns the entries of the Accept header, best first; one for any type if there is no header.
 pub(crate) fn accepted(headers: &HeaderMap) -> Vec<MediaRange> {
     let mut ranges: Vec<MediaRange> = headers
         .get_all(http::header::ACCEPT)
@@ -68,7 +68,7 @@ fn parse(text: &str) -> Option<MediaRange> {
         let value = value.trim_matches('"');
         if key == "q" {
             let quality: f32 = value.parse().unwrap_or(1.0);
-            // Three decimals is all that the header has.
+            // The header has at most three decimals.
             range.quality = quality_in_thousandths(quality);
         } else {
             range.parameters.push((key.to_owned(), value.to_owned()));
@@ -86,10 +86,10 @@ fn quality_in_thousandths(quality: f32) -> u16 {
     (quality.clamp(0.0, 1.0) * 1000.0) as u16
 }
 
-/// The type that Go has for custom resources.
+/// The Go type of custom resources.
 pub(crate) const UNTYPED: &str = "*unstructured.Unstructured";
 
-/// A form that does not fit what the verb answers with.
+/// A requested format that does not fit the verb's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfit {
     form: &'static str,
@@ -97,7 +97,7 @@ pub(crate) struct Unfit {
 }
 
 impl Unfit {
-    /// The refusal, with the name that Go has for the type of the answer. What was asked for is done by then.
+    /// Returns the error, with the Go type of the answer. The request is already carried out at this point.
     pub(crate) fn refusal(self, go_type: &str) -> ApiError {
         if !self.is_list && go_type == UNTYPED {
             return ApiError::new(500, "", "content is not a list");
@@ -109,7 +109,7 @@ impl Unfit {
     }
 }
 
-/// The form in which API objects are answered to a request with this verb, and whether that will turn out not to fit.
+/// Returns the format of API objects in the answer to a request with this verb, and whether it will not fit.
 pub(crate) fn view(headers: &HeaderMap, verb: &str) -> Result<(View, Option<Unfit>), ApiError> {
     for range in accepted(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {

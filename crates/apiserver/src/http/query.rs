@@ -1,4 +1,4 @@
-//! The query string: parsed once, looked up by name.
+//! The query string: parsed once, queried by name.
 
 use std::num::{IntErrorKind, ParseIntError};
 
@@ -18,7 +18,7 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter, if it is there and not empty.
+    /// Returns the first value of a parameter, if it is present and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -27,7 +27,7 @@ impl Query {
             .filter(|value| !value.is_empty())
     }
 
-    /// All values of a parameter, empty ones too.
+    /// Returns all values of a parameter, including empty ones.
     pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -35,12 +35,12 @@ impl Query {
             .map(|(_, value)| value.as_str())
     }
 
-    /// A flag as Kubernetes reads it: whatever is there and is not `0` or `false` means yes.
+    /// Reads a flag as Kubernetes does: any present value except `0` and `false` means yes.
     pub(crate) fn flag(&self, name: &str) -> bool {
         Self::is_set(&self.0, name)
     }
 
-    /// The same for parameters that nobody has put in order yet.
+    /// Reads a flag of raw parameters, before a [`Query`] exists.
     pub(crate) fn is_set(query: &[(String, String)], name: &str) -> bool {
         query
             .iter()
@@ -48,7 +48,7 @@ impl Query {
             .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
-    /// A number.
+    /// Reads a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, ApiError> {
         let Some(value) = self.get(name) else { return Ok(None) };
         let parsed = value.parse::<i64>();
@@ -58,7 +58,7 @@ impl Query {
     }
 }
 
-/// What Go says of a text that is no number; `function` is the one of `strconv` that is asked.
+/// Returns Go's error for an invalid number; `function` is the one of `strconv` that reports it.
 pub(crate) fn not_a_number(function: &str, text: &str, error: &ParseIntError) -> String {
     let why = match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",

@@ -1,4 +1,4 @@
-//! What a URL asks for, in the terms that authorization and routing use.
+//! The target of a URL, in the terms of authorization and routing.
 
 use http::Method;
 use percent_encoding::percent_decode_str;
@@ -8,9 +8,9 @@ use super::query::Query;
 /// A request as its method and URL describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestInfo {
-    /// Whether it is about API objects; if not, only `verb` and `path` mean something.
+    /// Whether the request is about API objects; if not, only `verb` and `path` are meaningful.
     pub(crate) is_resource: bool,
-    /// Whether only the head of the answer is wanted; objects have none.
+    /// Whether the client wants only the head of the answer; objects don't support that.
     pub(crate) is_head: bool,
     /// The path as sent.
     pub(crate) path: String,
@@ -28,15 +28,15 @@ pub(crate) struct RequestInfo {
     pub(crate) subresource: Option<String>,
     /// Name of the object, if any.
     pub(crate) name: Option<String>,
-    /// What is behind the subresource; no route serves it.
+    /// Path segments after the subresource; no route serves them.
     pub(crate) rest: Vec<String>,
 }
 
-/// Instead of an error that may quote what is secret.
+/// The message in place of an error that may quote a secret.
 pub(crate) const CONFIDENTIAL: &str = "what was sent is not as it must be; it is secret, and not repeated here";
 
 impl RequestInfo {
-    /// Whether what is sent and answered is secret in itself.
+    /// Checks whether the bodies of request and answer are secret.
     pub(crate) fn is_confidential(&self) -> bool {
         match (self.group.as_str(), self.resource.as_str()) {
             ("", "secrets") | ("authentication.k8s.io", "tokenreviews") => true,
@@ -45,7 +45,7 @@ impl RequestInfo {
         }
     }
 
-    /// Reads method, path and query. A path that is no API path is no error: it is not a resource request.
+    /// Reads method, path and query. A path outside of the API is no error: it is a request without a resource.
     #[must_use]
     pub(crate) fn parse(method: &Method, path: &str, query: &[(String, String)]) -> Self {
         let verb = method.as_str().to_ascii_lowercase();
@@ -55,7 +55,7 @@ impl RequestInfo {
             verb: verb.clone(),
             ..Self::default()
         };
-        // An escaped slash is a slash, as to whatever else reads URLs.
+        // An escaped slash counts as a slash, as in other readers of URLs.
         let decoded = percent_decode_str(path).decode_utf8_lossy();
         let mut parts = decoded.split('/').filter(|part| !part.is_empty()).map(str::to_owned);
         match parts.next().as_deref() {
@@ -71,7 +71,7 @@ impl RequestInfo {
             return info;
         };
         let mut parts = parts.peekable();
-        // The older way to write a watch.
+        // The older form of a watch.
         let watched = parts.next_if(|part| part == "watch").is_some();
         let rest: Vec<String> = parts.collect();
         let (namespace, rest) = match rest.as_slice() {
@@ -99,7 +99,7 @@ impl RequestInfo {
         let watched = watched || Query::is_set(query, "watch");
         info.verb = match verb.as_str() {
             "get" | "head" if info.name.is_none() => {
-                // A list that is restricted to one name is authorized as a request for that name.
+                // A list restricted to one name is authorized as a request for that name.
                 info.name = query
                     .iter()
                     .find(|(key, _)| key == "fieldSelector")
@@ -120,7 +120,7 @@ impl RequestInfo {
     }
 }
 
-/// The name in a field selector that consists of `metadata.name=x`, maybe with other terms.
+/// Returns the name in a field selector with the term `metadata.name=x`.
 fn single_name(selector: &str) -> Option<String> {
     selector.split(',').find_map(|term| {
         let value = term.strip_prefix("metadata.name=")?;

@@ -1,4 +1,4 @@
-//! Answers: an object, a list, a Status, a text; with the headers that each has.
+//! Answers with an object, a list, a Status or a text, and their headers.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
@@ -10,7 +10,7 @@ use super::{ApiError, Body, body};
 
 pub(crate) const JSON: &str = "application/json";
 
-/// An answer with a body that is all there.
+/// Returns an answer with a complete body.
 pub(crate) fn bytes(status: StatusCode, content_type: &'static str, bytes: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(body::full(bytes));
     *response.status_mut() = status;
@@ -23,19 +23,19 @@ pub(crate) fn bytes(status: StatusCode, content_type: &'static str, bytes: impl 
     response
 }
 
-/// An object.
+/// Returns an answer with an object.
 pub(crate) fn value(status: StatusCode, value: &Value) -> Response<Body> {
     bytes(status, JSON, line(value))
 }
 
-/// JSON with the line feed that Kubernetes ends it with.
+/// Returns JSON with the final line feed that Kubernetes adds.
 fn line(value: &Value) -> Vec<u8> {
     let mut out = serde_json::to_vec(value).unwrap_or_default();
     out.push(b'\n');
     out
 }
 
-/// A refusal as a Status.
+/// Returns an error as a Status.
 pub(crate) fn error(error: &ApiError) -> Response<Body> {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = bytes(status, JSON, line(&error.to_value()));
@@ -45,7 +45,7 @@ pub(crate) fn error(error: &ApiError) -> Response<Body> {
     response
 }
 
-/// A plain text.
+/// Returns a plain text.
 pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
     let mut response = bytes(status, "text/plain; charset=utf-8", text);
     response
@@ -54,12 +54,12 @@ pub(crate) fn text(status: StatusCode, text: impl Into<Bytes>) -> Response<Body>
     response
 }
 
-/// The answer to a path that nothing is served under.
+/// Returns the answer to an unknown path.
 pub(crate) fn not_found() -> Response<Body> {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// The answer to a client that sends too much at once.
+/// Returns the answer to a client that sends too many requests at once.
 pub(crate) fn too_many_requests() -> Response<Body> {
     let mut response = text(
         StatusCode::TOO_MANY_REQUESTS,
@@ -71,8 +71,8 @@ pub(crate) fn too_many_requests() -> Response<Body> {
     response
 }
 
-/// Takes the body away where none may be: HTTP/1 would leave it out, and HTTP/2 would send it. The answer to a HEAD says how long
-/// it would be.
+/// Removes the body from an answer that must have none: HTTP/1 would omit the body, and HTTP/2 would send it. The
+/// answer to a HEAD has the length of the removed body.
 pub(crate) fn suit(response: &mut Response<Body>, method: &Method) {
     let status = response.status();
     let bare = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);

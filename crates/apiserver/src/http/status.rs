@@ -1,4 +1,4 @@
-//! Errors as clients see them: the Status object, with the codes, reasons and messages of Kubernetes.
+//! Errors in the answers to clients: the Status object, with the codes, reasons and messages of Kubernetes.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ pub struct ApiError {
 }
 
 impl ApiError {
-    /// Whether something was refused because its namespace is being deleted.
+    /// Checks whether a request was refused because its namespace is being deleted.
     pub(crate) fn is_namespace_terminating(&self) -> bool {
         let causes = self.details.get("causes").and_then(Value::as_array);
         causes.is_some_and(|causes| causes.iter().any(|cause| cause["reason"] == "NamespaceTerminating"))
@@ -46,7 +46,7 @@ fn details(pairs: &[(&str, &str)]) -> Map<String, Value> {
 }
 
 impl ApiError {
-    /// An error with empty details.
+    /// Returns an error with empty details.
     #[must_use]
     pub fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self {
@@ -57,13 +57,13 @@ impl ApiError {
         }
     }
 
-    /// The request makes no sense.
+    /// The request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(400, "BadRequest", message)
     }
 
-    /// No credential, or one that does not hold.
+    /// The credential is missing or invalid.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(401, "Unauthorized", "Unauthorized")
@@ -80,13 +80,13 @@ impl ApiError {
         }
     }
 
-    /// Nothing is served under this URL.
+    /// No resource is served under this URL.
     #[must_use]
     pub fn no_such_resource() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
     }
 
-    /// An object of this name exists.
+    /// An object with this name exists.
     #[must_use]
     pub fn already_exists(resource: &Resource, name: &str) -> Self {
         Self {
@@ -97,7 +97,7 @@ impl ApiError {
         }
     }
 
-    /// The object is not in the state that the request is about.
+    /// The object's state conflicts with the request.
     #[must_use]
     pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         Self {
@@ -111,7 +111,7 @@ impl ApiError {
         }
     }
 
-    /// The writer read an older state than the present one.
+    /// The writer read an older state than the current one.
     #[must_use]
     pub fn modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(
@@ -143,7 +143,7 @@ impl ApiError {
         }
     }
 
-    /// The caller may not do this.
+    /// The caller lacks the right for the request.
     #[must_use]
     pub fn forbidden(group: &str, resource: &str, name: &str, message: impl Into<String>) -> Self {
         Self {
@@ -175,7 +175,7 @@ impl ApiError {
         )
     }
 
-    /// This can't be done with objects of this custom kind.
+    /// Objects of this custom kind don't support the verb.
     #[must_use]
     pub fn not_supported(resource: &Resource, verb: &str) -> Self {
         Self {
@@ -189,7 +189,7 @@ impl ApiError {
         }
     }
 
-    /// None of the forms that the client accepts can be made.
+    /// The server supports none of the formats that the client accepts.
     #[must_use]
     pub fn not_acceptable(accepted: &[&str]) -> Self {
         Self::new(
@@ -202,7 +202,7 @@ impl ApiError {
         )
     }
 
-    /// The body is in a form that is not read here.
+    /// The format of the body is not supported.
     #[must_use]
     pub fn unsupported_media_type(accepted: &[&str]) -> Self {
         Self::new(
@@ -225,13 +225,13 @@ impl ApiError {
         )
     }
 
-    /// The history that the request needs is gone.
+    /// The revision that the request needs is no longer in the history.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
 
-    /// Something here is broken; the text says what.
+    /// The server has a fault; the text describes it.
     #[must_use]
     pub fn internal(message: impl std::fmt::Display) -> Self {
         let mut error = Self::new(500, "InternalError", format!("Internal error occurred: {message}"));
@@ -240,26 +240,26 @@ impl ApiError {
         error
     }
 
-    /// The server can't take this now.
+    /// The server can't handle the request now.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(503, "ServiceUnavailable", message)
     }
 
-    /// Real servers write empty details too, but not for every code.
+    /// Checks whether the Status has details. kube-apiserver also writes empty details, but only for some codes.
     fn has_details(&self) -> bool {
         !self.details.is_empty()
             || matches!(self.code, 403..=405 | 422)
             || ["406: ", "415: "].iter().any(|start| self.message.starts_with(start))
     }
 
-    /// Seconds after which the client should try again, if that helps.
+    /// Returns the seconds after which the client should retry, if a retry helps.
     #[must_use]
     pub fn retry_after(&self) -> Option<u64> {
         self.details.get("retryAfterSeconds").and_then(Value::as_u64)
     }
 
-    /// The Status object.
+    /// Returns the Status object.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut status = json!({

@@ -1,19 +1,20 @@
 //! The texts of Warning headers: each once, and no more of them than Kubernetes sends.
 //!
-//! Once they are longer than [`MOST`] characters together, each is cut to [`LONGEST`], and what comes after that many is dropped.
+//! If they are longer than [`MOST`] characters in total, each is cut to [`LONGEST`], and texts beyond [`MOST`] are
+//! dropped.
 
 use std::borrow::Cow;
 
-/// How many characters all of them have before any is cut, and after that.
+/// Limit for the total characters, before any text is cut, and after that.
 const MOST: usize = 4 * 1024;
-/// How many characters one has then.
+/// Limit for the characters of one text after that.
 const LONGEST: usize = 256;
 
 fn characters(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Takes in a text, if it will be seen.
+/// Adds a text, if it will be sent.
 pub(crate) fn add(texts: &mut Vec<String>, text: String) {
     let whole: usize = texts.iter().map(|text| characters(text)).sum();
     let cut: usize = texts.iter().map(|text| characters(text).min(LONGEST)).sum();
@@ -24,7 +25,7 @@ pub(crate) fn add(texts: &mut Vec<String>, text: String) {
     texts.push(text);
 }
 
-/// What is sent of them.
+/// Returns the texts that are sent.
 pub(crate) fn shown(texts: &[String]) -> impl Iterator<Item = Cow<'_, str>> {
     let cuts = texts.iter().map(|text| characters(text)).sum::<usize>() > MOST;
     texts.iter().map(move |text| {
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(cut.len(), MOST / LONGEST);
         assert!(cut.iter().all(|text| text.len() == LONGEST));
         let short: Vec<String> = (0..60_000).map(|index| format!("{index:0>64}")).collect();
-        // The one with which they were too many is among them.
+        // The text that exceeded the limit is sent, too.
         assert_eq!(sent(&short), short[..=MOST / 64]);
     }
 }

@@ -1,14 +1,15 @@
-//! What requests hold in memory: their bodies while they arrive, and what is made of them.
+//! Memory of requests: their bodies while they arrive, and the values decoded from them.
 //!
-//! Owns how much of both there may be ([`IntakeBounds`]), how a body is taken in ([`Arriving`]), and what the values weigh that are made of
-//! it and of what is stored ([`Burden`]). Both wait for room before they take it. Refuses bodies that are too large or too late, whatever
-//! finds no room in time, and to know what a body says.
+//! [`IntakeBounds`] limits both, [`Arriving`] reads a body, and [`Burden`] estimates the size of the values decoded
+//! from the body and from stored objects. Bodies and values wait for free bytes before they use any. A body that is
+//! too large or too late is refused, and so is a request that finds no free bytes in time.
 //!
 //! ```text
 //!  body ─▶ charged as it arrives ─▶ weighed ─▶ values charged (waits for room) ─▶ body given back ─▶ work ─▶ values given back
 //! ```
 //!
-//! The two have ledgers of their own: what waits for room for its values holds a body, and nothing that those wait for who have such room.
+//! Bodies and values have separate ledgers. A request that waits for its values holds only a body, so it never blocks
+//! requests that have their values.
 
 mod weight;
 
@@ -26,25 +27,26 @@ use crate::http::ApiError;
 use crate::http::body::MAX_BODY;
 use crate::ledger::{Account, Charge, Growing};
 
-/// How long a body may take to arrive.
+/// Longest time for a body to arrive.
 const BODY: Duration = Duration::from_secs(30);
-/// How long its sender may send nothing while there is hardly any room left.
+/// Longest pause of the sender while free bytes are few.
 const QUIET: Duration = Duration::from_secs(2);
-/// So much of a body is not charged: a request that is worked on has as much beside it.
+/// Bytes of a body that are not charged: a request needs about as much memory besides its body.
 const UNCHARGED: usize = 16 * 1024;
-/// What is made of a body, or of a stored object, up to this size is not charged either.
+/// Values decoded from a body or stored object of at most this size are not charged.
 const LIGHT: usize = 4 * 1024;
 
-/// How much requests may hold. ServiceAccounts of one namespace are one user.
+/// Limits for the memory of requests. ServiceAccounts of one namespace are one user.
 #[derive(Debug, Clone)]
 pub struct IntakeBounds {
-    /// Bytes of the bodies of one user's requests, from their arrival until there is room for what is made of them.
+    /// Bytes of the bodies of one user's requests, from their arrival until the decoded values are charged.
     pub user_body_bytes: usize,
-    /// The same of all bodies.
+    /// Bytes of the bodies of all requests.
     pub total_body_bytes: usize,
-    /// Bytes that objects take in memory while one user's requests are worked on: those that were sent, and those that they change.
+    /// Bytes of the decoded objects of one user's requests during the work on them: the sent objects, and the stored
+    /// objects that they change.
     pub user_object_bytes: usize,
-    /// The same of all objects.
+    /// Bytes of the decoded objects of all requests.
     pub total_object_bytes: usize,
 }
 
@@ -59,28 +61,28 @@ impl Default for IntakeBounds {
     }
 }
 
-/// Why a body was not taken in.
+/// The reason why a body was not accepted.
 #[derive(Debug)]
 pub(crate) enum NotTaken {
-    /// Its sender is told what is wrong with it.
+    /// The body is invalid; the sender gets this error.
     Wrong(ApiError),
-    /// There was no room for it in time: it should come again.
+    /// No bytes were free in time: the sender should retry.
     NoRoom,
 }
 
-/// A body that is all there, and what is charged for it.
+/// A complete body and its charge.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     pub(crate) bytes: Bytes,
     _charge: Option<Charge>,
 }
 
-/// Takes in a body.
+/// Reads a body.
 #[derive(Debug)]
 pub(crate) struct Arriving {
-    /// Where it is charged.
+    /// The account to which the body is charged.
     account: Arc<Account>,
-    /// How long it waits for room.
+    /// How long the body waits for free bytes.
     patience: Duration,
     quiet: Duration,
 }
@@ -94,7 +96,7 @@ impl Arriving {
         }
     }
 
-    /// Takes in a body, in the time that it has.
+    /// Reads a body within the allowed time.
     pub(crate) async fn take<B>(self, body: B) -> Result<Taken, NotTaken>
     where
         B: http_body::Body<Data = Bytes>,
@@ -105,7 +107,7 @@ impl Arriving {
             .unwrap_or_else(|_| Err(NotTaken::Wrong(late())))
     }
 
-    /// Reads a body and stops at the limit, however long it claims to be.
+    /// Reads a body and stops at the limit, whatever length it claims.
     async fn gather<B>(self, body: B) -> Result<Taken, NotTaken>
     where
         B: http_body::Body<Data = Bytes>,
@@ -143,7 +145,7 @@ impl Arriving {
         Ok(Taken { bytes, _charge: charge })
     }
 
-    /// The next part of a body. Who sends nothing while others wait for the room that it holds is not waited for as long.
+    /// Reads the next part of a body. While other bodies wait for free bytes, a silent sender gets less time.
     async fn next_part<B>(&self, mut body: Pin<&mut B>, growing: &Growing) -> Result<Option<Bytes>, NotTaken>
     where
         B: http_body::Body<Data = Bytes>,
@@ -164,7 +166,7 @@ impl Arriving {
                 let why = format!("the body could not be read: {error}");
                 NotTaken::Wrong(ApiError::bad_request(why))
             })?;
-            // What is no data comes after it, and says nothing here.
+            // Trailers follow the data, and this server doesn't use them.
             if let Ok(data) = frame.into_data() {
                 return Ok(Some(data));
             }
@@ -191,7 +193,8 @@ fn joined(before: &[u8], data: &[u8], capacity: usize) -> BytesMut {
     joined
 }
 
-/// What the work on a request will hold: its body, and what is made of that and of the stored object that it is about.
+/// The memory that the work on a request will need: its body, the values decoded from the body, and the stored object
+/// of the request.
 #[derive(Debug)]
 pub(crate) struct Burden {
     taken: Taken,
@@ -200,7 +203,7 @@ pub(crate) struct Burden {
     changes: bool,
 }
 
-/// How a body is read.
+/// The format of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Json,
@@ -210,7 +213,7 @@ enum Form {
 }
 
 impl Form {
-    /// As it is told for decoding: a type that is not one is taken for JSON.
+    /// Returns the format by the same rule as decoding: an invalid type counts as JSON.
     fn of(headers: &HeaderMap) -> Self {
         let form = headers.get(CONTENT_TYPE).and_then(|form| form.to_str().ok());
         let form = form.unwrap_or_default().split(';').next().unwrap_or_default();
@@ -224,7 +227,8 @@ impl Form {
 }
 
 impl Burden {
-    /// What a request with this body will hold. `verb` says whether a stored object is there twice, before and after.
+    /// Returns the memory need of a request with this body. `verb` tells whether a stored object is in memory twice,
+    /// before and after the change.
     pub(crate) fn new(taken: Taken, asked: Asked, headers: &HeaderMap, verb: &str) -> Self {
         Self {
             taken,
@@ -234,13 +238,13 @@ impl Burden {
         }
     }
 
-    /// Whether it is so little that it is not charged.
+    /// Checks whether the request is so small that it is not charged.
     pub(crate) fn is_light(&self) -> bool {
         let stored = self.asked.stored.as_ref().map_or(0, |entry| entry.bytes.len());
         self.taken.bytes.len() <= LIGHT && stored <= LIGHT && !self.asked.multiplies
     }
 
-    /// The bytes that its body comes to, at most.
+    /// Returns an upper bound for the size of the values decoded from the body.
     fn weigh_body(&self) -> usize {
         let body = &self.taken.bytes;
         match self.form {
@@ -250,13 +254,13 @@ impl Burden {
         }
     }
 
-    /// The bytes that it comes to, at most, with a body of which this is made.
+    /// Returns an upper bound for the whole request, if the decoded body has the size `sent`.
     fn weigh(&self, sent: usize) -> usize {
         let body = &self.taken.bytes;
         let stored = self.asked.stored.as_ref();
         let stored = stored.map_or(0, |entry| weight::weigh_json(&entry.bytes));
         let changed = match self.form {
-            // What is copied may come from either.
+            // A JSON patch can copy from the sent and from the stored values.
             Form::JsonPatch => weight::weigh_copies(stored + sent, body),
             _ if self.changes => stored + sent,
             _ => 0,
@@ -264,8 +268,8 @@ impl Burden {
         body.len() + sent + stored + changed
     }
 
-    /// The body, once there is room for what is made of it. That room is to be held until the work on it has ended; the body's own
-    /// is given back, as it is a part of that.
+    /// Returns the body once its decoded values are charged. The caller holds the returned charge until the work has
+    /// ended. The charge of the body is released, as the new charge includes it.
     pub(crate) async fn lift(
         self,
         objects: &Arc<Account>,
@@ -275,7 +279,8 @@ impl Burden {
             return Ok((self.taken.bytes, None));
         }
         let sent = self.weigh_body();
-        // Of the body only, as what is stored must be within reach, however it came there; and not where its weight is a guess.
+        // Only the body counts here: a stored object must stay reachable, however it was stored. YAML is left out,
+        // because its weight is a guess.
         if self.form != Form::Yaml && objects.is_too_small(sent) {
             return Err(NotTaken::Wrong(too_dense(sent)));
         }

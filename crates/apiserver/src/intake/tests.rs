@@ -1,4 +1,4 @@
-//! Bodies that arrive in parts, that never end, and that come while there is no room.
+//! Bodies that arrive in parts, that never end, and that arrive while no bytes are free.
 
 use futures::future::join_all;
 use http_body::Frame;
@@ -9,12 +9,13 @@ use crate::http::BoxError;
 use crate::ledger::Ledger;
 
 const MIB: usize = 1 << 20;
-/// Nobody's patience ends here.
+/// A patience that never ends in these tests.
 const EVER: Duration = Duration::from_secs(3600);
-/// Of no time at all: who waits once, waits in vain.
+/// A patience of almost no time: a request that must wait fails.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// A body of so many bytes in frames like those of HTTP/2, between which others get on; it may have no end.
+/// Returns a body of this many bytes in frames like those of HTTP/2, with a yield after each frame. Without `ends` it
+/// is endless.
 fn body(bytes: usize, ends: bool) -> impl http_body::Body<Data = Bytes, Error = BoxError> {
     use futures::StreamExt as _;
     const FRAME: usize = 16 * 1024;
@@ -64,7 +65,7 @@ async fn bodies_without_end_hold_no_more_than_their_users_bound() {
     let before = ledger.held();
     let small = arriving(&greedy, AT_ONCE).take(body(UNCHARGED, true)).await;
     assert!(small.is_ok() && ledger.held() == before, "a small one is not charged");
-    // Another user has room.
+    // Another user has free bytes.
     let other = ledger.open();
     for bytes in [10, 100_000, MIB, MAX_BODY] {
         let taken = arriving(&other, AT_ONCE).take(body(bytes, true)).await.expect("room");
@@ -81,7 +82,7 @@ async fn bodies_without_end_hold_no_more_than_their_users_bound() {
 async fn many_bodies_that_arrive_at_once_are_all_taken_in() {
     let ledger = Ledger::for_growing(8 * MIB, 12 * MIB, MAX_BODY);
     let accounts = [ledger.open(), ledger.open(), ledger.open()];
-    // Together they are far more than there is room for, and each is begun before one is done.
+    // Together they exceed the limit by far, and each has begun before one is done.
     let all = accounts.iter().cycle().take(30).map(|account| {
         let ledger = ledger.clone();
         async move {
@@ -186,7 +187,7 @@ async fn a_body_that_never_fits_is_refused_and_what_is_stored_never() {
     };
     assert_eq!(error.code, 413);
     assert!(error.message.contains(" MiB in memory"), "{}", error.message);
-    // In YAML it may come to less than it is taken for, and an administrator is not bounded.
+    // The weight of YAML may be too high, so the body is admitted alone. An administrator has no limit.
     let alone = burden(dense.clone(), "application/yaml").lift(&account, EVER).await;
     drop(alone.expect("let in alone"));
     let exempt = ledger.open_exempt();

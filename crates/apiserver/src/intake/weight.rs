@@ -1,8 +1,9 @@
-//! What a text takes in memory once it is decoded: an upper estimate, in one pass over its bytes, before anything of it is made.
+//! The memory that a text needs once it is decoded: an upper estimate, made in one pass over its bytes before
+//! anything is decoded.
 //!
-//! Owns what the parts of a [`Value`] cost. Refuses to decode. It is never below what the value takes, as what is let in by it must fit;
-//! for JSON it follows the nesting, so that an ordinary manifest isn't taken for much more than it is. Of YAML only marks are counted: who
-//! sends it may wait where the same as JSON would not.
+//! Invariant: the estimate is never below the real size, because admitted requests must fit. For JSON it follows the
+//! nesting, so an ordinary manifest is not estimated at much more than its size. For YAML it counts only marks, so a
+//! YAML request may wait in cases where its JSON form would not.
 
 use std::mem::size_of;
 
@@ -11,30 +12,31 @@ use serde_json::Value;
 
 use crate::yaml::{MOST_COPIED, MOST_NODES};
 
-/// What an allocation takes beside what was asked for.
+/// Fixed cost of an allocation beside the requested bytes.
 const ALLOCATED: usize = 16;
-/// Entries of one node of a map: it is allocated for all of them at once.
+/// Entries of one node of a map. A node is allocated for all of them at once.
 const FAN: usize = 11;
-/// A map of one entry, and of as many as there is room for in one node.
+/// A map with one node: from one entry up to a full node.
 const LEAF: usize = FAN * (size_of::<String>() + size_of::<Value>()) + 16 + ALLOCATED;
-/// A node above others.
+/// An inner node of a map.
 const INNER: usize = LEAF + (FAN + 1) * size_of::<usize>();
-/// An entry of a map of several nodes. Each has five entries at least, and there is one more between two of them.
+/// An entry of a map with several nodes. Each node has at least five entries, and one more entry is between two
+/// nodes.
 const ENTRY: usize = (LEAF + INNER / 5) / 6 + 1;
-/// Places of the smallest list. A list that is full gets twice as many.
+/// Capacity of the smallest list. The capacity of a full list doubles.
 const FIRST_ITEMS: usize = 4;
-/// A list of one item, and of as many as there is room for at first.
+/// A list from one item up to its first capacity.
 const LIST: usize = FIRST_ITEMS * size_of::<Value>() + ALLOCATED;
-/// What a text takes beside its bytes.
+/// Fixed cost of a string beside its bytes.
 const TEXT: usize = ALLOCATED + 16;
-/// The same of one that stood for itself: a number that is a key is written out, and may be longer then.
+/// Fixed cost of a YAML scalar: a number that is a key is written out as text, which may be longer.
 const SCALAR: usize = TEXT + 24;
-/// Levels beyond which nothing is read, and a few more.
+/// The deepest level that is decoded, and a few more.
 const DEEPEST: usize = 136;
-/// Bytes that one byte of JSON can come to at most: maps of one entry within each other, `{"":`, five bytes each.
+/// Largest number of bytes that one byte of JSON can need: nested maps of one entry, `{"":`, have five bytes each.
 const DENSEST: usize = LEAF / 5 + 1;
 
-/// What is open while a text is gone through.
+/// An open map or list during the pass.
 #[derive(Clone, Copy)]
 struct Open {
     is_map: bool,
@@ -42,7 +44,7 @@ struct Open {
 }
 
 impl Open {
-    /// One more entry or item, and what it takes.
+    /// Adds an entry or item. Returns its size.
     fn add(&mut self) -> usize {
         self.entries += 1;
         let entries = self.entries;
@@ -50,7 +52,7 @@ impl Open {
             return match entries {
                 1 => LEAF,
                 _ if entries <= FAN => 0,
-                // They are several nodes from now on.
+                // At this size the map becomes several nodes.
                 _ if entries == FAN + 1 => FAN * ENTRY,
                 _ => ENTRY,
             };
@@ -63,14 +65,15 @@ impl Open {
     }
 }
 
-/// What the value in a JSON text takes at most. Of a text that is none: what is made of it until that is noticed.
+/// Returns an upper bound for the size of the value in a JSON text. For invalid JSON the bound covers the part that
+/// is decoded before the error.
 pub(crate) fn weigh_json(text: &[u8]) -> usize {
-    // A byte that is no UTF-8 is read as a character of three.
+    // A byte that is not UTF-8 becomes a character of three bytes.
     let stretch = if std::str::from_utf8(text).is_ok() { 1 } else { 3 };
     let mut open: Vec<Open> = Vec::with_capacity(16);
     let mut sum = 0;
     let mut rest = text;
-    // Whether what comes is the value of an entry, which is counted already.
+    // Whether the next value belongs to an entry, which is counted already.
     let mut in_entry = false;
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
@@ -88,7 +91,7 @@ pub(crate) fn weigh_json(text: &[u8]) -> usize {
             b'"' => {
                 let length = string_length(rest);
                 rest = rest.get(length..).unwrap_or_default();
-                // A text of no byte is not allocated.
+                // An empty string is not allocated.
                 sum += if length > 1 { length * stretch + TEXT } else { 0 };
                 (true, None)
             }
@@ -99,7 +102,7 @@ pub(crate) fn weigh_json(text: &[u8]) -> usize {
                 let length = rest.iter().position(ends).unwrap_or(rest.len());
                 let word = rest.get(..length).unwrap_or_default();
                 rest = rest.get(length..).unwrap_or_default();
-                // A number takes nothing beside its place; to YAML, one that is too large is a text.
+                // A number needs nothing beside its slot. In YAML, a number that is too large becomes a string.
                 let is_short = length < 16
                     && (first.is_ascii_alphabetic() || !word.iter().any(|byte| matches!(byte, b'e' | b'E')));
                 sum += if is_short { 0 } else { length + 1 + TEXT };
@@ -119,7 +122,7 @@ pub(crate) fn weigh_json(text: &[u8]) -> usize {
     sum
 }
 
-/// Bytes up to the end of a string, its closing quote included.
+/// Returns the number of bytes up to the end of a string, including the closing quote.
 fn string_length(text: &[u8]) -> usize {
     let mut at = 0;
     while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -132,13 +135,13 @@ fn string_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// What the value in a YAML text takes at most, its anchors and aliases included.
+/// Returns an upper bound for the size of the value in a YAML text, including anchors and aliases.
 pub(crate) fn weigh_yaml(text: &[u8]) -> usize {
     let first = text.iter().find(|byte| !byte.is_ascii_whitespace());
     if !matches!(first, Some(b'{' | b'[')) {
         return weigh_marks(text);
     }
-    // Most of what is called YAML is JSON, which is told by reading it without keeping anything.
+    // Most bodies with a YAML type are JSON. Parsing without storing anything finds that out.
     let json = weigh_json(text);
     match serde_json::from_slice::<serde::de::IgnoredAny>(text) {
         Ok(_) => json,
@@ -153,7 +156,7 @@ fn weigh_marks(text: &[u8]) -> usize {
     for (at, &byte) in text.iter().enumerate() {
         let next = text.get(at + 1).copied().unwrap_or(b'\n');
         let ends = next.is_ascii_whitespace();
-        // A byte order mark ends in what is no ASCII.
+        // The last byte of a byte order mark is not ASCII.
         let begins = before.is_ascii_whitespace()
             || !before.is_ascii()
             || matches!(before, b'[' | b'{' | b',' | b':' | b'}' | b']');
@@ -161,7 +164,7 @@ fn weigh_marks(text: &[u8]) -> usize {
             b'{' => sum += LEAF + SCALAR,
             b'[' => sum += LIST + SCALAR,
             b',' => sum += ENTRY + SCALAR,
-            // Within a word it is a part of it, as in a URL.
+            // Within a word, as in a URL, a colon is part of the word.
             b':' if !(is_of_word(before) && is_of_word(next)) => sum += LEAF + 2 * SCALAR,
             b'?' if begins => sum += LEAF + 2 * SCALAR,
             b'-' if ends => sum += LIST + SCALAR,
@@ -171,14 +174,14 @@ fn weigh_marks(text: &[u8]) -> usize {
         }
         before = byte;
     }
-    // An escape of two bytes may be a character of three.
+    // An escape of two bytes may become a character of three.
     sum += text.len() + text.len() / 2;
     let most = MOST_NODES * (LEAF + 2 * size_of::<Value>() + SCALAR) + MOST_COPIED + 2 * text.len();
     if anchors == 0 {
-        // An alias of nothing is refused.
+        // An alias without an anchor is refused.
         return sum.min(most);
     }
-    // What is anchored is kept once more, and each alias at most doubles what there is.
+    // An anchored value is stored a second time, and each alias at most doubles the document.
     multiply(sum.saturating_mul(anchors.saturating_add(1)), aliases).min(most)
 }
 
@@ -186,9 +189,9 @@ fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'.')
 }
 
-/// What a document that weighs `document` takes at most after the copies of a JSON patch.
+/// Returns an upper bound for a document of size `document` after the copies of a JSON patch.
 pub(crate) fn weigh_copies(document: usize, patch: &[u8]) -> usize {
-    // What is escaped may be anything.
+    // An escaped text may contain any operation.
     let copies = match memmem::find(patch, b"\\u") {
         Some(_) => u32::MAX,
         None => u32::try_from(memmem::find_iter(patch, b"copy").count()).unwrap_or(u32::MAX),
@@ -197,12 +200,12 @@ pub(crate) fn weigh_copies(document: usize, patch: &[u8]) -> usize {
     multiply(document, copies).min(most)
 }
 
-/// Doubles it so many times.
+/// Doubles a weight this many times.
 fn multiply(weight: usize, doublings: u32) -> usize {
     weight.saturating_mul(1usize.checked_shl(doublings).unwrap_or(usize::MAX))
 }
 
-/// What the value in a protobuf body takes at most.
+/// Returns an upper bound for the size of the value in a protobuf body.
 pub(crate) fn weigh_protobuf(body: &[u8]) -> usize {
     let mut embedded = 0;
     let extent = tenure_kinds::protobuf::extent(body, &mut |json| embedded += weigh_json(json));

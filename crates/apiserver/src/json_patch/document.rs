@@ -1,6 +1,6 @@
-//! The document that a patch changes. Owns how it is kept meanwhile: a list that a patch goes into becomes a tree, so that an
-//! insertion costs the same wherever it is, and how large and how deep the document is is known before anything is copied.
-//! Refuses what would make it larger or deeper than a request's body may be.
+//! The document that a patch changes. A list that a patch enters becomes a tree, so that an insertion has the same
+//! cost at every index. The size and depth of the document are known before anything is copied. An operation fails if
+//! it would make the document larger or deeper than a request body may be.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,31 +12,31 @@ use tenure_kinds::schema::strict::DEEPEST;
 use super::Why;
 use crate::http::body::MAX_BODY;
 
-/// What all copies of one patch may add, in bytes of JSON: Kubernetes' own limit.
+/// Limit for the sum of all copies of one patch, in bytes of JSON: Kubernetes' own limit.
 pub(super) const MOST_COPIED: usize = 3 * 1024 * 1024;
 
-/// What may be measured, in bytes of JSON, to find out whether moved values still lie within the depth that is allowed.
+/// Limit for the bytes of JSON that one patch may measure, to check that moved values stay within the allowed depth.
 const MOST_MEASURED: usize = 16 * 1024 * 1024;
 
-/// How large and how deep a value is.
+/// Size and depth of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Extent {
-    /// As JSON without spaces.
+    /// Bytes as JSON without spaces.
     bytes: usize,
-    /// How many lists and objects lie within each other.
+    /// Nesting levels of lists and objects.
     depth: usize,
 }
 
 /// A part of the document.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Nothing of it was looked for yet.
+    /// A value that no path has entered yet.
     Whole(Value),
     Object(BTreeMap<String, Node>),
     List(Vector<Node>),
 }
 
-/// Counts what is written, and keeps nothing.
+/// Counts the written bytes and drops them.
 struct Counter(usize);
 
 impl std::io::Write for Counter {
@@ -52,7 +52,7 @@ impl std::io::Write for Counter {
 
 fn bytes_of(value: &impl serde::Serialize) -> usize {
     let mut counter = Counter(0);
-    // What counts never fails, and every value can be written.
+    // The counter never fails, and every value can be written.
     let _counted = serde_json::to_writer(&mut counter, value);
     counter.0
 }
@@ -93,7 +93,7 @@ impl Node {
         }
     }
 
-    /// Takes one level apart, if there is one.
+    /// Splits one level into nodes, if the value has levels.
     fn open(&mut self) {
         match self {
             Self::Whole(Value::Object(map)) => {
@@ -148,7 +148,7 @@ impl Node {
     }
 }
 
-/// The place in a list of this length that a token of a path names; `-` is the one behind the last.
+/// Returns the index that a token of a path names in a list of this length; `-` is the index after the last.
 fn index_in(token: &str, length: usize) -> Option<usize> {
     if token == "-" {
         return Some(length);
@@ -157,15 +157,15 @@ fn index_in(token: &str, length: usize) -> Option<usize> {
     plain.then(|| token.parse().ok()).flatten()
 }
 
-/// A document, and what has become of it so far.
+/// A document with the changes so far.
 #[derive(Debug)]
 pub(super) struct Document {
     root: Node,
-    /// How large it is now, give or take a comma for each change.
+    /// The current size, except for about one comma per change.
     bytes: usize,
-    /// How large it was.
+    /// The size before the patch.
     began_with: usize,
-    /// How deep it is at most.
+    /// An upper bound for the depth.
     deepest: usize,
     copied: usize,
     measured: usize,
@@ -189,14 +189,14 @@ impl Document {
         self.root.into_value()
     }
 
-    /// Puts a value where the path says: into an object, or between the items of a list.
+    /// Adds a value at a path: into an object, or between the items of a list.
     pub(super) fn add(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
         let node = Node::Whole(value.clone());
         let extent = node.extent();
         self.put(path, node, extent)
     }
 
-    /// Puts a value in the place of another. What an object lacks can be replaced too.
+    /// Replaces a value. A key that the object lacks can be replaced, too.
     pub(super) fn replace(&mut self, path: &[Cow<'_, str>], value: &Value) -> Result<(), Why> {
         let node = Node::Whole(value.clone());
         let extent = node.extent();
@@ -232,7 +232,8 @@ impl Document {
             Why::BadPath => Why::BadFrom,
             other => other,
         })?;
-        // It is no deeper than the deepest that may have been there; only if that says nothing is it looked at.
+        // A moved value is at most as deep as the deepest known value. It is measured only if that bound is not
+        // enough.
         let mut extent = Extent {
             bytes: 0,
             depth: self.deepest.saturating_sub(from.len()),
@@ -251,7 +252,7 @@ impl Document {
     pub(super) fn copy(&mut self, from: &[Cow<'_, str>], path: &[Cow<'_, str>]) -> Result<(), Why> {
         let source = self.root.find(from).ok_or(Why::BadFrom)?;
         let extent = source.extent();
-        // Before anything is made: twice and twice again is soon more than there is memory.
+        // Checked before the copy: repeated doubling soon exceeds the memory.
         self.copied = self.copied.saturating_add(extent.bytes);
         if self.copied > MOST_COPIED {
             return Err(Why::CopiesTooMuch(self.copied));
@@ -268,7 +269,7 @@ impl Document {
                 Err(Why::TestFailed)
             };
         }
-        // What an object lacks is null to a test.
+        // For a test, a key that the object lacks is null.
         let parent = path.split_last().and_then(|(_, parent)| self.root.find(parent));
         let lacks = parent.is_some_and(|parent| matches!(parent, Node::Object(_) | Node::Whole(Value::Object(_))));
         if lacks && value.is_null() {
@@ -327,7 +328,7 @@ impl Document {
         self.check_size()
     }
 
-    /// What is too large already may become smaller.
+    /// Checks the size limit. A document that is already too large may become smaller.
     fn check_size(&self) -> Result<(), Why> {
         if self.bytes > MAX_BODY && self.bytes > self.began_with {
             Err(Why::TooLarge)

@@ -1,7 +1,7 @@
-//! JSON patches (RFC 6902) as Kubernetes carries them out: those that clients send, and those that webhooks answer with.
+//! JSON patches (RFC 6902) as Kubernetes applies them: patches from clients and from webhooks.
 //!
-//! Owns the six operations and what one patch may cost: what its copies add up to, and how large and deep the document is
-//! after each step. Refuses to know whose document it is; the callers word what a client is told.
+//! This module has the six operations and the limits of one patch: the sum of its copies, and the size and depth of
+//! the document after each step. The callers word the errors for clients.
 
 mod document;
 
@@ -11,22 +11,22 @@ use std::fmt;
 use document::{Document, MOST_COPIED};
 use serde_json::{Map, Value};
 
-/// Why an operation can't be carried out.
+/// The reason why an operation can't be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// It is none.
+    /// The operation is malformed.
     Unreadable,
-    /// There is something else than it says.
+    /// The value differs from the tested one.
     TestFailed,
-    /// Its `path` leads nowhere.
+    /// The operation's `path` leads nowhere.
     BadPath,
-    /// Its `from` leads nowhere.
+    /// The operation's `from` leads nowhere.
     BadFrom,
-    /// It moves something to where it is not any more then.
+    /// The operation moves a value into itself.
     IntoItself,
     /// All copies so far would add this many bytes.
     CopiesTooMuch(usize),
-    /// The document would be nested deeper than any that is read.
+    /// The document would be nested deeper than a readable one.
     TooDeep,
     /// The document would be larger than a request may be.
     TooLarge,
@@ -55,9 +55,9 @@ impl fmt::Display for Why {
 /// An operation that can't be carried out, and with it the patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
-    /// Its place in the patch.
+    /// The index of the operation in the patch.
     pub(crate) operation: usize,
-    /// Its `path`.
+    /// The operation's `path`.
     pub(crate) path: String,
     pub(crate) why: Why,
 }
@@ -66,17 +66,17 @@ impl fmt::Display for Fault {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { operation, path, why } = self;
         match why {
-            // As the real server says it, which does not say where.
+            // kube-apiserver's message, which does not name the operation.
             Why::CopiesTooMuch(_) => why.fmt(formatter),
             _ => write!(formatter, "operation '/{operation}' failed at path '{path}': {why}"),
         }
     }
 }
 
-/// The document after all operations.
+/// Returns the document after all operations.
 ///
 /// # Errors
-/// The first operation that can't be carried out.
+/// The first operation that can't be applied.
 pub(crate) fn apply(document: Value, operations: &[Value]) -> Result<Value, Fault> {
     let mut document = Document::new(document);
     for (operation, step) in operations.iter().enumerate() {
@@ -100,9 +100,9 @@ fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
             .ok_or(Why::Unreadable)
             .and_then(|text| tokens(text).ok_or(Why::Unreadable))
     };
-    // No value is null there.
+    // A missing value counts as null.
     let value = fields.get("value").unwrap_or(&Value::Null);
-    // The whole document can be looked at and replaced, and not be put in, taken out, moved or copied.
+    // `test` and `replace` accept the whole document; `add`, `remove`, `move` and `copy` do not.
     match text(step, "op").unwrap_or_default() {
         "add" => document.add(&path("path")?, value),
         "replace" => document.replace(&path("path")?, value),
@@ -120,7 +120,7 @@ fn carry_out(document: &mut Document, step: &Value) -> Result<(), Why> {
     }
 }
 
-/// The parts of a JSON pointer; `None` if it is none.
+/// Returns the parts of a JSON pointer; `None` if it is malformed.
 fn tokens(pointer: &str) -> Option<Vec<Cow<'_, str>>> {
     if pointer.is_empty() {
         return Some(Vec::new());

@@ -1,4 +1,4 @@
-//! What the operations do, and what a patch may not cost.
+//! Results of the operations, and limits of a patch.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn operations() {
             json!([{"op": "replace", "path": "/a~1b/m~0n", "value": 2}, {"op": "add", "path": "/a~1b/~01"}]),
             json!({"a/b": {"m~n": 2, "~1": null}}),
         ),
-        // What an object lacks can be replaced, and is null to a test.
+        // A key that the object lacks can be replaced, and is null for a test.
         (
             json!({}),
             json!([{"op": "test", "path": "/a", "value": null}, {"op": "replace", "path": "/a", "value": 1}]),
@@ -92,7 +92,7 @@ fn what_does_not_fit() {
 
 #[test]
 fn copies_that_double_a_value_end_before_they_are_made() {
-    // Twenty-eight of these would make a document of 268 MB out of one of ten bytes; sixty, more than there is.
+    // Twenty-eight of these would turn a document of ten bytes into one of 268 MB; sixty exceed any memory.
     let double = |place: usize| json!({"op": "copy", "from": "/a", "path": format!("/a/{place}")});
     let doubling: Value = (0..60).map(double).collect();
     let Why::CopiesTooMuch(bytes) = why(json!({"a": {"0": "x"}}), doubling) else {
@@ -120,7 +120,7 @@ fn copies_that_double_a_value_end_before_they_are_made() {
 fn a_document_is_bounded_at_each_step() {
     let text = "x".repeat(2 * 1024 * 1024);
     let add = |to: &str| json!({"op": "add", "path": to, "value": text});
-    // That it would be small again afterwards does not count.
+    // A later removal that would make the document small again does not count.
     let back = json!({"op": "remove", "path": "/b"});
     assert_eq!(why(json!({}), json!([add("/a"), add("/b"), back])), Why::TooLarge);
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_document_is_bounded_at_each_step() {
         json!({}),
         json!([add("/a"), {"op": "remove", "path": "/a"}, add("/b"), add("/b")]),
     );
-    // What is too large already can be made smaller.
+    // A document that is already too large can be made smaller.
     let large = json!({"a": text, "b": text, "c": 1});
     patched(
         large.clone(),
@@ -145,7 +145,7 @@ fn a_document_is_bounded_at_each_step() {
 
 #[test]
 fn nothing_is_nested_deeper_than_a_body_may_be() {
-    // A document this deep would end the process where it is next walked through, and could not be read again.
+    // A document this deep would end the process at the next recursive pass, and could not be read again.
     let inwards: Value = (0..3_000)
         .map(|_| json!({"op": "copy", "from": "/a", "path": "/a/b"}))
         .collect();
@@ -165,7 +165,7 @@ fn nothing_is_nested_deeper_than_a_body_may_be() {
         why(json!({}), json!([{"op": "add", "path": deep, "value": 1}])),
         Why::TooDeep
     );
-    // Something that is moved often does not count as deeper each time.
+    // A value that is moved often does not count as deeper each time.
     let moved: Value = (0..1_000)
         .flat_map(|_| {
             [
@@ -180,7 +180,7 @@ fn nothing_is_nested_deeper_than_a_body_may_be() {
 
 #[test]
 fn insertions_at_the_front_cost_what_others_cost() {
-    // Where all that is behind is moved, these are five billion steps.
+    // If each insertion shifted all later items, these would be five billion steps.
     let items: Vec<Value> = vec![json!(0); 500_000];
     let operations: Value = (0..10_000)
         .map(|index| json!({"op": "add", "path": "/a/0", "value": index}))

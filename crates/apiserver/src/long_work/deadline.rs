@@ -1,5 +1,5 @@
-//! How far the work on a request may go: in time, and in what it says. Owns the clock and the counts that the loops' checkpoints ask
-//! ([`tenure_checkpoint`]). Refuses to wait.
+//! Limits of the work on a request: its time, and the size of its messages. The checkpoints of loops
+//! ([`tenure_checkpoint`]) ask this module, which never waits.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -12,18 +12,18 @@ use std::time::Instant;
 use tenure_checkpoint::Limits;
 use tokio::sync::Semaphore;
 
-/// What may be said of one request, in bytes.
+/// Limit for the messages of one request, in bytes.
 const MOST_SAID: usize = 32 * 1024 * 1024;
 
-/// The time that a request has.
+/// The time limit of a request.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     at: Instant,
     given_up: AtomicBool,
     said: AtomicUsize,
-    /// How many things it has that everybody waits for.
+    /// Number of things that this request holds and all users wait for.
     pub(super) awaited: AtomicUsize,
-    /// Its user's turn to wait for such a thing.
+    /// The user's line for such a thing.
     pub(super) line: OnceLock<Arc<Semaphore>>,
 }
 
@@ -38,7 +38,7 @@ impl Deadline {
         })
     }
 
-    /// Nobody waits for the answer any more.
+    /// Marks that no caller waits for the result any more.
     pub(super) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
@@ -55,16 +55,16 @@ impl Limits for Deadline {
 }
 
 thread_local! {
-    /// That of the request which this thread works on.
+    /// The deadline of the request on which this thread works.
     static PRESENT: RefCell<Option<Arc<Deadline>>> = const { RefCell::new(None) };
 }
 
-/// That of the request which this thread works on.
+/// Returns the deadline of the request on which this thread works.
 pub(super) fn present() -> Option<Arc<Deadline>> {
     PRESENT.with_borrow(Clone::clone)
 }
 
-/// While this lives, the thread works on a request that has this deadline.
+/// Marks the thread as working on a request with this deadline, until dropped.
 struct Present {
     before: Option<Arc<Deadline>>,
     _limits: tenure_checkpoint::Within,
@@ -85,7 +85,7 @@ impl Drop for Present {
     }
 }
 
-/// Work that ends at its deadline, wherever it is carried on.
+/// Work that ends at its deadline, whichever thread runs it.
 pub(crate) struct Within<F> {
     deadline: Arc<Deadline>,
     work: Pin<Box<F>>,
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// What ends a loop of this many steps, if something does.
+    /// Runs a loop of this many steps. Returns its end, if a checkpoint ended it.
     fn loops(steps: u32) -> Result<(), Ended> {
         ends(|| (0..steps).for_each(|_| checkpoint()))
     }

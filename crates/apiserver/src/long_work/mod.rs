@@ -1,13 +1,13 @@
-//! Requests that compute for long: away from the threads that answer all the others, each user within a share of the
-//! processors, and not beyond the request's time.
+//! Requests that compute for long. They run away from the threads that answer all other requests, each user within a
+//! share of the processors, and no longer than the request's time.
 //!
-//! Owns where they are carried on ([`run`]) and how they end ([`tenure_checkpoint`]). Refuses to know which requests are meant, which is
-//! [`crate::asked`]'s, and what they do, and to number the places: those are [`crate::fairness`]'s.
+//! [`run`] carries out such a request, and [`tenure_checkpoint`] ends it. [`crate::asked`] decides which requests are
+//! long work, and [`crate::fairness`] sets the number of permits.
 //!
-//! A request is a future, and each of its steps, from one wait to the next, is carried out by a thread of the pool for
-//! what blocks. Before every step it takes a place of its user's, one of its tenant's and one among all, and it gives them back after the step: who
-//! waits for the store or for a webhook keeps nobody from computing. The places belong to the thread and not to the client, so
-//! that somebody who hangs up and asks again gains nothing.
+//! A request is a future, and a thread of the blocking pool carries out each step from one wait to the next. Before
+//! every step the request takes a permit of its user, one of its tenant and one among all users, and releases them
+//! after the step. So a request that waits for the store or a webhook blocks no other computation. A permit belongs
+//! to the thread and not to the client, so a client that hangs up and asks again gains nothing.
 
 mod deadline;
 
@@ -25,33 +25,34 @@ pub(crate) use deadline::{Deadline, Within};
 use tenure_background::run_behind_others;
 use tenure_checkpoint::Ended;
 
-/// One user's places for steps of long work.
+/// One user's permits for steps of long work.
 #[derive(Debug, Clone)]
 pub(crate) struct Turns {
-    /// The user's, and those of whom the user is a part, from the innermost.
+    /// The permits of the user, and of the shares that contain the user, from the innermost.
     pub(crate) own: Vec<Arc<Semaphore>>,
-    /// Everybody's.
+    /// The permits that all users share.
     pub(crate) all: Arc<Semaphore>,
-    /// One place: who waits for what everybody may wait for (see [`enter_line`]).
+    /// A line with one permit, for requests that wait for something that all users may wait for (see [`enter_line`]).
     pub(crate) line: Arc<Semaphore>,
-    /// How long a request waits for its first one.
+    /// How long a request waits for its first permit.
     pub(crate) patience: Duration,
-    /// How long the user's place is kept after work that came to a refusal.
+    /// How long the user's permit stays taken after work that ended in a refusal.
     pub(crate) rest: Rest,
 }
 
-/// How long a user's place is kept after work that came to a refusal. Whoever is refused can send the same again at once, at no cost, and
-/// would have a processor for himself.
+/// How long a user's permit stays taken after work that ended in a refusal. A refused client can send the same
+/// request again at once, at no cost, and would otherwise use a whole processor.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rest {
-    /// So many times as long as the work took.
+    /// The pause as a multiple of the work's duration.
     pub(crate) times: u32,
-    /// At most so long.
+    /// The longest pause.
     pub(crate) longest: Duration,
 }
 
 impl Rest {
-    /// Keeps the user's place; others' are free, and so is the answer.
+    /// Keeps the user's permit during the pause. The permits of all users are released at once, and the answer is
+    /// sent without delay.
     fn begin(self, (own, _all): TakenPlace, busy: Duration) {
         if let (false, Ok(runtime)) = (own.is_empty(), Handle::try_current()) {
             let pause = busy.saturating_mul(self.times).min(self.longest);
@@ -63,11 +64,12 @@ impl Rest {
     }
 }
 
-/// A place, until the step is done.
+/// Permits, held until the step is done.
 pub(crate) type TakenPlace = (Vec<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
 
 impl Turns {
-    /// First in the user's own line, then in its tenant's: at most the tenant's share of requests waits in everybody's.
+    /// Takes a permit in the user's own line first, then in its tenant's. So at most the tenant's share of requests
+    /// waits in the line of all users.
     pub(crate) async fn take(&self) -> TakenPlace {
         let mut own = Vec::with_capacity(self.own.len());
         for places in &self.own {
@@ -77,18 +79,18 @@ impl Turns {
     }
 }
 
-/// Why long work has no result.
+/// The reason why long work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// It did not begin, as its user has too much of it: the client should come again.
+    /// The work did not begin, as its user has too much of it: the client should retry.
     NoTurn,
-    /// It went too far.
+    /// The work was stopped at a limit.
     Ended(Ended),
 }
 
-/// Carries on `work` away from the thread that asks, step by step, until it has a result or `deadline` is over. Without turns, at
-/// once. If the caller stops waiting, the work ends at its next checkpoint. Where the result is a refusal, the user's place is kept
-/// for a while: see [`Rest`].
+/// Runs `work` on other threads, step by step, until it has a result or `deadline` is over. Without turns the work
+/// begins at once. If the caller stops waiting, the work ends at its next checkpoint. If the result is a refusal, the
+/// user's permit stays taken for a while: see [`Rest`].
 pub(crate) async fn run<F>(
     turns: Option<Turns>,
     deadline: Arc<Deadline>,
@@ -121,7 +123,7 @@ where
         begun = true;
         let waker = waker.clone();
         let step = tokio::task::spawn_blocking(move || {
-            // With the thread, and not with who waits for it.
+            // The permit belongs to the thread, and not to the task that waits for it.
             let turn = turn;
             let began = Instant::now();
             let runtime = Handle::current();
@@ -144,7 +146,7 @@ where
             Ok(Ok(result)) => return Ok(result),
             Ok(Err(unfinished)) => (work, busy) = unfinished,
             Err(failed) => {
-                // What is no panic is the end of the run time, which waits for nothing any more.
+                // An error other than a panic means that the runtime ended, and then nothing waits for the result.
                 let ended = match failed.try_into_panic() {
                     Ok(payload) => payload
                         .downcast::<Ended>()
@@ -158,7 +160,7 @@ where
     }
 }
 
-/// Holds what [`enter_line`] gives.
+/// The place in line that [`enter_line`] returns.
 #[derive(Debug)]
 pub(crate) struct Line {
     request: Option<Arc<Deadline>>,
@@ -173,8 +175,9 @@ impl Drop for Line {
     }
 }
 
-/// Called before a wait for something that requests of all users wait for, and held until that is given back. Of one user's
-/// long work only one stands in such a line, and once it does, its steps wait for no places: what it has, others wait for.
+/// Waits for a place in the user's line. Call this before a wait for something that requests of all users wait for,
+/// and hold the place until that thing is returned. Only one request of a user's long work has a place in such a
+/// line. Its further steps wait for no permits, because other users wait for the thing that it holds.
 pub(crate) async fn enter_line() -> Line {
     let request = deadline::present();
     let line = request.as_ref().and_then(|request| request.line.get().cloned());
@@ -188,7 +191,7 @@ pub(crate) async fn enter_line() -> Line {
     Line { request, _place: place }
 }
 
-/// Somebody waits for the result.
+/// Marks that a caller waits for the result.
 struct Waiting(Arc<Deadline>);
 
 impl Drop for Waiting {
@@ -197,7 +200,7 @@ impl Drop for Waiting {
     }
 }
 
-/// What was waited for is there; also if it was before anybody waited.
+/// Wakes the loop after an event, also if the event came before the loop waited.
 #[derive(Default)]
 struct Woken(Notify);
 

@@ -1,4 +1,4 @@
-//! Who waits for whom, and when what is under way ends.
+//! Order of waiting requests, and the end of running ones.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// What is never refused.
+/// Runs work whose result is never a refusal.
 async fn run<F>(turns: Option<Turns>, deadline: Arc<Deadline>, work: F) -> Result<F::Output, Stopped>
 where
     F: Future + Send + 'static,
@@ -16,7 +16,7 @@ where
     super::run(turns, deadline, work, |_| false).await
 }
 
-/// Nobody's patience ends here, and no deadline comes, but for those that are over.
+/// No patience ends here, and no deadline is reached, except the ones that are over at the start.
 const EVER: Duration = Duration::from_secs(3600);
 
 fn turns(own: usize, all: &Arc<Semaphore>) -> Turns {
@@ -36,7 +36,7 @@ fn later() -> Arc<Deadline> {
     Deadline::new(Instant::now() + EVER)
 }
 
-/// Keeps its thread, and says so, until it is told to let go.
+/// Returns work that signals its start and blocks its thread until it is released.
 fn blocking() -> (impl Future<Output = ()> + Send, oneshot::Receiver<()>, mpsc::Sender<()>) {
     let (said, began) = oneshot::channel();
     let (release, released) = mpsc::channel();
@@ -56,7 +56,7 @@ async fn one_users_work_does_not_hold_up_another() {
     began.await.expect("it began");
     let mut second = Box::pin(run(Some(greedy), later(), async { "second" }));
     assert!(futures::poll!(second.as_mut()).is_pending());
-    // This thread is free, and so is a place for another user.
+    // This thread is free, and so is a permit for another user.
     assert_eq!(run(Some(other), later(), async { "other" }).await, Ok("other"));
     assert!(
         futures::poll!(second.as_mut()).is_pending(),
@@ -131,7 +131,7 @@ async fn who_has_what_everybody_waits_for_waits_for_no_place() {
         answered.await.ok()
     }));
     began.await.expect("it began");
-    // Its user's only place is taken meanwhile, for as long as can be.
+    // The user's only permit is taken meanwhile, for as long as possible.
     let (work, blocks, release) = blocking();
     let other = tokio::spawn(run(Some(turns.clone()), later(), work));
     blocks.await.expect("it began");
@@ -167,7 +167,7 @@ async fn one_of_a_users_long_works_stands_in_line() {
     began.await.expect("it began");
     let (second, mut second_began) = stands(&turns);
     let second = tokio::spawn(second);
-    // Nothing else of this user's is in the way of it, and it has not begun when a third request has long been answered.
+    // No other work of this user blocks it, and it has not begun when a third request is already answered.
     assert_eq!(run(Some(turns.clone()), later(), async { 3 }).await, Ok(3));
     assert!(second_began.try_recv().is_err());
     answer.send(1).expect("it waits");
@@ -216,7 +216,7 @@ async fn who_is_refused_rests() {
     };
     assert_eq!(ended(&turns, false).await, Ok(false));
     assert_eq!(turns.own[0].available_permits(), 1);
-    // It comes back when the rest is over.
+    // The permit is free again after the rest.
     assert_eq!(ended(&no_rest, true).await, Ok(true));
     assert_eq!(ended(&turns, true).await, Ok(true));
     assert_eq!(turns.own[0].available_permits(), 0);

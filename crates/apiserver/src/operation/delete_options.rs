@@ -1,4 +1,4 @@
-//! What a deletion asks for: how it is read from a body or a URL, and what it makes of an object's finalizers.
+//! The options of a deletion: parsing from a body or a URL, and their effect on an object's finalizers.
 
 use serde_json::Value;
 use tenure_kinds::kind::Resource;
@@ -10,18 +10,18 @@ use crate::http::{ApiError, FieldError};
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What a deletion asks for.
+/// The options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// The uid that the object must have.
+    /// The UID that the object must have.
     pub uid: Option<String>,
     /// The resourceVersion that the object must have.
     pub resource_version: Option<String>,
-    /// What happens to dependents: `Orphan`, `Background` or `Foreground`.
+    /// The handling of dependents: `Orphan`, `Background` or `Foreground`.
     pub propagation_policy: Option<String>,
-    /// Seconds; kept for kinds that end gracefully.
+    /// Seconds; used by kinds with a graceful deletion.
     pub grace_period_seconds: Option<i64>,
-    /// Whether nothing may be deleted.
+    /// Whether the deletion is a dry run.
     pub dry_run: bool,
 }
 
@@ -66,7 +66,7 @@ impl DeleteOptions {
         })
     }
 
-    /// The fields, how messages name them, and their types in Go, which messages name too.
+    /// The fields, and their names and Go types in messages.
     const TYPES: [(&str, &str, &str); 6] = [
         ("/preconditions/uid", "Preconditions.preconditions.uid", "types.UID"),
         (
@@ -84,7 +84,7 @@ impl DeleteOptions {
         ("/dryRun", "DeleteOptions.dryRun", "[]string"),
     ];
 
-    /// What happens to dependents, of the two ways to say it.
+    /// Returns the propagation policy from its two possible fields.
     pub(crate) fn one_policy(policy: Option<String>, orphan: Option<bool>) -> Result<Option<String>, ApiError> {
         match (policy, orphan) {
             (Some(policy), Some(_)) => {
@@ -101,13 +101,13 @@ impl DeleteOptions {
         }
     }
 
-    /// Refuses values that mean nothing.
+    /// Refuses invalid values.
     pub(crate) fn validate(&self) -> Result<(), ApiError> {
         let unknown = unknown_policy(self.propagation_policy.as_deref());
         unknown.map_or(Ok(()), |fault| Err(invalid(&[fault])))
     }
 
-    /// The finalizers after this deletion's wish for the dependents.
+    /// Returns the finalizers after this deletion's choice for the dependents.
     pub(crate) fn finalizers(&self, resource: &Resource, live: &Value) -> Vec<String> {
         let mut finalizers: Vec<String> = live.finalizers().into_iter().map(str::to_owned).collect();
         let decided = finalizers

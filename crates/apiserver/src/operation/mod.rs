@@ -1,5 +1,5 @@
-//! One request to the registry, apart from its object: what verbs, kinds and admission are told of it. Owns its options and how a
-//! kind is asked. Refuses to know what is done.
+//! One request to the registry, without its object: the facts about the request that verbs, kinds and admission get.
+//! The module contains the options and the calls to a kind, but no verb.
 
 mod delete_options;
 
@@ -20,19 +20,19 @@ use crate::conversion::Needed;
 use crate::http::{FieldError, warnings};
 use crate::view::View;
 
-/// What happens to fields that the kind does not have.
+/// The handling of fields that the kind does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FieldValidation {
-    /// They are dropped silently.
+    /// Unknown fields are dropped silently.
     Ignore,
-    /// They are dropped with a warning.
+    /// Unknown fields are dropped with a warning.
     #[default]
     Warn,
     /// The request is refused.
     Strict,
 }
 
-/// Which options a client named, rather than left to their defaults: admission shows only those to others.
+/// The options that the client set explicitly. Admission shows only these to webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sent {
     /// `fieldManager`.
@@ -53,26 +53,26 @@ pub struct Operation {
     pub namespace: Option<String>,
     /// The subresource of the URL.
     pub subresource: Option<String>,
-    /// Who asks, after impersonation.
+    /// The requesting user, after impersonation.
     pub user: UserInfo,
     /// Whether nothing may be stored.
     pub dry_run: bool,
-    /// The name under which written fields are owned.
+    /// The manager under which written fields are owned.
     pub field_manager: String,
-    /// What happens to unknown fields.
+    /// Handling of unknown fields.
     pub field_validation: FieldValidation,
-    /// Which of these the client named.
+    /// The options that the client set explicitly.
     pub sent: Sent,
     /// Texts for the answer's Warning headers.
     pub warnings: Warnings,
-    /// What the owners of fields need in other versions, as far as it is there.
+    /// Conversions into other versions that the field owners need, as far as they are available.
     pub(crate) conversions: Arc<Needed>,
-    /// What is noted of the request.
+    /// The audit record of the request.
     pub(crate) trail: Trail,
 }
 
 impl Operation {
-    /// An operation with default options.
+    /// Returns an operation with default options.
     #[must_use]
     pub fn new(resource: Arc<Resource>, namespace: Option<String>, user: UserInfo, field_manager: &str) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Operation {
         }
     }
 
-    /// The same on a subresource.
+    /// Returns this operation on a subresource.
     #[must_use]
     pub fn subresource(mut self, name: &str) -> Self {
         self.subresource = Some(name.to_owned());
@@ -102,39 +102,40 @@ impl Operation {
         warnings::add(&mut self.warnings.lock(), text.into());
     }
 
-    /// The store's key of the object of this name.
+    /// Returns the store's key of the object with this name.
     #[must_use]
     pub fn key(&self, name: &str) -> String {
         self.resource.key(self.namespace.as_deref(), name)
     }
 
-    /// Prepares an object that is about to be created, as its kind does.
+    /// Prepares an object that is about to be created, by the rules of its kind.
     pub(crate) fn prepare_create(&self, object: &mut Value, view: &View, now: Timestamp) {
         self.ask(view, now, |request| request.prepare_create(object));
     }
 
-    /// Prepares an object that is about to replace another, as its kind does.
+    /// Prepares an object that is about to replace another, by the rules of its kind.
     pub(crate) fn prepare_update(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
         self.ask(view, now, |request| request.prepare_update(live, new));
     }
 
-    /// The same, with the empty lists that Kubernetes stores as null.
+    /// Prepares a replacement as [`Self::prepare_update`] does, and writes the empty lists that Kubernetes stores as
+    /// null.
     pub(crate) fn prepare_for_storage(&self, live: &Value, new: &mut Value, view: &View, now: Timestamp) {
         self.prepare_update(live, new, view, now);
         self.resource.write_nulls(new, true);
     }
 
-    /// Faults that only show beside other objects, on creation.
+    /// Returns faults of a new object that show only in comparison with other objects.
     pub(crate) fn check_create(&self, object: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
         self.ask(view, now, |request| request.check_create(object))
     }
 
-    /// The same on a change.
+    /// Returns faults of a changed object that show only in comparison with other objects.
     pub(crate) fn check_update(&self, live: &Value, new: &Value, view: &View, now: Timestamp) -> Vec<FieldError> {
         self.ask(view, now, |request| request.check_update(live, new))
     }
 
-    /// Asks the kind something, who is told of the request what it has to know.
+    /// Calls the kind with the facts about the request that it needs.
     pub(crate) fn ask<T>(&self, view: &View, now: Timestamp, ask: impl FnOnce(&Request<'_>) -> T) -> T {
         ask(&Request {
             resource: &self.resource,
@@ -150,7 +151,8 @@ impl Operation {
     }
 }
 
-/// A failing random source gives what is there already, which then collides visibly.
+/// Fills `bytes` with random data. If the random source fails, the bytes stay as they are, and the resulting names
+/// collide visibly.
 pub(crate) fn fill_randomly(bytes: &mut [u8]) {
     let _ = SystemRandom::new().fill(bytes);
 }

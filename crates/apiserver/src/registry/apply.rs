@@ -1,4 +1,4 @@
-//! Who owns which field: after every write, and by server-side apply.
+//! Field ownership: after every write, and by server-side apply.
 
 use serde_json::{Value, json};
 use structured_merge::{Applied, ApplyError, Cause, Timestamp, keep_times_if_otherwise_equal};
@@ -10,7 +10,7 @@ use crate::http::ApiError;
 use crate::kinds;
 
 impl Registry {
-    /// Settles the owners of fields after a create, an update or a patch.
+    /// Updates managedFields after a create, an update or a patch.
     pub(crate) fn manage_fields(&self, op: &Operation, live: Option<&Value>, new: Value) -> Value {
         kinds::field_manager(op).update(live, new, &op.field_manager, self.stamp())
     }
@@ -19,7 +19,7 @@ impl Registry {
         Timestamp::from_unix_seconds(self.now().as_second())
     }
 
-    /// Server-side apply: merges what `op.field_manager` wants into the live object, or creates it.
+    /// Runs a server-side apply: merges the fields that `op.field_manager` wants into the live object, or creates it.
     pub(crate) async fn apply(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
         let (config, force) = (&patch.body, patch.force);
         if !config.is_object() && !config.is_null() {
@@ -36,7 +36,7 @@ impl Registry {
         let manager = kinds::field_manager(op);
         let sent_uid = config.uid().to_owned();
         self.change(op, name, |live| {
-            // What an update creates, an update of its status creates too.
+            // If an update can create objects of the kind, an update of the status can, too.
             if live.is_none() && op.subresource.is_some() && !op.resource.behavior.is_created_by_update {
                 return Err(ApiError::not_found(&op.resource, name));
             }
@@ -73,7 +73,7 @@ impl Registry {
             if let Some(managed) = managed {
                 object.set_meta("managedFields", managed);
             }
-            // All that the object says of which one it is is looked at when it is whole.
+            // All identity fields of the object are checked once it is complete.
             if live.is_none() && !sent_uid.is_empty() {
                 let why = format!(
                     "uid mismatch: the provided object specified uid {sent_uid}, and no existing object was found"
@@ -100,7 +100,7 @@ impl Registry {
     }
 }
 
-/// Keys that are in the body twice: refused or told, as the client wishes.
+/// Reports repeated keys of the body: as an error or a warning, as the client wishes.
 fn repeated(op: &Operation, faults: &[String]) -> Result<(), ApiError> {
     match op.field_validation {
         FieldValidation::Strict if !faults.is_empty() => Err(ApiError::bad_request(format!(
@@ -115,7 +115,8 @@ fn repeated(op: &Operation, faults: &[String]) -> Result<(), ApiError> {
     }
 }
 
-/// What the types of a schema let pass and the kind's own types do not: a fault of the server, to Kubernetes.
+/// Returns the error for a value that fits the schema's types and not the kind's own types: a server error in
+/// Kubernetes.
 fn inconvertible(op: &Operation, config: &Value, error: &ApiError) -> ApiError {
     let resource = &op.resource;
     let kind = format!("{}/{}, Kind={}", resource.group, resource.version, resource.kind);

@@ -1,5 +1,4 @@
-//! What requests owe to quotas, as admission reckons it, written into them. Owns that a charge is given back if nothing comes of the
-//! write that it was for. Refuses to reckon.
+//! Writes of quota charges, which admission computes. Invariant: the charge of a failed write is refunded.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +12,16 @@ use crate::admission::Attributes;
 use crate::admission::quota::Owed;
 use crate::http::ApiError;
 
-/// How often a charge is written anew when the quota was changed meanwhile.
+/// How often the write of a charge is retried if the quota changed meanwhile.
 const ATTEMPTS: usize = 8;
 
-/// What was charged for a request. It has the namespace's turn until the write is done: then this is dropped.
+/// The charge of a request. It holds the namespace's lock until it is dropped after the write.
 #[derive(Debug)]
 #[must_use]
 pub(super) struct Charge(Option<Owed>);
 
 impl Charge {
-    /// Gives back what was charged for a write that did not happen.
+    /// Refunds the charge of a write that did not happen.
     pub(super) async fn refund(self, registry: &Registry) {
         let Some(charged) = self.0 else { return };
         for (quota, amount) in &charged.amounts {
@@ -38,7 +37,8 @@ impl Charge {
 type Writing<'a> = Pin<Box<dyn Future<Output = Result<(), ApiError>> + Send + 'a>>;
 
 impl Registry {
-    /// Admits an object as it would be stored, and charges it. Without `waits`, nobody is waited for.
+    /// Admits an object as it would be stored, and charges it. Without `waits`, this waits for no other request or
+    /// program.
     pub(super) async fn admit(
         &self,
         attributes: &Attributes<'_>,
@@ -62,7 +62,7 @@ impl Registry {
             });
             match written.await {
                 Ok(()) => charged.push((quota, amount)),
-                // It is gone: nothing is owed to it any more.
+                // The quota was deleted, so there is nothing to refund.
                 Err(error) if error.code == 404 => {}
                 Err(error) => {
                     failed = Some(error);
@@ -81,7 +81,7 @@ impl Registry {
         }
     }
 
-    /// Writes what is used of a quota. In a box, as this write is itself admitted; it is never charged to anybody.
+    /// Writes the used amounts of a quota. Boxed, because this write is itself admitted; it is never charged.
     fn write_used<'a>(
         &'a self,
         namespace: &'a str,

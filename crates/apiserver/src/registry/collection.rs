@@ -1,4 +1,4 @@
-//! Deleting all objects that selectors match.
+//! Deletion of all objects that selectors match.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::conversion::BATCH;
 use crate::http::ApiError;
 use crate::stored::decode_stored;
 
-/// Bytes of objects that are read at once.
+/// Bytes of objects in one read.
 const READ: usize = 64 * 1024;
 
 impl Registry {
-    /// Deletes each object of a list, and returns the list with the objects as they were before. One that vanished meanwhile is
-    /// no fault.
+    /// Deletes each object of a list. Returns the list with the objects in their last state. An object that was
+    /// deleted meanwhile is no fault.
     pub(crate) async fn delete_collection(
         &self,
         op: &Arc<Operation>,
@@ -24,7 +24,7 @@ impl Registry {
         options.validate()?;
         super::delete::warn_of_children(op, options);
         let mut page = self.list(op, list).await?;
-        // What a webhook converted is kept: it is not asked again about objects that are gone.
+        // Converted objects are kept, so that the webhook is not called again for deleted objects.
         let converted = page.items.are_converted_elsewhere();
         let mut listed = Vec::new();
         while let Some(batch) = page.items.batch(if converted { BATCH.1 } else { READ }).await? {

@@ -1,4 +1,4 @@
-//! The continue token of a paged list: which revision is being listed, and from which key on.
+//! The continue token of a paged list: the listed revision, and the first key of the next page.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -7,7 +7,7 @@ use tenure_kinds::schema::{base64_fault, json_syntax};
 
 use crate::http::ApiError;
 
-/// Where the next page starts; encoded as Kubernetes encodes it.
+/// The start of the next page, in Kubernetes' encoding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContinueToken {
@@ -19,7 +19,7 @@ pub(crate) struct ContinueToken {
 }
 
 impl ContinueToken {
-    /// A token for the page behind `last`, a key below the list's prefix.
+    /// Returns a token for the page after `last`, a key below the list's prefix.
     pub(crate) fn after(revision: u64, last: &str) -> Self {
         Self {
             v: "meta.k8s.io/v1".to_owned(),

@@ -15,28 +15,29 @@ use crate::kinds;
 use crate::operation::fill_randomly;
 use crate::stored::{decode_stored, encode_within};
 
-/// How often a generated name that is taken is replaced by another.
+/// How often a taken generated name is replaced by another.
 const NAME_ATTEMPTS: usize = 8;
 
-/// How often something is allocated anew that was given away meanwhile.
+/// How often an allocation is retried if another request got the value meanwhile.
 const ALLOCATION_ATTEMPTS: usize = 8;
 
-/// Which verb brings a new object.
+/// The verb of a request that creates an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
-    /// It asks for the creation, and may.
+    /// The request asks for the creation, and is authorized for it.
     Create,
-    /// It is about an object that is not there, and may create it only with the right for that too.
+    /// The request changes a missing object, and may create it only with the right to create.
     Change,
 }
 
 impl Registry {
-    /// Creates an object from what a client sent.
+    /// Creates an object from one that a client sent.
     ///
     /// # Errors
-    /// As Kubernetes: 400 for an object that is none, 403 by admission, 409 if it exists, 422 if it is invalid.
+    /// As Kubernetes: 400 for a malformed object, 403 by admission, 409 if it exists, 422 if it is invalid.
     pub async fn create(&self, op: &Operation, mut object: Value) -> Result<Outcome, ApiError> {
-        // What only the server writes. An object that an update creates keeps what was sent of it, as in Kubernetes.
+        // Only the server writes these fields. An object that an update creates keeps the sent values, as in
+        // Kubernetes.
         for key in [
             "creationTimestamp",
             "uid",
@@ -57,7 +58,7 @@ impl Registry {
         self.insert(op, object, Verb::Create).await
     }
 
-    /// Creates an object whose fields are already owned.
+    /// Creates an object with settled managedFields.
     pub(super) async fn insert(&self, op: &Operation, object: Value, verb: Verb) -> Result<Outcome, ApiError> {
         let name = object.name().to_owned();
         let attributes = Attributes::create(op, &name);
@@ -75,7 +76,7 @@ impl Registry {
             match self.insert_named(op, candidate, verb).await {
                 Err(error) if error.reason == "AlreadyExists" && attempts > 0 => {}
                 Err(mut error) if error.reason == "AlreadyExists" && !object.meta_str("generateName").is_empty() => {
-                    // Also if the name was given: a generated one is what the object asked for, too.
+                    // Added even if the name was given, as the object also asked for a generated one.
                     error
                         .message
                         .push_str(", the server was not able to generate a unique name for the object");
@@ -112,7 +113,7 @@ impl Registry {
         )))
     }
 
-    /// Stores a new object; `None` if what was allocated to it went to another one while others were asked about it.
+    /// Stores a new object; `None` if another request got its allocated values while admission waited.
     async fn insert_prepared(
         &self,
         op: &Operation,
@@ -146,7 +147,7 @@ impl Registry {
         }
         let key = op.key(&name);
         let attributes = Attributes::create(op, &name);
-        // Nobody is waited for while everybody waits for this turn.
+        // This request must not wait for other programs while all requests wait for its turn.
         let gives_way = turn.is_some() && self.admission().waits_for_others(&attributes);
         if gives_way {
             turn = None;
@@ -175,7 +176,7 @@ impl Registry {
                 created: true,
             }));
         }
-        // The store is what objects to it, after everybody else.
+        // The store refuses a set resourceVersion, after all other checks.
         let sent = object.resource_version().parse::<u64>();
         let encoded = if sent.is_ok_and(|version| version > 0) {
             let why = "resourceVersion should not be set on objects to be created";
@@ -214,7 +215,7 @@ impl Registry {
         }
     }
 
-    /// Who changes an object that does not exist creates it, and needs the right for that too.
+    /// Checks the right to create: a change of a missing object creates it.
     fn require_creation(&self, op: &Operation, name: &str) -> Result<(), ApiError> {
         let resource = &op.resource;
         let right = Right {
@@ -230,7 +231,7 @@ impl Registry {
         Err(Refusal::forbidden(&op.user, &right, &decision.reason).into())
     }
 
-    /// The refusal of a name that is taken, which says so if it will soon be free.
+    /// Returns the error for a taken name. It mentions if the object is being deleted.
     fn already_exists(&self, op: &Operation, name: &str) -> ApiError {
         let mut error = ApiError::already_exists(&op.resource, name);
         let snapshot = self.store().snapshot();
@@ -242,17 +243,17 @@ impl Registry {
     }
 }
 
-/// Turns faults into the error of an invalid object.
+/// Returns the error of an invalid object, if there are faults.
 pub(crate) fn refuse(op: &Operation, name: &str, object: &Value, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());
     }
-    // Both groups' Events are of one kind inside, which complaints name.
+    // Events of both groups are one kind internally, and errors name that kind.
     let group = match op.resource.group.as_str() {
         "events.k8s.io" => "",
         group => group,
     };
-    // A custom resource may say that it is of another kind, which then is what is wrong with it.
+    // A custom resource may claim another kind, and the error names that kind.
     let said = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     let kind = if op.resource.is_custom() {
         said
@@ -262,7 +263,7 @@ pub(crate) fn refuse(op: &Operation, name: &str, object: &Value, errors: Vec<Fie
     Err(ApiError::invalid(group, kind, name, &errors))
 }
 
-/// The namespace of the URL is the object's; another one in the object is a mistake.
+/// Sets the URL's namespace in the object. Another namespace in the object is an error.
 pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), ApiError> {
     fits_namespace(op, object)?;
     if let Some(namespace) = op.namespace.as_deref().filter(|_| op.resource.namespaced)
@@ -273,7 +274,7 @@ pub(crate) fn check_namespace(op: &Operation, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Refuses an object that says it is in another namespace than the URL.
+/// Refuses an object with another namespace than the URL.
 fn fits_namespace(op: &Operation, object: &Value) -> Result<(), ApiError> {
     let wanted = op.namespace.as_deref().filter(|_| op.resource.namespaced);
     if wanted.is_none_or(|wanted| ["", wanted].contains(&object.namespace())) {

@@ -1,4 +1,4 @@
-//! From a request body to an object of the resource: format, group, version and kind, unknown fields.
+//! Decoding of a request body into an object of the resource: format, group, version and kind, unknown fields.
 
 use std::collections::HashSet;
 
@@ -12,17 +12,17 @@ use crate::formats::{BodyFormat, UNTYPED, parse, untyped};
 use crate::http::ApiError;
 use crate::kinds;
 
-/// The object in a body, of the kind that the resource or subresource takes.
+/// Decodes an object of the kind that the resource or subresource accepts.
 pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> Result<Value, ApiError> {
     let custom = op.resource.is_custom();
     let of_scale = custom && op.subresource.as_deref() == Some("scale");
-    // The Scale of a custom kind has no type that Kubernetes could name where it says what is wrong with one.
+    // The Scale of a custom kind has no Go type that Kubernetes could name in an error.
     let refused = |error: ApiError| if of_scale { untyped_scale() } else { error };
     let twice = if custom { Twice::Last } else { Twice::Filled };
     let (mut object, repeated) =
         parse(body, format, twice).map_err(|error| refused(unrecognized(op, body, &error.message)))?;
     if object.is_null() && !custom {
-        // To a typed reader that is an object of which nothing is said.
+        // For a typed decoder this is an empty object.
         object = json!({});
     }
     if !object.is_object() && !object.is_null() {
@@ -43,7 +43,7 @@ pub(crate) fn decode_object(op: &Operation, body: &[u8], format: BodyFormat) -> 
     Ok(object)
 }
 
-/// A custom resource: it says what it is, as there is nothing to guess from.
+/// Decodes a custom resource. The body must contain kind and version, as this server does not guess them.
 fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body: &[u8]) -> Result<Value, ApiError> {
     let resource = &op.resource;
     let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -67,8 +67,8 @@ fn decode_custom(op: &Operation, mut object: Value, repeated: Vec<String>, body:
         check_fields(op, &mut object, repeated)?;
         return Ok(object);
     }
-    // What can be known of it is read. Then its version is refused at once, and its kind with all else that may be wrong
-    // with what is to be stored.
+    // Known fields are read first. Then a wrong version is refused at once, and a wrong kind together with the other
+    // faults of the object.
     let mut faults = repeated;
     faults.extend(kinds::read_foreign(op, &mut object)?);
     tell(op, &object, faults)?;
@@ -89,7 +89,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     let Some(map) = object.as_object_mut() else {
         return Ok(());
     };
-    // A typed client may leave both out: the URL says what it is.
+    // A typed client may leave out both: the URL identifies the kind.
     for (key, wanted) in [("apiVersion", &wanted_version), ("kind", &wanted_kind)] {
         let missing = map.get(key).and_then(Value::as_str).is_none_or(str::is_empty);
         if missing {
@@ -118,7 +118,7 @@ fn check_kind(op: &Operation, object: &mut Value, body: &[u8]) -> Result<(), Api
     }
     if kind == wanted_kind {
         if !resource.is_custom() {
-            // It is read as what it says it is, before that turns out to be another version.
+            // The object is read by its own version, before the check finds another version.
             let unknown = kinds::unknown_fields(version, kind, &Value::Object(map.clone()))?;
             match op.field_validation {
                 FieldValidation::Strict if !unknown.is_empty() => {
@@ -149,7 +149,7 @@ fn wrong_version(version: &str, wanted: &str) -> ApiError {
     ))
 }
 
-/// The name of the Go package with a group's internal types, which an error message shows.
+/// Returns the Go package of a group's internal types, which an error message shows.
 pub(crate) fn internal_package(group: &str) -> &str {
     if group.is_empty() {
         "core"
@@ -158,11 +158,11 @@ pub(crate) fn internal_package(group: &str) -> &str {
     }
 }
 
-/// How much of a body an error message shows.
+/// Bytes of a body in an error message.
 const SHOWN: usize = 30;
 
 fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
-    // A Secret's body is not repeated to anybody.
+    // A message never repeats a Secret's body.
     let body = if op.resource.is_confidential() { &[] } else { body };
     let head = body.get(..SHOWN).unwrap_or(body);
     let shown = match head.first() {
@@ -177,18 +177,19 @@ fn unrecognized(op: &Operation, body: &[u8], detail: &str) -> ApiError {
     ))
 }
 
-/// A value of the wrong type is an error always; unknown and repeated fields as the client wishes.
+/// Checks fields. A value of the wrong type is always an error; unknown and repeated fields are handled as the client
+/// wishes.
 pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<String>) -> Result<(), ApiError> {
     let resets_owners = !op.resource.is_custom() && object.pointer("/metadata/managedFields") == Some(&json!([]));
     let decoded = kinds::read(op, std::mem::take(object))?;
     *object = decoded.value;
     if resets_owners {
-        // An empty list says more than none.
+        // An empty list means more than a missing one.
         object.set_meta("managedFields", json!([]));
     }
     let mut faults = repeated;
     if !op.resource.is_custom() {
-        // What a type does not have is skipped whole, and whether it is there twice is not looked at.
+        // A field that the type lacks is skipped as a whole, and duplicates in it are not reported.
         let field = |fault: &str, prefix: &str| Some(fault.strip_prefix(prefix)?.strip_suffix('"')?.to_owned());
         let unknown: HashSet<String> = decoded
             .unknown_fields
@@ -211,7 +212,7 @@ pub(crate) fn check_fields(op: &Operation, object: &mut Value, repeated: Vec<Str
     tell(op, object, faults)
 }
 
-/// Fields that the kind does not have, or that are there twice, as the client wishes.
+/// Reports unknown or repeated fields, as the client wishes.
 pub(super) fn tell(op: &Operation, object: &Value, mut faults: Vec<String>) -> Result<(), ApiError> {
     faults.truncate(MOST_FAULTS);
     if faults.is_empty() {

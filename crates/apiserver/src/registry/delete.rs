@@ -1,4 +1,5 @@
-//! Deleting: preconditions, finalizers, propagation; what is left until the last finalizer goes.
+//! Deletion: preconditions, finalizers and propagation, and the object that remains until its last finalizer is
+//! removed.
 
 use serde_json::{Value, json};
 use tenure_store::{Change, Expect, Write, WriteError};
@@ -11,26 +12,26 @@ use crate::http::ApiError;
 use crate::kinds;
 use crate::stored::{decode_stored, encode};
 
-/// What became of the object.
+/// The result of a deletion.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
-    /// It is gone; this was it.
+    /// The object was deleted; this is its last state.
     Gone(Value),
-    /// It waits for its finalizers.
+    /// The object waits for its finalizers.
     Waiting(Value),
 }
 
 impl Registry {
-    /// Deletes an object, or marks it if finalizers hold it.
+    /// Deletes an object, or marks it as deleted if it has finalizers.
     ///
     /// # Errors
-    /// 404 if there is none, 409 if a precondition does not hold, 403 if admission refuses.
+    /// 404 if it is missing, 409 if a precondition does not hold, 403 if admission refuses.
     pub async fn delete(&self, op: &Operation, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
         warn_of_children(op, options);
         self.delete_asked(op, name, name, options).await
     }
 
-    /// The same for a request that names the object as `asked`, or not at all.
+    /// Deletes an object for a request that names it as `asked`, or not at all.
     pub(super) async fn delete_asked(
         &self,
         op: &Operation,
@@ -66,12 +67,12 @@ impl Registry {
                 }
                 (resource.behavior.prepare_delete)(&mut new, self.now());
             } else if !new.finalizers().is_empty() && !has_grace_period(&live) {
-                // It was created so.
+                // The object was created with this value.
                 new.set_meta("deletionGracePeriodSeconds", json!(0));
             }
             let gone = resource.is_finalized(&new);
-            // Kubernetes takes the finalizers away first, and what it then holds in its hands is an empty object. That is
-            // what a dry run answers, and what the version of a precondition is compared with.
+            // Kubernetes first removes the finalizers, and then works with an empty object. A dry run answers with
+            // that object, and a precondition compares with its version.
             let loses_finalizers = gone && !live.finalizers().is_empty();
             if loses_finalizers && (op.dry_run || options.dry_run) {
                 return Ok(Deleted::Waiting(kinds::empty(op)?));
@@ -91,7 +92,8 @@ impl Registry {
                 });
             }
             let change = if gone {
-                // What goes at once was never seen as deleting; and nobody need be asked for what is stored already.
+                // Watchers never saw this object as deleting, so its stored form is used. With a webhook, the stored
+                // form needs no conversion.
                 Change::Delete(encode(&match resource.webhook() {
                     Some(_) => decode_stored(entry)?,
                     None => self.contents().for_storage(live.clone(), resource).await?,
@@ -129,7 +131,7 @@ fn has_grace_period(object: &Value) -> bool {
     metadata.is_some_and(|metadata| metadata.contains_key("deletionGracePeriodSeconds"))
 }
 
-/// A Job is older than the question what becomes of its Pods, and who does not answer it is told.
+/// Warns a client that deletes a Job without a propagation policy: the old default leaves the Job's Pods.
 pub(super) fn warn_of_children(op: &Operation, options: &DeleteOptions) {
     if let Some(warning) = op.resource.behavior.deletion_warning
         && options.propagation_policy.is_none()
@@ -151,13 +153,13 @@ pub(super) fn check_preconditions(
     };
     let failed = |why: String| {
         let mut error = ApiError::conflict(&op.resource, name, "");
-        // A broken precondition names the kind, not the resource.
+        // The error of a failed precondition names the kind, not the resource.
         error.details.insert("kind".to_owned(), Value::from(kind.as_str()));
         error.message = format!("Operation cannot be fulfilled on {qualified} {name:?}: {why}");
         error
     };
     if op.resource.behavior.holds_objects {
-        // They have words of their own.
+        // These preconditions have their own messages.
         let wanted = [
             ("UID", options.uid.as_deref(), live.uid()),
             (

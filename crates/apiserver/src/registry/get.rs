@@ -1,4 +1,4 @@
-//! Reading one object.
+//! Reads of one object.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::contents::is_verbatim;
 use crate::http::ApiError;
 
 impl Registry {
-    /// The stored entry of an object, and whether its bytes are what the client gets.
+    /// Returns the stored entry of an object, and whether its bytes are sent unchanged.
     pub(crate) async fn get_entry(
         &self,
         op: &Operation,
@@ -27,19 +27,19 @@ impl Registry {
         Ok((entry.clone(), is_verbatim(&op.resource)))
     }
 
-    /// An object in the requested version.
+    /// Returns an object in the requested version.
     ///
     /// # Errors
-    /// 404 if there is none.
+    /// 404 if it is missing.
     pub async fn get(&self, op: &Operation, name: &str) -> Result<Value, ApiError> {
         let (entry, _) = self.get_entry(op, name, None).await?;
         self.present(op, &entry).await
     }
 
-    /// What a write answered as an object in the requested version.
+    /// Returns the answer of a write as an object in the requested version.
     ///
     /// # Errors
-    /// When what is stored can't be read, or not in that version.
+    /// If the stored object is unreadable, or can't be converted to that version.
     pub async fn answered(&self, op: &Operation, answer: Answer) -> Result<Value, ApiError> {
         match answer {
             Answer::Stored(entry) => self.present(op, &entry).await,

@@ -1,5 +1,5 @@
-//! What lists read from while they are sent. It keeps old values in memory, so it is taken away again when those are too many: such a
-//! list ends with an error, and its client begins anew. Owns how many. Refuses to know who reads.
+//! The sources of lists while they are sent. A source keeps old values in memory, so it is removed when these become
+//! too many. Such a list ends with an error, and its client begins again. This module limits the old values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use tenure_store::{Entry, Snapshot};
 use super::Registry;
 use crate::http::ApiError;
 
-/// How often it is looked at what is kept, while anything is.
+/// Interval between checks of the kept values, while a source is open.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Where objects come from.
+/// A source of objects.
 #[derive(Debug)]
 pub(super) enum Source {
     /// Keys with a prefix, from `next` on, and no more than `left`.
@@ -26,12 +26,12 @@ pub(super) enum Source {
         next: String,
         left: usize,
     },
-    /// Some that were chosen before.
+    /// Entries that were chosen earlier.
     Chosen(std::vec::IntoIter<Arc<Entry>>),
 }
 
 impl Source {
-    /// The next entries, at least one and as many as have `bytes`; none at the end.
+    /// Returns the next entries, at least one and as many as have `bytes`; none at the end.
     fn take(&mut self, bytes: usize) -> Vec<Arc<Entry>> {
         let (mut taken, mut size) = (Vec::new(), 0);
         match self {
@@ -71,12 +71,12 @@ impl Source {
     }
 }
 
-/// The age of a source: how many bytes were displaced before, and a number.
+/// The age of a source: the bytes that were displaced before it, and a number.
 type Age = (u64, u64);
 /// Sources by age.
 type Table = Mutex<BTreeMap<Age, Weak<Slot>>>;
 
-/// The sources of one server that are being read from.
+/// The open sources of one server.
 #[derive(Debug)]
 pub(crate) struct Held {
     table: Arc<Table>,
@@ -95,7 +95,7 @@ impl Default for Held {
 }
 
 impl Held {
-    /// No more than so many bytes may be displaced while anything is read from.
+    /// Limits the bytes that may be displaced while a source is open.
     pub(crate) fn bound(&self, bytes: usize) {
         self.bound.store(bytes as u64, Ordering::Relaxed);
     }
@@ -108,7 +108,7 @@ impl Held {
         table.len() == 1
     }
 
-    /// Takes away the oldest until what is left keeps no more than it may. Returns whether anything is left.
+    /// Removes the oldest sources until the rest keeps at most the limit. Returns whether a source is left.
     fn look(&self, displaced: u64) -> bool {
         let bound = self.bound.load(Ordering::Relaxed);
         loop {
@@ -123,14 +123,14 @@ impl Held {
                 oldest.remove()
             };
             if let Some(slot) = oldest.upgrade() {
-                // What it kept is dropped outside of the locks.
+                // The source's values are dropped outside of the locks.
                 let _source = slot.source.lock().take();
             }
         }
     }
 }
 
-/// One source; from when it is held, for as long as nobody takes it away.
+/// One source. After the source is held, its values stay until the limit removes it.
 #[derive(Debug)]
 pub(super) struct Slot {
     source: Mutex<Option<Source>>,
@@ -145,7 +145,7 @@ impl Slot {
         })
     }
 
-    /// The next entries; none at the end.
+    /// Returns the next entries; none at the end.
     fn take(&self, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         match &mut *self.source.lock() {
             Some(source) => Ok(source.take(bytes)),
@@ -165,7 +165,7 @@ impl Drop for Slot {
 }
 
 impl Registry {
-    /// The next entries of a source, if it may be held still; none at the end.
+    /// Returns the next entries of a source, unless the limit removed it; none at the end.
     pub(super) fn take(&self, slot: &Slot, bytes: usize) -> Result<Vec<Arc<Entry>>, ApiError> {
         if slot.entered.lock().is_some() {
             self.held().look(self.store().displaced());
@@ -173,7 +173,7 @@ impl Registry {
         slot.take(bytes)
     }
 
-    /// Sees to it that a source that is read from slowly doesn't keep too much.
+    /// Puts a source under the limit, so that a slow reader keeps few old values.
     pub(super) fn hold(&self, slot: &Arc<Slot>) {
         if !self.held().add(slot, self.store().displaced()) {
             return;

@@ -1,4 +1,5 @@
-//! Listing: one consistent snapshot, selectors, pages; read batch by batch, so that a list is never there as a whole.
+//! Lists: one consistent snapshot, selectors and pages. A list is read batch by batch, so that it is never in memory
+//! as a whole.
 
 use std::sync::Arc;
 
@@ -13,14 +14,14 @@ use crate::conversion::BATCH;
 use crate::http::ApiError;
 use crate::stored::decode_stored;
 
-/// How the resourceVersion of a list is meant.
+/// The meaning of a list's resourceVersion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RevisionMatch {
     Exact,
     NotOlderThan,
 }
 
-/// What a list asks for.
+/// Options of a list request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ListOptions {
     pub(crate) selectors: Selectors,
@@ -30,14 +31,14 @@ pub(crate) struct ListOptions {
     pub(crate) resource_version_match: Option<RevisionMatch>,
 }
 
-/// One object of a list; decoded if that was necessary on the way.
+/// One object of a list, decoded if an earlier step needed its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Item {
     pub(crate) entry: Arc<Entry>,
     pub(crate) decoded: Option<Value>,
 }
 
-/// One page: what is known of it before its first object is read.
+/// One page: the facts that are known before its first object is read.
 #[derive(Debug)]
 pub(crate) struct Listing {
     pub(crate) revision: u64,
@@ -51,10 +52,10 @@ pub(crate) struct Listing {
 pub(crate) struct PageReader {
     registry: Registry,
     op: Arc<Operation>,
-    /// What is still to be selected.
+    /// The selectors that are still to be applied.
     selectors: Selectors,
     slot: Arc<Slot>,
-    /// Whether the entries are as they are to be sent, whatever is stored.
+    /// Whether the entries already have the form in which they are sent, whatever form is stored.
     presented: bool,
 }
 
@@ -71,8 +72,8 @@ impl ListOptions {
 }
 
 impl Registry {
-    /// One page of the objects of a resource. What is wrong with the request or with what is stored is said here, except for
-    /// what a webhook says.
+    /// Returns one page of the objects of a resource. Faults of the request or of stored objects are returned here,
+    /// except errors of conversion webhooks.
     pub(crate) async fn list(&self, op: &Arc<Operation>, options: &ListOptions) -> Result<Listing, ApiError> {
         options.validate()?;
         let prefix = op.resource.prefix(op.namespace.as_deref());
@@ -89,7 +90,8 @@ impl Registry {
                 .map_err(|_| expired_token(token.rv))?,
             (None, None | Some(0), _) => self.store().snapshot(),
             (None, Some(wanted), Some(RevisionMatch::Exact)) => revision::exactly(self.store(), wanted).await?,
-            // Without a word on it, a limit makes the revision exact: a rule from before the match parameter existed.
+            // A limit without a match parameter makes the revision exact: a rule that is older than the match
+            // parameter.
             (None, Some(wanted), None) if options.limit > 0 => revision::exactly(self.store(), wanted).await?,
             (None, Some(wanted), _) => revision::not_older_than(self.store(), wanted).await?,
         };
@@ -134,7 +136,7 @@ impl Registry {
             }
             listing.items.slot = Slot::new(range(options.limit));
         } else {
-            // Where the page ends is known when it is selected.
+            // The end of the page is known only after the selection.
             listing.items.slot = Slot::new(range(usize::MAX));
             let (entries, next) = listing.items.choose(options.limit).await?;
             if next && let Some(name) = entries.last().map(|entry| key_below(&prefix, op, entry)).transpose()? {
@@ -146,7 +148,7 @@ impl Registry {
         Ok(listing)
     }
 
-    /// Refuses a list in which there is an object of a version that its definition doesn't have any more.
+    /// Refuses a list with an object in a version that its definition no longer has.
     fn check_stored_versions(
         &self,
         op: &Arc<Operation>,
@@ -162,7 +164,8 @@ impl Registry {
             if known.iter().any(|known| entry.bytes.starts_with(known)) {
                 continue;
             }
-            // Not as we write it; or of a version that is gone, which is said in the words for that.
+            // Either this server did not write the object, or its version was removed: the second case has an error
+            // of its own.
             let presented = self
                 .contents()
                 .present_all(&op.resource, std::slice::from_ref(entry))
@@ -172,7 +175,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Objects that were chosen before, as a page.
+    /// Returns a page of objects that were chosen earlier.
     pub(crate) fn chosen(
         &self,
         op: &Arc<Operation>,
@@ -194,17 +197,17 @@ impl Registry {
         }
     }
 
-    /// Whether all objects of a resource can be read.
+    /// Checks whether all objects of a resource can be read.
     pub(crate) async fn check_list(&self, op: &Operation) -> Result<(), ApiError> {
         let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
         while page.items.batch(SEARCHED).await?.is_some() {}
         Ok(())
     }
 
-    /// All objects of a resource, in the requested version.
+    /// Returns all objects of a resource, in the requested version.
     ///
     /// # Errors
-    /// When a stored object is unreadable.
+    /// If a stored object is unreadable.
     pub async fn list_all(&self, op: &Operation) -> Result<(u64, Vec<Value>), ApiError> {
         let mut page = self.list(&Arc::new(op.clone()), &ListOptions::default()).await?;
         let mut objects = Vec::new();
@@ -221,28 +224,28 @@ impl Registry {
 }
 
 impl PageReader {
-    /// They are read as slowly as a client likes from now on.
+    /// Counts the entries as held: after this call the client decides how fast they are read.
     pub(crate) fn hold(&self) {
         self.registry.hold(&self.slot);
     }
 
-    /// Whether a webhook is asked about them: that may fail, and take long.
+    /// Checks whether a webhook converts the objects: that may fail, and may take long.
     pub(crate) fn are_converted_elsewhere(&self) -> bool {
         !self.presented && self.op.resource.webhook().is_some()
     }
 
-    /// Whether each has to be decoded.
+    /// Checks whether each object has to be decoded.
     pub(crate) fn are_decoded(&self) -> bool {
         !(self.presented || self.selectors.is_empty() && is_verbatim(&self.op.resource))
     }
 
-    /// Whether the bytes of the entries are what is sent.
+    /// Checks whether the bytes of the entries are sent without a change.
     pub(crate) fn are_as_sent(&self) -> bool {
         self.presented || is_verbatim(&self.op.resource)
     }
 
-    /// The next ones, out of entries with so many bytes or a little more; nothing at the end. That none of a batch is selected
-    /// is not the end.
+    /// Returns the next objects, out of entries with this many bytes or a little more; `None` at the end. A batch
+    /// without a selected object is not the end.
     pub(crate) async fn batch(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
         let Some(mut items) = self.read(bytes).await? else {
             return Ok(None);
@@ -251,7 +254,7 @@ impl PageReader {
         Ok(Some(items))
     }
 
-    /// The same at once, where no webhook is asked.
+    /// Returns the next objects without waiting, for lists without a conversion webhook.
     pub(crate) fn batch_now(&mut self, bytes: usize) -> Result<Option<Vec<Item>>, ApiError> {
         let batch = self.batch(bytes).now_or_never();
         batch.unwrap_or_else(|| Err(ApiError::internal("a list waits where nothing is to be waited for")))
@@ -284,7 +287,7 @@ impl PageReader {
             .is_none_or(|object| self.selectors.matches(object))
     }
 
-    /// The first that are selected, and whether there is anything behind them.
+    /// Returns the first selected entries, and whether more entries follow.
     async fn choose(&mut self, limit: usize) -> Result<(Vec<Arc<Entry>>, bool), ApiError> {
         let mut chosen = Vec::new();
         loop {
@@ -293,23 +296,23 @@ impl PageReader {
             };
             for item in items {
                 if chosen.len() == limit {
-                    // Whether what is left would be in the list is seen when it is asked for.
+                    // Whether the remaining entries match the selectors shows only on the next page.
                     return Ok((chosen, true));
                 }
                 if self.selects(&item) {
                     chosen.push(item.entry);
                 }
             }
-            // A long search lets others have their turn.
+            // A long search yields to other tasks.
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Bytes of entries that are searched at once.
+/// Bytes of entries that one step searches.
 const SEARCHED: usize = 256 * 1024;
 
-/// Where an entry is below a prefix of keys.
+/// Returns the key of an entry below a prefix.
 fn key_below(prefix: &str, op: &Operation, entry: &Entry) -> Result<String, ApiError> {
     use super::ObjectExt as _;
     let object = decode_stored(entry)?;
@@ -318,7 +321,7 @@ fn key_below(prefix: &str, op: &Operation, entry: &Entry) -> Result<String, ApiE
     Ok(key.strip_prefix(prefix).unwrap_or_default().to_owned())
 }
 
-/// Where the next page goes on.
+/// Returns the token with which the next page continues.
 fn continuation(revision: u64, prefix: &str, last_key: Option<&str>) -> String {
     let last = last_key.and_then(|key| key.strip_prefix(prefix)).unwrap_or_default();
     ContinueToken::after(revision, last).encode()

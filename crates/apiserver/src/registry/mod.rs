@@ -1,8 +1,9 @@
-//! The generic verbs over all resources, built in or custom: one code path for every kind, with the few
-//! differences of kinds in their values (`tenure_kinds::kind`) and the rules about other objects, and others' rules, in `admission`.
+//! The generic verbs over all resources, built in or custom: one code path for every kind. The few differences
+//! between kinds are in their values (`tenure_kinds::kind`). Rules that involve other objects or other programs are
+//! in `admission`.
 //!
-//! Nothing here knows HTTP. Authorization has happened before, except where a rule of the kind needs the
-//! caller (RBAC escalation).
+//! Nothing here knows HTTP. Requests are authorized already, except where a rule of the kind needs the requesting
+//! user (RBAC escalation).
 
 mod apply;
 mod charges;
@@ -38,26 +39,27 @@ pub(crate) use watch::{WatchFrame, WatchOptions, WatchStream};
 use crate::operation::{DeleteOptions, FieldValidation, Operation};
 use crate::selectors::Selectors;
 
-/// How often a request is computed anew when somebody else was faster. Each time a write of somebody's went through, so this is
-/// progress; Kubernetes tries until the request's time is up, and with so many attempts that comes first here too.
+/// How often a request is recomputed after a concurrent write came first. Each time a write of another request
+/// succeeded, so this is progress. Kubernetes retries until the request's time is over, and with this many attempts
+/// that limit also comes first here.
 const RACE_ATTEMPTS: usize = 10_000;
 
-/// Who owns the fields that this server writes by itself, as a real kube-apiserver calls itself.
+/// The manager of the fields that this server writes itself: kube-apiserver's name.
 pub(crate) const OWN_MANAGER: &str = "kube-apiserver";
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// The object.
     pub answer: Answer,
-    /// Whether it was created by this request.
+    /// Whether this request created the object.
     pub created: bool,
 }
 
-/// An object as a verb returns it: many are sent as they are stored, and need not be read for that.
+/// An object as a verb returns it. Many objects are sent in their stored form, without being decoded.
 #[derive(Debug, Clone)]
 pub enum Answer {
-    /// As it is stored.
+    /// The stored form.
     Stored(std::sync::Arc<tenure_store::Entry>),
     /// In the requested version.
     Object(serde_json::Value),

@@ -1,4 +1,4 @@
-//! Owner references that say the same twice: one is dropped, and whoever asked is told.
+//! Repeated owner references: one is dropped, and the client gets a warning.
 
 use std::collections::HashSet;
 
@@ -7,16 +7,16 @@ use tenure_checkpoint::checkpoint;
 
 use super::{ObjectExt, Operation};
 
-/// When an object is looked at.
+/// The time of the check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// As it was sent.
+    /// In the sent object.
     Sent,
-    /// After everybody who may change it has.
+    /// After all mutating admission.
     Admitted,
 }
 
-/// Leaves each owner reference once.
+/// Keeps each owner reference once.
 pub(super) fn keep_once(op: &Operation, object: &mut Value, moment: Moment) {
     let owners = object
         .metadata_mut()

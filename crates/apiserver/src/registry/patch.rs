@@ -16,7 +16,7 @@ use crate::kinds;
 /// Kubernetes' limit on the operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
-/// How a patch is to be read.
+/// The format of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PatchKind {
     /// RFC 6902.
@@ -34,7 +34,7 @@ pub(crate) enum PatchKind {
 pub(crate) struct Patch {
     pub(crate) kind: PatchKind,
     pub(crate) body: Value,
-    /// Fields that the body has twice, as texts for the client.
+    /// Repeated fields of the body, as texts for the client.
     pub(crate) repeated: Vec<String>,
     pub(crate) force: bool,
 }
@@ -43,7 +43,7 @@ impl Patch {
     /// Reads the body of a patch.
     ///
     /// # Errors
-    /// 400 with what is wrong with the body, as Kubernetes words it for this kind of patch.
+    /// 400 with the fault of the body, in Kubernetes' words for this format.
     pub(crate) fn read(kind: PatchKind, body: &[u8], force: bool) -> Result<Self, ApiError> {
         let undecodable = |why: String| {
             ApiError::bad_request(match kind {
@@ -62,7 +62,7 @@ impl Patch {
         match (kind, &body) {
             (PatchKind::Json, Value::Null) => body = Value::Array(Vec::new()),
             (PatchKind::Json, Value::Array(operations)) => {
-                // A type of the real server's, of which its clients see the name.
+                // The name of a Go type, which clients of kube-apiserver see.
                 if let Some(odd) = operations.iter().find(|one| !one.is_object() && !one.is_null()) {
                     return Err(mismatch(odd, "handlers.jsonPatchOp"));
                 }
@@ -99,7 +99,7 @@ impl Patch {
 }
 
 impl Registry {
-    /// Changes an object by a patch; an apply creates it if there is none.
+    /// Changes an object by a patch; an apply creates a missing object.
     pub(crate) async fn patch(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Outcome, ApiError> {
         if patch.kind == PatchKind::Apply {
             return self.apply(op, name, patch).await;
@@ -112,7 +112,7 @@ impl Registry {
         .await
     }
 
-    /// Checks what a patch made of the live object, and who owns the changed fields.
+    /// Checks the patched object and updates managedFields.
     fn accept_patched(
         &self,
         op: &Operation,
@@ -179,7 +179,8 @@ impl Registry {
             )
         };
         if versionless {
-            // Without a version Kubernetes reads its own types, whose fields have other names, and finds nothing.
+            // Without a version, Kubernetes decodes into its internal types, whose fields have other names, so no
+            // field is known.
             let fields = new.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
             let unknown = fields.filter(|name| !matches!(*name, "apiVersion" | "kind"));
             let faults = unknown.map(|name| format!("unknown field {name:?}")).collect();
@@ -196,7 +197,7 @@ impl Registry {
     }
 }
 
-/// What a patch makes of the live object replaces that version of it, or whatever it leaves out to say.
+/// Checks the resourceVersion of the patched object: it must be the live one, or missing.
 fn fits_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result<(), ApiError> {
     super::update::check_version(new.resource_version())?;
     match new.wanted_version() {
@@ -206,8 +207,8 @@ fn fits_version(op: &Operation, name: &str, live: &Value, new: &Value) -> Result
     }
 }
 
-/// A patch makes something that is no object of the kind. The real server repeats the whole object here, secrets included;
-/// this one only says what is wrong with it.
+/// Returns the error for a patch whose result is not an object of the kind. kube-apiserver repeats the whole object
+/// here, with secrets; this server reports only the fault.
 pub(super) fn unpatchable(kind: &str, why: String) -> ApiError {
     let fault = FieldError::invalid("patch", kind, why);
     let mut refused = ApiError::invalid("", "", "", std::slice::from_ref(&fault));
@@ -215,7 +216,7 @@ pub(super) fn unpatchable(kind: &str, why: String) -> ApiError {
     refused
 }
 
-/// The patched document, not yet checked.
+/// Returns the patched document, not yet checked.
 pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result<Value, ApiError> {
     let mut document = live.clone();
     match patch.kind {
@@ -236,7 +237,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
                 }
             }
             document = kinds::strategic_merge(&op.resource, &document, &patch.body)?;
-            // What is patched is an object of a type, which has no say about its type.
+            // The patched object has a fixed type, so the patch can't change the type.
             for key in ["apiVersion", "kind"] {
                 if let (Some(map), Some(own)) = (document.as_object_mut(), live.get(key)) {
                     map.insert(key.to_owned(), own.clone());
@@ -248,7 +249,7 @@ pub(crate) fn apply_patch(op: &Operation, live: &Value, patch: &Patch) -> Result
     Ok(document)
 }
 
-/// Carries out a JSON patch, within Kubernetes' bounds.
+/// Applies a JSON patch, within Kubernetes' limits.
 fn json_patch(document: Value, body: &Value) -> Result<Value, ApiError> {
     let operations = body.as_array().map(Vec::as_slice).unwrap_or_default();
     if operations.len() > MAX_OPERATIONS {
@@ -263,7 +264,7 @@ fn json_patch(document: Value, body: &Value) -> Result<Value, ApiError> {
     }
     crate::json_patch::apply(document, operations).map_err(|fault| match fault.why {
         Why::TooLarge => ApiError::too_large(MAX_BODY),
-        // Why is for the client to find out: the real server says no more, also of copies that add up to too much, and
+        // The error gives no reason: kube-apiserver gives none either, also for copies that add up to too much, and
         // the operation may hold a secret.
         _ => ApiError::new(
             422,
@@ -273,7 +274,7 @@ fn json_patch(document: Value, body: &Value) -> Result<Value, ApiError> {
     })
 }
 
-/// RFC 7386, and beyond it: what replaces something loses the nulls of the objects in its lists too.
+/// Applies RFC 7386, and more: a value that replaces another also loses the nulls of the objects in its lists.
 pub(crate) fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         let replaces_object = target.is_object();

@@ -1,5 +1,5 @@
-//! What is asked of a pod through its subresources: to be evicted, as far as its disruption budget allows, to be bound
-//! to a node, and, refused, to be reached where it runs. Nothing runs here, so there is never a kubelet to connect to.
+//! The subresources of a pod: eviction as far as its disruption budgets allow, binding to a node, and connections,
+//! which are refused. No pod runs here, so there is never a kubelet to connect to.
 
 use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
@@ -14,22 +14,22 @@ use crate::catalog::Resource;
 use crate::http::{ApiError, FieldError};
 use crate::stored::encode;
 
-/// As many evictions may be under way below one budget.
+/// Limit for concurrent evictions below one budget.
 const DISRUPTED: usize = 2000;
 const VIOLATED: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
-/// What is wanted of a running pod.
+/// A request to connect to a running pod.
 pub(crate) struct Connection<'a> {
-    /// The container that is named.
+    /// The named container.
     pub(crate) container: &'a str,
-    /// Whether one is needed: not for forwarding ports.
+    /// Whether the request needs a container. Port forwarding does not.
     pub(crate) needs_container: bool,
-    /// Whether only its log is wanted, of which a pod on no node has none.
+    /// Whether the request wants only the log. A pod without a node has an empty log.
     pub(crate) log: bool,
 }
 
 impl Registry {
-    /// Evicts a pod: deletes it, if the budgets over it allow.
+    /// Evicts a pod: deletes it, if its budgets allow.
     pub(crate) async fn evict(&self, op: &Operation, name: &str, eviction: &Value) -> Result<(), ApiError> {
         if eviction.name() != name {
             return Err(ApiError::bad_request(
@@ -66,7 +66,7 @@ impl Registry {
         };
         let spared = !is_ready(&pod) && spares_unready(budget);
         if spared {
-            // It counts for nothing as long as it is not ready, which it may become.
+            // A pod that is not ready uses no budget, but may become ready: so the deletion requires this version.
             let unchanged = options.resource_version.is_none();
             let exact = DeleteOptions {
                 resource_version: Some(
@@ -86,7 +86,7 @@ impl Registry {
         self.disrupt(&pods, name, &options).await
     }
 
-    /// Says in the pod's status why it goes, and deletes it.
+    /// Writes the reason into the pod's status, and deletes the pod.
     async fn disrupt(&self, pods: &Operation, name: &str, options: &DeleteOptions) -> Result<(), ApiError> {
         let mut options = options.clone();
         if !options.dry_run && !pods.dry_run {
@@ -112,7 +112,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The budgets whose selectors match the pod.
+    /// Returns the budgets whose selectors match the pod.
     fn budgets_over(&self, op: &Operation, pod: &Value) -> Result<Vec<Value>, ApiError> {
         let budgets = self.budgets()?;
         let mut found = Vec::new();
@@ -138,7 +138,7 @@ impl Registry {
             .ok_or_else(|| ApiError::internal("poddisruptionbudgets are not in the table of resources"))
     }
 
-    /// Takes one disruption off a budget, or says why there is none.
+    /// Takes one disruption from a budget. An error says why the budget has none.
     async fn spend(&self, op: &Operation, budget: &str, pod: &str, dry_run: bool) -> Result<(), ApiError> {
         let namespace = op.namespace.clone();
         let budgets = Operation {
@@ -258,7 +258,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Why a pod can't be reached; `None` for an empty log.
+    /// Returns the error of a connection to a pod; `None` for an empty log.
     pub(crate) async fn connect(
         &self,
         op: &Operation,
@@ -279,7 +279,7 @@ impl Registry {
                     "no kubelet answers for node {node:?}: this server stores pods and runs none"
                 ))
             } else {
-                // In the real server's words, which take the node for a pod.
+                // kube-apiserver's words, which take the node for a pod.
                 ApiError::not_found(&op.resource, node)
             })
         } else if wanted.log {
@@ -291,7 +291,7 @@ impl Registry {
         })
     }
 
-    /// Changes an object as the server itself does, past the rules for what clients may change.
+    /// Changes an object as the server itself, without the rules for clients.
     async fn rewrite(
         &self,
         op: &Operation,
@@ -325,7 +325,7 @@ impl Registry {
     }
 }
 
-/// Whether the pod counts for no budget: it has ended, has not begun, or goes already.
+/// Checks whether the pod uses no budget: it has ended, has not begun, or is being deleted.
 fn outside_of_budgets(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     matches!(phase, "Succeeded" | "Failed" | "Pending") || pod.is_deleting()
@@ -339,7 +339,7 @@ fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// Whether the budget lets pods go that are not ready.
+/// Checks whether the budget lets pods that are not ready be evicted.
 fn spares_unready(budget: &Value) -> bool {
     let number = |pointer: &str| budget.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
     let policy = budget
@@ -400,7 +400,7 @@ fn why_none_is_left(name: &str, budget: &Value) -> String {
     }
 }
 
-/// Puts a condition in the place of the one of its type; its time stays if its status does.
+/// Replaces the condition of the same type. The transition time stays if the status does.
 fn set_condition(object: &mut Value, mut condition: Value) {
     let kind = condition.get("type").cloned().unwrap_or_default();
     let Some(object) = object.as_object_mut() else { return };
@@ -452,7 +452,7 @@ fn not_bound(name: &str, why: &str) -> ApiError {
     error
 }
 
-/// The container that is named, or the only one.
+/// Checks the named container, or finds the only one.
 fn check_container(pod: &Value, wanted: &str) -> Result<(), ApiError> {
     let name = pod.name();
     let names = |key: &str| -> Vec<&str> {

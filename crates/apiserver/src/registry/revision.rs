@@ -1,4 +1,4 @@
-//! resourceVersion as clients send it: what it asks for, and the wait for one that is still to come.
+//! The resourceVersion of a client's request, and the wait for a future one.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: Option<&str>) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// A state that is not older than `revision`.
+/// Returns a state that is not older than `revision`.
 pub(crate) async fn not_older_than(store: &Store, revision: u64) -> Result<Snapshot, ApiError> {
     let current = store.revision();
     if revision > current && tokio::time::timeout(WAIT, store.reached(revision)).await.is_err() {
@@ -33,7 +33,7 @@ pub(crate) async fn not_older_than(store: &Store, revision: u64) -> Result<Snaps
     Ok(store.snapshot())
 }
 
-/// Exactly the state at `revision`.
+/// Returns exactly the state at `revision`.
 pub(crate) async fn exactly(store: &Store, revision: u64) -> Result<Snapshot, ApiError> {
     if revision > store.revision() {
         not_older_than(store, revision).await?;

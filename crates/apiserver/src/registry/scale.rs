@@ -1,4 +1,4 @@
-//! The scale subresource: one number of an object, seen as an object of its own.
+//! The scale subresource: the replica count of an object, shown as an object of its own.
 
 use serde_json::{Value, json};
 use structured_merge::{FieldPath, Managed, scale};
@@ -12,10 +12,10 @@ use crate::http::{ApiError, FieldError};
 use crate::kinds;
 
 impl Registry {
-    /// The Scale of an object, for who asks for it.
+    /// Returns the Scale of an object for a client.
     ///
     /// # Errors
-    /// A custom resource that has no number has no Scale.
+    /// A custom resource without a replica count has no Scale.
     pub(crate) fn shown_scale(&self, op: &Operation, object: &Value) -> Result<Value, ApiError> {
         let path = op.resource.scale_paths().spec;
         if op.resource.is_custom() && object.pointer(&path).is_none_or(Value::is_null) {
@@ -27,7 +27,7 @@ impl Registry {
         Ok(op.resource.scale_of(object))
     }
 
-    /// Replaces the number.
+    /// Replaces the replica count.
     pub(crate) async fn update_scale(&self, op: &Operation, name: &str, scale: Value) -> Result<Value, ApiError> {
         let manager = kinds::scale_manager();
         self.change_scale(op, name, |live| {
@@ -36,7 +36,7 @@ impl Registry {
         .await
     }
 
-    /// Changes the number by a patch of the Scale, or by applying one.
+    /// Changes the replica count by a patch or an apply of the Scale.
     pub(crate) async fn patch_scale(&self, op: &Operation, name: &str, patch: &Patch) -> Result<Value, ApiError> {
         let manager = kinds::scale_manager();
         if patch.kind == PatchKind::Apply {
@@ -49,7 +49,7 @@ impl Registry {
         }
         let mut patch = patch.clone();
         if patch.kind == PatchKind::Strategic {
-            // A Scale has no lists: the two ways of merging are the same.
+            // A Scale has no lists, so both ways of merging are the same.
             patch.kind = PatchKind::Merge;
         }
         self.change_scale(op, name, |live| {
@@ -59,7 +59,7 @@ impl Registry {
         .await
     }
 
-    /// Writes the number of a Scale into the object, and its owners among the object's.
+    /// Writes the replica count of a Scale into the object, and its owners into the object's managedFields.
     async fn change_scale(
         &self,
         op: &Operation,
@@ -96,7 +96,7 @@ impl Registry {
                     );
                     return Err(unpatchable("Scale", why));
                 };
-                // A custom resource's own validation has a word for it.
+                // The validation of a custom resource has its own error for this.
                 if number < 0 && !op.resource.is_custom() {
                     let fault = FieldError::invalid("spec.replicas", number, "must be greater than or equal to 0");
                     return Err(ApiError::invalid("autoscaling", "Scale", name, &[fault]));
@@ -112,7 +112,7 @@ impl Registry {
         Ok(op.resource.scale_of(&self.answered(op, outcome.answer).await?))
     }
 
-    /// Where each version of the kind keeps the number, for the owners of fields.
+    /// Returns the path of the replica count in each version of the kind, for field ownership.
     fn replicas_paths(&self, op: &Operation) -> Vec<(String, Option<FieldPath>)> {
         let catalog = self.catalog();
         let versions = catalog
@@ -131,7 +131,7 @@ impl Registry {
     }
 }
 
-/// A Scale of nothing doesn't say so, and nobody owns what it doesn't say.
+/// Removes a replica count of zero from a Scale. The field is omitted then, and so it has no owner.
 fn without_zero(mut scale: Value) -> Value {
     if let Some(spec) = scale.get_mut("spec").and_then(Value::as_object_mut) {
         spec.retain(|field, value| field != "replicas" || *value != json!(0));

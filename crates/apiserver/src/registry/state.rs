@@ -1,4 +1,5 @@
-//! The registry's handle, shared by all verbs: what is in the cluster, what admission keeps, and what requests wait for.
+//! The registry's handle, which all verbs share: the cluster's objects, admission's caches, and the locks of
+//! requests.
 
 use std::sync::{Arc, Weak};
 
@@ -26,12 +27,12 @@ pub struct Registry {
 struct Inner {
     contents: Contents,
     admission: Admission,
-    /// Orders requests that must not run beside each other, such as the choice of a Service's address.
+    /// Serialises requests that must not run at the same time, such as the choice of a Service's address.
     allocation: tokio::sync::Mutex<()>,
     held: Held,
 }
 
-/// A registry that is not kept open.
+/// A weak reference to a registry.
 pub(super) struct WeakRegistry(Weak<Inner>);
 
 impl WeakRegistry {
@@ -52,18 +53,18 @@ impl Registry {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What the verbs work on, to look at.
+    /// Returns the read side on which the verbs work.
     pub(crate) fn contents(&self) -> &Contents {
         &self.inner.contents
     }
 
-    /// The store below.
+    /// Returns the underlying store.
     #[must_use]
     pub fn store(&self) -> &Store {
         self.contents().store()
     }
 
-    /// What lists read from.
+    /// Returns the open sources of lists.
     pub(crate) fn held(&self) -> &Held {
         &self.inner.held
     }
@@ -72,7 +73,7 @@ impl Registry {
         WeakRegistry(Arc::downgrade(&self.inner))
     }
 
-    /// Commits a write; what a definition defines is served when this returns.
+    /// Commits a write. If the object is a definition, its resources are served when this returns.
     pub(super) async fn commit(&self, resource: &Resource, write: Write) -> Result<Arc<Entry>, WriteError> {
         let entry = self.store().write(write).await?;
         if resource.behavior.defines_resources {
@@ -81,7 +82,7 @@ impl Registry {
         Ok(entry)
     }
 
-    /// What is served now.
+    /// Returns the served resources.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.contents().catalog()
@@ -91,12 +92,12 @@ impl Registry {
         self.contents().rights()
     }
 
-    /// Who admits what is written.
+    /// Returns admission, which checks every write.
     pub(crate) fn admission(&self) -> &Admission {
         &self.inner.admission
     }
 
-    /// Waits for the turn of a request that takes from something finite; at once for all others.
+    /// Waits for the turn of a request that allocates from something finite; returns `None` at once for all others.
     pub(super) async fn allocation_turn(&self, resource: &Resource) -> Option<Turn<'_>> {
         if resource.behavior.shares == Shared::Nothing {
             return None;
@@ -108,31 +109,31 @@ impl Registry {
         })
     }
 
-    /// A consistent view of all objects.
+    /// Returns a consistent view of all objects.
     #[must_use]
     pub fn view(&self) -> View {
         self.contents().view()
     }
 
-    /// The present time.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.contents().now()
     }
 
-    /// A stored entry as an object in the version that the request asks for.
+    /// Returns a stored entry as an object in the version that the request asks for.
     pub(crate) async fn present(&self, op: &Operation, entry: &Entry) -> Result<Value, ApiError> {
         self.contents().present(&op.resource, entry).await
     }
 }
 
-/// The turn of one request, which others wait for.
+/// The turn of one request, for which others wait.
 pub(super) struct Turn<'a> {
     _turn: tokio::sync::MutexGuard<'a, ()>,
     _line: long_work::Line,
 }
 
-/// What a client is told when the store refuses for a reason of its own.
+/// Returns the error for a client if the store refuses a write for a reason of its own.
 pub(crate) fn storage_error(error: &WriteError) -> ApiError {
     match error {
         WriteError::Full(_) => ApiError::new(507, "InsufficientStorage", error.to_string()),

@@ -1,4 +1,4 @@
-//! A kind that no file of `tenure_kinds` has, on its way into the store: its value alone says what it does differently.
+//! A kind that no file of `tenure_kinds` has is written to the store: its value alone defines its behaviour.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn asked() -> Vec<&'static str> {
     asked
 }
 
-/// Gadgets look like ConfigMaps, as their type has to be one that is known.
+/// Gadgets look like ConfigMaps, as their type has to be a known one.
 static GADGET: Kind = Kind {
     is_answered_when_deleted: true,
     needs_resource_version: true,

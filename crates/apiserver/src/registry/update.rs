@@ -1,5 +1,5 @@
-//! Changing an object: one loop for PUT, every patch and apply. It computes outside of any lock and writes only
-//! if the object is still what the computation started from.
+//! Changes of an object: one loop for PUT, every patch and apply. The loop computes outside of any lock. It writes
+//! only if the stored object has not changed since the computation began.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use crate::stored::{encode, encode_within};
 use crate::view::View;
 
 impl Registry {
-    /// Replaces an object by what a client sent.
+    /// Replaces an object by the object that a client sent.
     ///
     /// # Errors
-    /// As Kubernetes: 404 if there is none, 409 if the sent resourceVersion is not the present one, 422 if it is invalid.
+    /// As Kubernetes: 404 if the object is missing, 409 if the sent resourceVersion is not the current one, 422 if
+    /// the object is invalid.
     pub async fn update(&self, op: &Operation, name: &str, mut object: Value) -> Result<Outcome, ApiError> {
         super::create::check_namespace(op, &mut object)?;
         check_name(&object, name)?;
@@ -38,7 +39,7 @@ impl Registry {
                 {
                     return Err(ApiError::not_found(&op.resource, name));
                 }
-                // It would be another one than the writer means.
+                // The sent UID names a deleted object; a new object would be another one than the writer means.
                 precondition(op, name, "UID", object.uid(), "")?;
                 check_version(object.resource_version())?;
                 return Ok(self.manage_fields(op, None, object.clone()));
@@ -56,7 +57,7 @@ impl Registry {
         .await
     }
 
-    /// Settles the owners of fields, and puts the live object's back where this endpoint does not write.
+    /// Updates managedFields, and restores them from the live object if this endpoint does not write them.
     pub(super) fn settle(&self, op: &Operation, live: &Value, new: Value) -> Value {
         let (resource, subresource) = (&op.resource, op.subresource.as_deref());
         if resource.settles_owners_first(subresource) {
@@ -65,8 +66,8 @@ impl Registry {
         self.manage_fields(op, Some(live), resource.reset_fields(subresource, live, new))
     }
 
-    /// Computes a new object from the live one and stores it, again if the live one changed meanwhile.
-    /// If there is no live object, what `compute` returns is created.
+    /// Computes a new object from the live one and stores it. Retries if the live object changed meanwhile. If there
+    /// is no live object, creates the result of `compute`.
     pub(crate) async fn change<C: Into<Computed>>(
         &self,
         op: &Operation,
@@ -83,11 +84,11 @@ impl Registry {
                     Computed::Unchanged => return Err(ApiError::not_found(&op.resource, name)),
                 };
                 if !op.dry_run {
-                    // What was to be replaced is gone, and so is its version.
+                    // The object to replace was deleted, so its version means nothing.
                     new.remove_meta("resourceVersion");
                 }
                 match self.insert(op, new, Verb::Change).await {
-                    // Somebody created it between the look and the write: then it is a change after all.
+                    // Another client created the object after the read: handle this request as a change.
                     Err(error) if error.reason == "AlreadyExists" => continue,
                     other => return other,
                 }
@@ -107,7 +108,7 @@ impl Registry {
             let mut admitted = self.admission().mutate(&attributes, new.clone()).await?;
             owners::keep_once(op, &mut admitted, Moment::Admitted);
             if admitted != *new {
-                // Who admits a request may change no more than the request may.
+                // Admission may change only fields that the request may change.
                 admitted = op.resource.reset_fields(op.subresource.as_deref(), &live, admitted);
             } else if matches!(computed, Computed::Unchanged)
                 && op.resource.behavior.shares == Shared::Nothing
@@ -116,7 +117,7 @@ impl Registry {
             {
                 op.prepare_for_storage(&live, &mut admitted, &self.view(), self.now());
                 if admitted == live {
-                    // Nothing of what follows would find anything to do.
+                    // The steps below would find nothing to do.
                     let _charged = self.admit(&attributes, &live, true).await?;
                     return Ok(unchanged(op, entry, live));
                 }
@@ -148,7 +149,7 @@ impl Registry {
         if !is_same {
             refuse(op, name, &new, self.check_replacement(op, live, &new, (&view, now)))?;
         }
-        // Also of what changes nothing; but a status is not what the user wants.
+        // A write without a change gets warnings, too. A status is no wish of the user, so a status write gets none.
         if op.subresource.as_deref() != Some("status") {
             (resource.behavior.warnings)(&new, Some(live))
                 .into_iter()
@@ -160,7 +161,7 @@ impl Registry {
             turn = None;
         }
         let charge = self.admit(&attributes, &new, turn.is_none()).await?;
-        // What waits for nothing any more goes with the next write, whatever that changes.
+        // An object whose deletion waits for nothing goes with the next write, even one without a change.
         let goes = new.is_deleting() && resource.is_finalized(&new);
         if is_same && !goes {
             return Ok(Replaced::Unchanged);
@@ -183,7 +184,7 @@ impl Registry {
         let stored = self.store_replacement(op, name, entry, live, (&new, goes)).await;
         drop(turn);
         match stored {
-            // Who removes the last finalizer gets the object as of before it went.
+            // The remover of the last finalizer gets the object as it was before the removal.
             Ok(_) if goes => Ok(Replaced::By(Answer::Object(as_made.unwrap_or(new)))),
             Ok(entry) => Ok(Replaced::By(Answer::Stored(entry))),
             Err(refusal) => {
@@ -193,7 +194,7 @@ impl Registry {
         }
     }
 
-    /// Brings what is to replace the live object into the form in which it is stored.
+    /// Brings the replacement of the live object into the form in which it is stored.
     fn prepare_replacement(
         &self,
         op: &Operation,
@@ -219,7 +220,7 @@ impl Registry {
         Replacement { new, as_made, is_same }
     }
 
-    /// What is wrong with what is to replace the live object.
+    /// Returns the faults of a replacement of the live object.
     fn check_replacement(
         &self,
         op: &Operation,
@@ -241,7 +242,7 @@ impl Registry {
         errors
     }
 
-    /// Stores it in place of the entry that it was made from, or deletes that.
+    /// Stores the replacement in place of the entry from which it was computed, or deletes that entry.
     async fn store_replacement(
         &self,
         op: &Operation,
@@ -251,7 +252,7 @@ impl Registry {
         (new, goes): (&Value, bool),
     ) -> Result<Arc<Entry>, Refusal> {
         let resource = &op.resource;
-        // What goes is seen going as it was stored last.
+        // Watchers see a deleted object in its last stored form.
         let last = if goes { live } else { new };
         let stored = self.contents().for_storage(last.clone(), resource).await?;
         let change = if goes {
@@ -263,7 +264,7 @@ impl Registry {
             key: op.key(name).into(),
             expect: Expect::Revision(entry.revision),
             change,
-            // A step towards its end.
+            // The removal of a finalizer from a deleted object frees capacity.
             frees: new.is_deleting() && new.finalizers().len() < live.finalizers().len(),
         };
         self.commit(resource, write).await.map_err(|error| match error {
@@ -273,16 +274,17 @@ impl Registry {
     }
 }
 
-/// What is to replace a live object, as it will be stored.
+/// The replacement of a live object, in the form that will be stored.
 struct Replacement {
     new: Value,
-    /// What goes with this write is answered as it was made, and not as it would be read.
+    /// The object as it was computed. The answer to a write that deletes the object has this form, and not the form
+    /// of a read.
     as_made: Option<Value>,
-    /// Whether it is the live object but for times.
+    /// Whether the replacement differs from the live object only in times.
     is_same: bool,
 }
 
-/// An object has the name that the URL says.
+/// Checks that an object has the name in the URL.
 pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
     match object.name() {
         "" => Err(ApiError::bad_request(format!(
@@ -295,18 +297,18 @@ pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
     }
 }
 
-/// Some kinds are only written by who says what version is replaced.
+/// Refuses a write without a resourceVersion for kinds that need one.
 pub(super) fn needs_version(op: &Operation, name: &str) -> Result<(), ApiError> {
     let resource = &op.resource;
     if !resource.behavior.needs_resource_version {
         return Ok(());
     }
     let fault = FieldError::invalid("metadata.resourceVersion", json!(0), "must be specified for an update");
-    // Named after the resource, unlike other faults of an object.
+    // The error names the resource, unlike other faults of an object.
     Err(ApiError::invalid(&resource.group, &resource.plural, name, &[fault]))
 }
 
-/// A version is a number. That it is none is a fault of the server, to Kubernetes.
+/// Checks that a version is a number. Kubernetes reports any other text as a server error.
 pub(super) fn check_version(version: &str) -> Result<(), ApiError> {
     if version.is_empty() || version.parse::<u64>().is_ok() {
         return Ok(());
@@ -318,11 +320,11 @@ pub(super) fn check_version(version: &str) -> Result<(), ApiError> {
     ))
 }
 
-/// What a request makes of the live object.
+/// The result of a computation from the live object.
 pub(crate) enum Computed {
-    /// Nothing, whatever the request wants.
+    /// The request changes nothing.
     Unchanged,
-    /// This, which may be the same.
+    /// The new object, which may equal the live one.
     New(Value),
 }
 
@@ -337,7 +339,7 @@ enum Replaced {
     Unchanged,
 }
 
-/// The answer to who changed nothing.
+/// Returns the answer to a request that changed nothing.
 fn unchanged(op: &Operation, entry: &Arc<Entry>, live: Value) -> Outcome {
     let answer = if is_verbatim(&op.resource) {
         Answer::Stored(entry.clone())
@@ -362,7 +364,7 @@ pub(super) fn check_uid(op: &Operation, name: &str, live: &Value, new: &Value) -
     precondition(op, name, "UID", new.uid(), live.uid())
 }
 
-/// Refuses an object that is another one, or another version, than the writer says.
+/// Refuses a write whose UID or version differs from the live object's.
 pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> Result<(), ApiError> {
     if sent.is_empty() || sent == live {
         return Ok(());
@@ -370,7 +372,7 @@ pub(super) fn precondition(op: &Operation, name: &str, what: &str, sent: &str, l
     Err(overtaken(op, name, what, sent, live))
 }
 
-/// The refusal of a write whose precondition does not hold where it is stored.
+/// Returns the error of a write whose precondition failed in the store.
 pub(super) fn overtaken(op: &Operation, name: &str, what: &str, sent: &str, live: &str) -> ApiError {
     ApiError::conflict(
         &op.resource,
@@ -382,7 +384,8 @@ pub(super) fn overtaken(op: &Operation, name: &str, what: &str, sent: &str, live
     )
 }
 
-/// The key that an object has in etcd, which Kubernetes tells in some refusals. A dry run does not get that far.
+/// Returns the key that the object would have in etcd, which Kubernetes names in some errors. A dry run does not
+/// reach etcd, so its key has no root.
 fn key_in_etcd(op: &Operation, name: &str) -> String {
     let resource = &op.resource;
     let root = if op.dry_run { "" } else { "/registry" };
@@ -397,7 +400,7 @@ fn key_in_etcd(op: &Operation, name: &str) -> String {
     }
 }
 
-/// What the server alone writes is the live object's, whatever was sent.
+/// Copies the fields that only the server writes from the live object.
 fn keep_system_fields(live: &Value, new: &mut Value) {
     let sent = |new: &Value, key: &str| {
         let value = new.metadata().and_then(|metadata| metadata.get(key));
@@ -413,7 +416,7 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
         "selfLink",
     ] {
         let kept = live.metadata().and_then(|metadata| metadata.get(key));
-        // What nobody may change is left as sent, for validation to refuse.
+        // Fields that no request may change stay as sent, so that validation refuses them.
         let refused = match key {
             "uid" | "deletionGracePeriodSeconds" => sent(new, key),
             "deletionTimestamp" => kept.is_none() && sent(new, key),
@@ -430,7 +433,7 @@ fn keep_system_fields(live: &Value, new: &mut Value) {
     new.drop_empty_metadata();
 }
 
-/// Whether two objects differ in nothing but the times in managedFields: such a difference is no reason to write.
+/// Checks whether two objects differ only in the times in managedFields. Such a difference is no reason to write.
 pub(crate) fn same_but_times(live: &Value, new: &Value) -> bool {
     if live == new {
         return true;

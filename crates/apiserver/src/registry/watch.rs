@@ -1,4 +1,4 @@
-//! Watching: initial state if asked for, then changes through the selectors' eyes, with bookmarks in between.
+//! Watches: the initial state on request, then changes filtered by the selectors, with bookmarks in between.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,19 +19,19 @@ use crate::conversion::BATCH;
 use crate::http::ApiError;
 use crate::long_work::Turns;
 
-/// How often a client that asked for bookmarks gets one.
+/// Interval of bookmarks for a client that asked for them.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// How long before the end of the watch the last bookmark comes.
+/// Time between the last bookmark and the end of the watch.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
-/// How long a watch waits before it asks a webhook again that failed.
+/// Pauses of a watch before it asks a failed webhook again.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Bytes of objects that are read at once of what is there at the beginning, and for the first answer.
+/// Bytes of initial objects that are read at once, in general and for the first answer.
 const READ: usize = 64 * 1024;
 const LITTLE: usize = 16 * 1024;
 
-/// What a watch asks for.
+/// Options of a watch request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WatchOptions {
     pub(crate) selectors: Selectors,
@@ -39,7 +39,7 @@ pub(crate) struct WatchOptions {
     pub(crate) send_initial_events: Option<bool>,
     pub(crate) bookmarks: bool,
     pub(crate) timeout: Duration,
-    /// Turns to read what is there at the beginning; none for who is not counted.
+    /// Permits to read the initial objects; `None` for a user that is not counted.
     pub(crate) turns: Option<Turns>,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct WatchOptions {
 pub(crate) enum WatchFrame {
     /// `ADDED`, `MODIFIED` or `DELETED`.
     Change { kind: &'static str, item: Item },
-    /// Everything up to this revision was seen.
+    /// All changes up to this revision were sent.
     Bookmark { revision: u64, initial_events_end: bool },
-    /// The watch ends with this.
+    /// The error that ends the watch.
     Error(ApiError),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct WatchStream {
     registry: Registry,
     op: Arc<Operation>,
     selectors: Selectors,
-    /// What is there at the beginning, as far as it is still to be sent, and its revision.
+    /// The initial objects that are still to be sent, and their revision.
     initial: Option<(PageReader, u64)>,
     turns: Option<Turns>,
     watcher: Option<Watcher>,
@@ -69,13 +69,14 @@ pub(crate) struct WatchStream {
     next_bookmark: Instant,
     last_bookmark: Option<Instant>,
     end: Instant,
-    /// Rings for the next bookmark, or for the end.
+    /// Timer for the next bookmark, or for the end.
     alarm: Pin<Box<Sleep>>,
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Registry {
-    /// Starts a watch. What is wrong with its options is an error; a revision that is too old is the watch's first and last frame.
+    /// Starts a watch. Faults of its options are errors; a revision that is too old becomes the watch's first and
+    /// last frame.
     pub(crate) async fn watch(
         &self,
         op: Operation,
@@ -83,7 +84,7 @@ impl Registry {
         shutdown: CancellationToken,
     ) -> Result<WatchStream, ApiError> {
         let wanted = revision::parse(options.resource_version.as_deref()).map_err(|error| {
-            // A watch answers this without a reason, unlike a list.
+            // A watch gives no reason for this error, unlike a list.
             let message = error
                 .message
                 .trim_start_matches("invalid resource version: ")
@@ -103,7 +104,7 @@ impl Registry {
                 ..ListOptions::default()
             };
             let mut page = self.list(&op, &list).await?;
-            // What is wrong with the first ones is answered, rather than told by a watch.
+            // Faults of the first objects are an error of the request, and not a frame of the watch.
             let converted = page.items.are_converted_elsewhere();
             let first = page.items.batch(if converted { BATCH.1 } else { LITTLE }).await?;
             pending.extend(first.into_iter().flatten().map(added));
@@ -144,12 +145,12 @@ impl Registry {
 }
 
 impl WatchStream {
-    /// What is watched.
+    /// Returns the operation of the watch.
     pub(crate) fn operation(&self) -> &Arc<Operation> {
         &self.op
     }
 
-    /// The next frame without waiting, so that a burst goes out as one piece.
+    /// Returns the next frame without waiting, so that a burst is sent as one piece.
     pub(crate) fn ready(&mut self) -> Option<WatchFrame> {
         loop {
             if let Some(frame) = self.pending.pop_front() {
@@ -171,7 +172,7 @@ impl WatchStream {
         }
     }
 
-    /// Reads more of what is there at the beginning. `false` when the watch is over.
+    /// Reads more initial objects. `false` when the watch is over.
     async fn read_initial(&mut self) -> bool {
         let Some((items, revision)) = self.initial.take() else {
             return true;
@@ -243,7 +244,8 @@ impl WatchStream {
             };
             match event? {
                 Ok(event) => {
-                    // A webhook may be asked about the object; the watch ends when it has to, answered or not.
+                    // A webhook may have to convert the object. The watch ends at its time, even without the
+                    // webhook's answer.
                     if self.alarm.deadline() != self.end {
                         self.alarm.as_mut().reset(self.end);
                     }
@@ -275,7 +277,7 @@ fn added(item: Item) -> WatchFrame {
     WatchFrame::Change { kind: "ADDED", item }
 }
 
-/// The next batch. What has to be decoded for it is no work for those who serve others.
+/// Reads the next batch. Objects that must be decoded are read on another thread than the one that serves requests.
 async fn read(mut items: PageReader, turns: Option<Turns>) -> Result<(PageReader, Option<Vec<Item>>), ApiError> {
     if items.are_converted_elsewhere() {
         let batch = items.batch(BATCH.1).await?;
@@ -290,7 +292,7 @@ async fn read(mut items: PageReader, turns: Option<Turns>) -> Result<(PageReader
         None => None,
     };
     let reading = tokio::task::spawn_blocking(move || {
-        // With the work, and not with who waits for it.
+        // The turn belongs to the work, and not to the task that waits for it.
         let _turn = turn;
         let batch = items.batch_now(READ)?;
         Ok((items, batch))
@@ -298,7 +300,7 @@ async fn read(mut items: PageReader, turns: Option<Turns>) -> Result<(PageReader
     reading.await.map_err(ApiError::internal)?
 }
 
-/// The same as often as it takes, if a webhook has to convert the object: a watch outlives a webhook that is away.
+/// Translates a change, and retries while a conversion webhook fails: a watch survives an unreachable webhook.
 async fn translate_patiently(
     registry: &Registry,
     op: &mut Arc<Operation>,
@@ -320,8 +322,8 @@ async fn translate_patiently(
     }
 }
 
-/// Brings the resource of a watch in step with its definition, which may name another webhook by now. Returns whether it is
-/// still served.
+/// Updates the resource of a watch after a change of its definition, which may name another webhook. Returns whether
+/// the resource is still served.
 fn follow_definition(registry: &Registry, op: &mut Arc<Operation>) -> bool {
     let watched = &op.resource;
     if !watched.is_custom() {
@@ -337,7 +339,7 @@ fn follow_definition(registry: &Registry, op: &mut Arc<Operation>) -> bool {
     true
 }
 
-/// A change as a watch's selectors see it: an object that starts to match is added, one that stops is deleted.
+/// Translates a change for a watch's selectors: an object that starts to match is added, one that stops is deleted.
 async fn translate(
     registry: &Registry,
     op: &Operation,
@@ -377,7 +379,7 @@ async fn translate(
         (true, false) => "DELETED",
         (false, false) => return Ok(None),
     };
-    // An object that only stopped to match is shown as it was, at the revision of the change.
+    // An object that only stopped to match is sent in its previous state, at the revision of the change.
     let item = match before {
         Some(mut before) if kind == "DELETED" && !deleted => {
             use super::ObjectExt;
@@ -400,7 +402,7 @@ async fn translate(
     Ok(Some(WatchFrame::Change { kind, item }))
 }
 
-/// An object of a watch, converted once for all watches of its version.
+/// Returns an object of a watch, converted once for all watches of its version.
 async fn one(registry: &Registry, op: &Operation, entry: &Arc<Entry>) -> Result<Value, ApiError> {
     let presented = registry
         .contents()

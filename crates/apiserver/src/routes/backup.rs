@@ -1,5 +1,5 @@
-//! A copy of everything that is stored, while the server goes on: for those whose role names this path, which of the
-//! roles of every cluster is cluster-admin alone. Keys and certificates are not in it.
+//! A copy of the whole store while the server runs. Only users whose role has this path may read it; of the roles of
+//! every cluster, only cluster-admin has it. The copy has no keys and certificates.
 
 use futures::StreamExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -12,10 +12,10 @@ use crate::http::Body;
 use crate::http::body::BoxError;
 use crate::registry::Registry;
 
-/// Where the copy is served.
+/// The path of the copy.
 pub const PATH: &str = "/tenure/backup";
 
-/// The copy, made as it is read.
+/// Returns the copy, which is made while it is read.
 pub(crate) fn serve(registry: &Registry) -> Response<Body> {
     let pieces = futures::stream::iter(Pieces::new(registry.store().snapshot()));
     let body = StreamBody::new(pieces.map(|piece| Ok::<_, BoxError>(Frame::data(piece)))).boxed_unsync();

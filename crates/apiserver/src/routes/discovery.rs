@@ -1,4 +1,4 @@
-//! `/api` and `/apis`: what is served, aggregated in one document or one document per group and version.
+//! `/api` and `/apis`: the served resources, aggregated in one document or in one document per group and version.
 
 use http::{HeaderMap, Response};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use crate::http::{Body, etag, respond};
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Answers a discovery path; `None` if nothing of that name is served.
+/// Answers a discovery path; `None` for an unknown name.
 pub(crate) fn serve(path: &str, headers: &HeaderMap, catalog: &Catalog, address: &str) -> Option<Response<Body>> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let answer = |value: Value| Some(etag::cached(headers, respond::JSON, to_line(&value)));
@@ -55,7 +55,7 @@ fn to_line(value: &Value) -> Vec<u8> {
     out
 }
 
-/// Whether the aggregated form comes before plain JSON in what the client accepts.
+/// Checks whether the client prefers the aggregated format to plain JSON.
 fn wants_aggregated(headers: &HeaderMap) -> bool {
     for range in accepted(headers) {
         if !matches!(range.media_type.as_str(), "application/json" | "*/*" | "application/*") {
@@ -127,12 +127,12 @@ fn insert_list(map: &mut Map<String, Value>, key: &str, list: &[String]) {
     }
 }
 
-/// Changes when the stored version of a resource does; opaque to clients.
+/// Returns a hash that changes with the stored version of a resource; opaque to clients.
 fn storage_hash(resource: &Resource) -> String {
     use base64::Engine;
-    // The core group has an empty name and a slash all the same.
+    // The core group has an empty name, and still the slash.
     let core = if resource.stored_as.0.is_empty() { "/" } else { "" };
-    // Definitions are kept in their first form by Kubernetes, which clients see here and nowhere else.
+    // Kubernetes stores definitions in their first version, which clients see only here.
     let version = match resource.qualified().as_str() {
         "customresourcedefinitions.apiextensions.k8s.io" => "apiextensions.k8s.io/v1beta1",
         _ => resource.storage_api_version.as_str(),

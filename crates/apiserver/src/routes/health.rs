@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez` and `/readyz`, alone or with one check's name, in words or verbose.
+//! `/healthz`, `/livez` and `/readyz`, alone or with the name of one check, short or verbose.
 
 use std::fmt::Write;
 
@@ -8,8 +8,7 @@ use crate::http::query::Query;
 use crate::http::{Body, respond};
 use crate::registry::Registry;
 
-/// Answers a health path, or none of its business.
-/// `more` are the checks of the program around the server, for readiness.
+/// Answers a health path; `None` for other paths. `more` are the readiness checks of the embedding program.
 pub(crate) fn serve(
     path: &str,
     query: &Query,
@@ -21,7 +20,8 @@ pub(crate) fn serve(
     let endpoint = parts
         .next()
         .filter(|endpoint| matches!(*endpoint, "healthz" | "livez" | "readyz"))?;
-    // A store that can't be written is still read, and to start the program anew makes no space: it is alive, and not ready.
+    // A store that can't be written is still readable, and a restart frees no disk space: the server is alive, and
+    // not ready.
     let mut checks = vec![("ping", true), ("store", registry.store().revision() > 0)];
     if endpoint == "readyz" {
         checks = vec![("ping", true), ("store", registry.store().writable().is_ok())];
@@ -29,7 +29,7 @@ pub(crate) fn serve(
         checks.push(("shutdown", !stopping));
     }
     if let Some(wanted) = parts.next().filter(|wanted| !wanted.is_empty()) {
-        // The store is where a real server has etcd; monitoring asks for it by that name.
+        // The store has the role of etcd, and monitoring uses that name for the check.
         let wanted = if wanted == "etcd" { "store" } else { wanted };
         return Some(match checks.iter().find(|(name, _)| *name == wanted) {
             None => respond::not_found(),

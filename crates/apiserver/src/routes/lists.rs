@@ -1,8 +1,8 @@
-//! Lists in the form that the client asked for, made piece by piece while they are sent.
+//! Lists in the format that the client asked for, written piece by piece while they are sent.
 //!
-//! Owns the text of a list. What can fail happens before its first byte: a list that a webhook converts is made as a whole, charged to
-//! who asked for it; all others are read from a snapshot as fast as the client takes them. One that breaks off ends its stream with an
-//! error.
+//! All steps that can fail happen before the first byte, as far as possible. A list that a webhook converts is
+//! completed first, and charged to its user. All other lists are read from a snapshot as fast as the client takes
+//! them. A list that fails midway ends its stream with an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,14 +29,14 @@ use crate::operation::Operation;
 use crate::registry::{Item, Listing, PageReader};
 use crate::stored::{decode_stored, kind_prefix, without_kind};
 
-/// How much is read for one piece at most, whatever comes of it.
+/// Most bytes that are read for one piece, however few of them match.
 const READ: usize = 1024 * 1024;
-/// How much is decoded at once where other requests wait for it.
+/// Most bytes that are decoded at once on a thread where other requests wait.
 const LITTLE: usize = 16 * 1024;
-/// How long a list that has to be there as a whole waits for room.
+/// Longest wait for free bytes of a list that must be complete before it is sent.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The answer with a list.
+/// Returns the answer with a list.
 pub(super) async fn respond(
     op: &Arc<Operation>,
     form: Form,
@@ -85,7 +85,8 @@ pub(super) async fn respond(
     Ok(response)
 }
 
-/// The same, with all that comes of it in memory: what is made of it is charged, and may not be more than one user's answers may be.
+/// Returns the answer with a list that is complete in memory. The list is charged, and limited to one user's bound
+/// for answers.
 async fn whole(
     mut writer: Writer,
     first: Vec<u8>,
@@ -140,7 +141,7 @@ fn metadata(op: &Operation, form: Form, listing: &Listing) -> Value {
     metadata
 }
 
-/// What a list says of itself. One of custom resources always says where it goes on, though it ends here.
+/// Returns the metadata of a list. For custom resources the continue field is always present, even at the end.
 fn list_metadata(op: &Operation, revision: u64) -> Value {
     let revision = revision.to_string();
     if op.resource.is_custom() {
@@ -150,7 +151,7 @@ fn list_metadata(op: &Operation, revision: u64) -> Value {
     }
 }
 
-/// An object as an item of a list: the list's kind says what built-in ones are.
+/// Returns an object as an item of a list: built-in items have no kind, as the list's kind implies it.
 fn listed(op: &Operation, mut object: Value) -> Value {
     if !op.resource.is_custom()
         && let Some(map) = object.as_object_mut()
@@ -168,17 +169,17 @@ struct Writer {
     form: Form,
     now: Timestamp,
     columns: Option<Columns>,
-    /// What the stored objects of built-in kinds begin with, and items of a list don't.
+    /// The first bytes of a stored built-in object, which items of a list don't have.
     prefix: Option<Vec<u8>>,
-    /// Whether there is any object in it.
+    /// Whether the list has an object so far.
     any: bool,
     done: bool,
-    /// Of who asks, to make a piece that has to be computed.
+    /// The user's permits, for a piece that has to be computed.
     turns: Option<Turns>,
 }
 
 impl Writer {
-    /// Everything before the first object.
+    /// Returns the text before the first object.
     fn head(&self, metadata: &Value) -> Result<Vec<u8>, ApiError> {
         let (head, items): (Value, &[u8]) = match self.form.view {
             View::Object => (
@@ -204,7 +205,7 @@ impl Writer {
         Ok(out)
     }
 
-    /// A list of nothing: in some forms that is no list.
+    /// Returns an empty list, whose items are null in some formats.
     fn nothing(&self, metadata: &Value) -> Value {
         match (self.form.view, &self.columns) {
             (View::Table, Some(columns)) => columns.table([], metadata, self.form.include, self.now, true),
@@ -217,17 +218,17 @@ impl Writer {
         }
     }
 
-    /// Writes until there is a piece, or the end.
+    /// Writes until a piece is full or the list ends.
     async fn fill(mut self, mut out: Vec<u8>) -> Result<(Self, Vec<u8>), ApiError> {
         if self.items.are_converted_elsewhere() {
             while !self.is_filled(&out) {
-                // As many as go into one question.
+                // One batch of a conversion request.
                 let batch = self.items.batch(BATCH.1).await?;
                 self.write_all(&mut out, batch)?;
             }
             return Ok((self, out));
         }
-        // What is only copied is written at once, and a little of what has to be decoded.
+        // Copied bytes are written at once, and so are the first few bytes that must be decoded.
         let cheap = self.is_copied();
         self.fill_now(&mut out, if cheap { usize::MAX } else { LITTLE })?;
         while !self.is_filled(&out) {
@@ -236,7 +237,7 @@ impl Writer {
                 None => None,
             };
             let filling = tokio::task::spawn_blocking(move || {
-                // With the work, and not with who waits for it.
+                // The turn belongs to the work, and not to the task that waits for it.
                 let _turn = turn;
                 self.fill_now(&mut out, READ)?;
                 Ok::<_, ApiError>((self, out))
@@ -246,7 +247,7 @@ impl Writer {
         Ok((self, out))
     }
 
-    /// The same, and no more when so many bytes are read.
+    /// Writes without waiting, and stops after `most` bytes are read.
     fn fill_now(&mut self, out: &mut Vec<u8>, most: usize) -> Result<(), ApiError> {
         let mut read = 0;
         while read < most && !self.is_filled(out) {
@@ -277,7 +278,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether objects go from the store into the answer as they are, and nothing is looked at.
+    /// Checks whether objects are copied from the store into the answer without being decoded.
     fn is_copied(&self) -> bool {
         self.form.is_plain() && !self.items.are_decoded()
     }

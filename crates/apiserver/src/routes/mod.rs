@@ -1,4 +1,4 @@
-//! From an admitted request to its answer: objects, discovery, OpenAPI, health, version, metrics.
+//! From an authorized request to its answer: objects, discovery, OpenAPI, health, version, metrics.
 
 mod backup;
 mod discovery;

@@ -1,4 +1,4 @@
-//! The verbs on one object: bodies in, answers out.
+//! The verbs on one object: bodies and answers.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response, StatusCode};
@@ -33,7 +33,7 @@ fn media_type(headers: &HeaderMap) -> String {
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Whether the parameters of the Content-Type can be read; nothing is taken from them.
+/// Checks whether the parameters of the Content-Type are well-formed. Their values are not used.
 fn parameters_are_whole(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let mut parameters = value.unwrap_or_default().split(';').skip(1).map(str::trim);
@@ -45,7 +45,7 @@ fn parameters_are_whole(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The form of a body; JSON if nothing is said.
+/// Returns the format of a body; JSON without a Content-Type.
 pub(super) fn body_format(headers: &HeaderMap) -> Result<BodyFormat, ApiError> {
     if !parameters_are_whole(headers) {
         return Err(ApiError::unsupported_media_type(&BODIES));
@@ -79,7 +79,7 @@ pub(crate) async fn get(
     Ok(render(registry, op, form, StatusCode::OK, object))
 }
 
-/// Notes an object that was sent, with its defaults as Kubernetes notes it.
+/// Records a sent object for the audit log, with defaults, as Kubernetes does.
 pub(super) fn note(op: &Operation, object: &Value) {
     op.trail.sent(object, || {
         let mut shown = object.clone();
@@ -114,7 +114,7 @@ pub(crate) async fn create(
     written(request, op, form, outcome).await
 }
 
-/// A POST to a subresource; there is one, for tokens.
+/// Handles a POST to the subresource `token`, and refuses one to any other.
 pub(crate) async fn create_subresource(
     request: &ObjectRequest,
     op: &Operation,
@@ -154,7 +154,7 @@ pub(crate) async fn update(
     written(request, op, form, outcome).await
 }
 
-/// Which kind of patch a body is.
+/// Returns the format of a patch.
 pub(crate) fn patch_kind(resource: &Resource, headers: &HeaderMap) -> Result<PatchKind, ApiError> {
     Ok(match media_type(headers).as_str() {
         "application/json-patch+json" => PatchKind::Json,
@@ -197,7 +197,7 @@ pub(crate) async fn patch(
     written(request, op, form, outcome).await
 }
 
-/// The options of a deletion: in the body, or else in the query, of which nothing counts if there is a body.
+/// Returns the options of a deletion: from the body if it has one, else from the query.
 pub(crate) fn delete_options(
     query: &Query,
     headers: &HeaderMap,
@@ -213,7 +213,7 @@ pub(crate) fn delete_options(
     DeleteOptions::from_value(&value)
 }
 
-/// Refuses a body that is of another kind.
+/// Refuses a body of another kind.
 fn check_delete_options(value: &Value) -> Result<(), ApiError> {
     if !value.is_object() && !value.is_null() {
         return Err(ApiError::bad_request(untyped(value)));

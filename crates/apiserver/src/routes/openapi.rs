@@ -1,5 +1,5 @@
-//! `/openapi/v3`: the index, and one document per group and version under a URL with its hash. `/openapi/v2`: one document
-//! of everything, made from those.
+//! `/openapi/v3`: the index, and one document per group and version under a URL with its hash. `/openapi/v2`: one
+//! document of all kinds, made from those.
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, ETAG, HeaderValue, LOCATION, VARY};
@@ -19,7 +19,7 @@ use crate::registry::Registry;
 const ROOT: &str = "/openapi/v3";
 const VERSION_2: &str = "/openapi/v2";
 
-/// Answers an OpenAPI path; `None` if nothing of that name is served.
+/// Answers an OpenAPI path; `None` for an unknown name.
 pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &Registry) -> Option<Response<Body>> {
     let catalog = registry.catalog();
     if path.trim_end_matches('/') == VERSION_2 {
@@ -41,7 +41,7 @@ pub(crate) fn serve(path: &str, query: &Query, headers: &HeaderMap, registry: &R
     }
 }
 
-/// The form of version 2 that client-go reads; it asks with an `@`, which the answer's type has not.
+/// The format of version 2 that client-go reads. It asks with an `@`, which the answer's type lacks.
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
@@ -92,7 +92,7 @@ fn index(catalog: &Catalog, headers: &HeaderMap) -> Response<Body> {
     )
 }
 
-/// Whether anything is served in a document's group and version; documents of other paths are served always.
+/// Checks whether a resource is served in a document's group and version. Documents of other paths are always served.
 fn is_served(catalog: &Catalog, path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     match parts.as_slice() {
@@ -103,7 +103,7 @@ fn is_served(catalog: &Catalog, path: &str) -> bool {
     }
 }
 
-/// A URL with the right hash is good for ever; one with another leads to the right one.
+/// Answers a URL with a hash: the right hash may be cached forever, another hash is redirected to the right one.
 fn addressed(path: &str, query: &Query, hash: &str, document: impl FnOnce() -> Response<Body>) -> Response<Body> {
     match query.get("hash") {
         Some(asked) if asked != hash => {
@@ -128,7 +128,7 @@ fn addressed(path: &str, query: &Query, hash: &str, document: impl FnOnce() -> R
     }
 }
 
-/// A recorded document: as it is kept for those who read gzip.
+/// Returns a recorded document, in its stored form for clients that accept gzip.
 fn built_in(document: &Document, headers: &HeaderMap) -> Response<Body> {
     let gzip = headers
         .get_all(ACCEPT_ENCODING)

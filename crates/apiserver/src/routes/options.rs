@@ -1,4 +1,4 @@
-//! The query parameters of object requests, as the registry wants them.
+//! The query parameters of object requests, in the registry's types.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::operation::{DeleteOptions, FieldValidation};
 use crate::registry::{ListOptions, RevisionMatch, WatchOptions};
 use crate::selectors::Selectors;
 
-/// How long a watch lasts that names no timeout: Kubernetes' half hour, and up to as much again.
+/// Duration of a watch without a timeout: Kubernetes' half hour, and a random time of at most the same length.
 const WATCH_SECONDS: u64 = 30 * 60;
 
-/// Refuses options of a write that mean nothing. `apply` says of a patch whether it is one.
+/// Refuses invalid options of a write. `apply` tells for a patch whether it is an apply.
 pub(crate) fn check(query: &Query, kind: &str, apply: Option<bool>) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     match apply {
@@ -52,7 +52,7 @@ pub(crate) fn check(query: &Query, kind: &str, apply: Option<bool>) -> Result<()
     Err(ApiError::invalid("meta.k8s.io", kind, "", &errors))
 }
 
-/// What Go calls printable.
+/// Printable characters by Go's definition.
 static PRINTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$").ok());
 const LONGEST_MANAGER: usize = 128;
 
@@ -74,12 +74,12 @@ fn manager_faults(manager: &str) -> Vec<FieldError> {
     errors
 }
 
-/// Whether nothing may be stored; [`check`] has seen the values.
+/// Checks whether the request is a dry run; [`check`] has validated the values.
 pub(crate) fn dry_run(query: &Query) -> bool {
     query.all("dryRun").next().is_some()
 }
 
-/// The manager that a write names, or else the program in its User-Agent.
+/// Returns the manager of a write, or else the program in its User-Agent.
 pub(crate) fn field_manager(query: &Query, headers: &HeaderMap) -> String {
     if let Some(manager) = query.get("fieldManager") {
         return manager.to_owned();
@@ -97,7 +97,7 @@ pub(crate) fn field_manager(query: &Query, headers: &HeaderMap) -> String {
     }
 }
 
-/// What happens to unknown fields; [`check`] has seen the value.
+/// Returns the handling of unknown fields; [`check`] has validated the value.
 pub(crate) fn field_validation(query: &Query) -> FieldValidation {
     match query.get("fieldValidation") {
         Some("Ignore") => FieldValidation::Ignore,
@@ -106,7 +106,7 @@ pub(crate) fn field_validation(query: &Query) -> FieldValidation {
     }
 }
 
-/// Refuses options of a list or a watch that contradict each other.
+/// Refuses contradictory options of a list or a watch.
 fn check_reading(query: &Query, watch: bool) -> Result<Option<RevisionMatch>, ApiError> {
     let field = "resourceVersionMatch";
     let forbidden = |detail: &str| FieldError::forbidden(field, detail);
@@ -177,7 +177,8 @@ fn selectors(query: &Query, resource: &Resource, name: Option<&str>) -> Result<S
 pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, ApiError> {
     let limit = query.number("limit")?.unwrap_or(0);
     query.number("timeoutSeconds")?;
-    // Labels are read with the options, the options are looked at when they are whole, and then what fields there are.
+    // The order of errors: first the syntax of the label selector, then the options together, then the fields of the
+    // field selector.
     Selectors::parse(resource, query.get("labelSelector"), None)?;
     let resource_version_match = check_reading(query, false)?;
     Ok(ListOptions {
@@ -192,7 +193,7 @@ pub(crate) fn list(query: &Query, resource: &Resource) -> Result<ListOptions, Ap
 pub(crate) fn watch(query: &Query, resource: &Resource, name: Option<&str>) -> Result<WatchOptions, ApiError> {
     let seconds = match query.number("timeoutSeconds")? {
         Some(seconds) if seconds > 0 => seconds.unsigned_abs(),
-        // Spread the ends, so that a thousand watches that began together don't come back together.
+        // Random ends, so that a thousand watches that began together don't restart together.
         _ => WATCH_SECONDS + jitter() % WATCH_SECONDS,
     };
     query.number("limit")?;
@@ -216,7 +217,7 @@ fn jitter() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Options of a deletion in the query; a body, if there is one, wins.
+/// Returns the options of a deletion in the query; a body has precedence.
 pub(crate) fn delete(query: &Query) -> Result<DeleteOptions, ApiError> {
     check(query, "DeleteOptions", None)?;
     let orphan = query.get("orphanDependents").map(|_| query.flag("orphanDependents"));

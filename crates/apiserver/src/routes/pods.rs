@@ -1,4 +1,4 @@
-//! The subresources of pods that are no view of the pod itself: eviction, binding, and the ways to a running one.
+//! The subresources of pods that are not a view of the pod itself: eviction, binding, and connections.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(super) async fn serve(
     }
 }
 
-/// The answer to who wants to reach a running pod, or its log.
+/// Answers a request for a connection to a running pod, or for its log.
 async fn connect(
     request: &ObjectRequest,
     op: &Operation,
@@ -64,13 +64,13 @@ async fn connect(
     }
 }
 
-/// The answer to what made nothing that could be shown.
+/// Returns the answer to a successful request without a resulting object.
 fn done() -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
     respond::value(StatusCode::CREATED, &status)
 }
 
-/// Numbers of a log's options that mean nothing.
+/// Refuses invalid numbers in a log's options.
 fn check_log_options(query: &Query, name: &str) -> Result<(), ApiError> {
     let mut faults = Vec::new();
     for (field, least) in [("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)] {

@@ -1,4 +1,4 @@
-//! Objects in the form that the client asked for: themselves, their metadata only, or rows of a table.
+//! Objects in the format that the client asked for: the objects themselves, only their metadata, or rows of a table.
 
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ use crate::kinds;
 use crate::operation::Operation;
 use crate::registry::Registry;
 
-/// How to answer.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) view: View,
-    /// What a table's rows carry: `None`, `Metadata` or `Object`.
+    /// The content of a table's rows: `None`, `Metadata` or `Object`.
     pub(crate) include: IncludeObject,
 }
 
 impl Form {
-    /// Objects as they are.
+    /// Unchanged objects.
     pub(crate) const PLAIN: Self = Self {
         view: View::Object,
         include: IncludeObject::None,
@@ -36,7 +36,8 @@ impl Form {
         Ok(Self { view, include })
     }
 
-    /// Whether it shows nothing of a version, and so what is shown is made from what is stored.
+    /// Checks whether the format shows nothing that depends on the version, so that it can be made from the stored
+    /// form.
     pub(crate) fn is_of_what_is_stored(self) -> bool {
         match self.view {
             View::Object => false,
@@ -45,13 +46,13 @@ impl Form {
         }
     }
 
-    /// Whether stored bytes may be sent as they are.
+    /// Checks whether stored bytes may be sent unchanged.
     pub(crate) fn is_plain(self) -> bool {
         self.view == View::Object
     }
 }
 
-/// One object.
+/// Returns the answer with one object.
 pub(crate) fn object(
     registry: &Registry,
     op: &Operation,
@@ -62,7 +63,7 @@ pub(crate) fn object(
     respond::value(status, &shaped(registry, op, form, object, true))
 }
 
-/// An object in its form, as the answer or as part of a watch.
+/// Returns an object in its format, for an answer or a watch.
 pub(crate) fn shaped(registry: &Registry, op: &Operation, form: Form, object: Value, columns: bool) -> Value {
     match form.view {
         View::Object => object,

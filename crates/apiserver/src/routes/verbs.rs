@@ -1,4 +1,4 @@
-//! Requests about objects: the verb decides.
+//! Requests about objects, by verb.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::long_work::Turns;
 use crate::operation::{Operation, Sent, Warnings};
 use crate::registry::{Answer, Outcome, PatchKind, Registry, internal_package};
 
-/// One request about objects, admitted.
+/// One authorized request about objects.
 pub(crate) struct ObjectRequest {
     pub(crate) registry: Registry,
     pub(crate) gate: Arc<Gate>,
@@ -32,17 +32,17 @@ pub(crate) struct ObjectRequest {
     pub(crate) headers: HeaderMap,
     pub(crate) user: UserInfo,
     pub(crate) shutdown: CancellationToken,
-    /// Texts for the answer's Warning headers, be it an object or a refusal.
+    /// Texts for the Warning headers of the answer, which may be an object or an error.
     pub(crate) warnings: Warnings,
-    /// What is noted of it.
+    /// The audit record of the request.
     pub(crate) trail: Trail,
-    /// Where its answer is charged.
+    /// The account for the answer.
     pub(crate) account: Arc<Account>,
-    /// Its turns to compute pieces of an answer that is sent already; none for who is not counted.
+    /// The permits to compute pieces of an answer during its sending; `None` for a user that is not counted.
     pub(crate) turns: Option<Turns>,
 }
 
-/// Answers a request about objects. `body` is read by then.
+/// Answers a request about objects. `body` is complete.
 pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Response<Body>, ApiError> {
     let ObjectRequest { registry, info, .. } = request;
     let catalog = registry.catalog();
@@ -59,7 +59,7 @@ pub(crate) async fn serve(request: &ObjectRequest, body: Bytes) -> Result<Respon
     serve_known(request, resource, body).await
 }
 
-/// Answers a request about objects of a resource that is served.
+/// Answers a request about objects of a served resource.
 async fn serve_known(
     request: &ObjectRequest,
     resource: &Arc<Resource>,
@@ -71,13 +71,13 @@ async fn serve_known(
     let subresource = info.subresource.as_deref();
     if subresource.is_some_and(|name| resource.subresource(name).is_none()) {
         return Err(match &info.name {
-            // The definition is known, and what it lacks is answered like an object that it lacks.
+            // The definition is known, so a missing resource part is answered like a missing object.
             Some(name) if resource.is_custom() => ApiError::not_found(resource, name),
             _ => ApiError::no_such_resource(),
         });
     }
     request.warnings.lock().extend(resource.deprecation());
-    // A namespace belongs to the URL of what is in one: always, unless everything of a kind is read.
+    // A request about a namespaced resource needs a namespace in its URL, except a list or watch of all namespaces.
     let everywhere = matches!(info.verb.as_str(), "list" | "watch");
     if resource.namespaced && info.namespace.is_none() && !everywhere && resource.allows("get", None) {
         return Err(if info.name.is_some() {
@@ -97,7 +97,7 @@ async fn serve_known(
     {
         return Err(ApiError::no_such_resource());
     }
-    // What is changed has a name.
+    // Updates and patches need a name.
     let unnamed = info.name.is_none() && matches!(info.verb.as_str(), "update" | "patch");
     if unnamed || info.is_head || !resource.allows(&info.verb, subresource) {
         return Err(if unnamed && resource.is_custom() {
@@ -120,7 +120,7 @@ async fn serve_known(
         "update" => "UpdateOptions",
         _ => "PatchOptions",
     };
-    // A deletion has its options in its body, and those of the query count only if there is none.
+    // A deletion has its options in its body; options in the query count only if the body is empty.
     let writes = matches!(info.verb.as_str(), "create" | "update" | "patch");
     if writes {
         let apply = match info.verb.as_str() {
@@ -164,7 +164,7 @@ async fn serve_known(
     }
 }
 
-/// The type that Go has for what a resource or a subresource of it answers with.
+/// Returns the Go type with which a resource or its subresource answers.
 fn go_type(op: &Operation) -> String {
     if op.resource.is_custom() {
         return UNTYPED.to_owned();
@@ -197,7 +197,7 @@ async fn dispatch(
             lists::respond(&op, form, request, page).await
         }
         ("watch", _) => {
-            // A name in the URL restricts a watch; a name that came out of a field selector is in the selector anyway.
+            // A name in the URL restricts a watch; a name from a field selector is in the selector already.
             let mut options = options::watch(query, &op.resource, info.name.as_deref())?;
             options.turns.clone_from(&request.turns);
             let stream = registry.watch(op.clone(), options, request.shutdown.clone()).await?;
@@ -220,7 +220,7 @@ async fn dispatch(
     }
 }
 
-/// The answer to a write.
+/// Returns the answer to a write.
 pub(crate) async fn written(
     request: &ObjectRequest,
     op: &Operation,

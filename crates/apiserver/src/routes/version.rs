@@ -1,4 +1,4 @@
-//! `/version`: which Kubernetes this server answers like.
+//! `/version`: the Kubernetes release whose API this server implements.
 
 use http::{Response, StatusCode};
 use serde_json::json;
@@ -6,8 +6,8 @@ use serde_json::json;
 use crate::http::Body;
 use crate::http::respond;
 
-/// The release of Kubernetes that this server answers like. Clients compare it as a semantic version; the part behind
-/// the plus says who answers.
+/// The Kubernetes release whose API this server implements. Clients compare it as a semantic version; the part after
+/// the plus names this server.
 pub const GIT_VERSION: &str = "v1.36.3+tenure";
 pub(crate) const MAJOR: &str = "1";
 pub(crate) const MINOR: &str = "36";
@@ -31,7 +31,7 @@ pub(crate) fn serve() -> Response<Body> {
     respond::value(StatusCode::OK, &value)
 }
 
-/// This machine as Kubernetes calls it.
+/// Returns this machine's platform in Kubernetes' form.
 pub(crate) fn platform() -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",

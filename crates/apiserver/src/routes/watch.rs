@@ -1,4 +1,4 @@
-//! A watch as a stream of lines. What is ready goes out in one piece.
+//! A watch as a stream of lines. All ready lines are sent in one piece.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -15,13 +15,13 @@ use crate::http::negotiate::View;
 use crate::registry::{Registry, WatchFrame, WatchStream};
 use crate::stored::decode_stored;
 
-/// Bytes after which a piece is sent although more is ready.
+/// Size after which a piece is sent although more lines are ready.
 const PIECE: usize = 64 * 1024;
 
-/// What most lines fit into.
+/// A size into which most lines fit.
 const LINE: usize = 2 * 1024;
 
-/// The answer whose body is the watch.
+/// Returns the answer whose body is the watch.
 pub(crate) fn respond(registry: Registry, form: Form, stream: WatchStream) -> Response<Body> {
     let state = State {
         registry,

@@ -1,5 +1,5 @@
-//! Label selectors as Kubernetes writes them: `a=b,c!=d,e in (f, g),!h,i>1`. Owns their words, their grammar and the
-//! complaints about them, in the order in which the real server comes to them.
+//! Label selectors in Kubernetes' form: `a=b,c!=d,e in (f, g),!h,i>1`. This module has the scanner, the grammar and
+//! the errors, in the order of kube-apiserver's errors.
 
 use tenure_kinds::schema::go_quoted;
 use tenure_kinds::schema::validation::metadata::{label_value, qualified_name};
@@ -23,7 +23,7 @@ pub(super) struct Requirement {
 }
 
 impl Requirement {
-    /// Whether an object fits whose label has this value, or that has no such label.
+    /// Checks whether an object matches whose label has this value; `None` for a missing label.
     pub(super) fn matches(&self, value: Option<&str>) -> bool {
         let contains = |value: &str| self.values.iter().any(|candidate| candidate == value);
         match (&self.operator, value) {
@@ -46,7 +46,7 @@ impl Requirement {
 /// Reads a selector; an empty one has no requirements.
 ///
 /// # Errors
-/// What is wrong first, worded as by Kubernetes.
+/// The first fault, in Kubernetes' words.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     let mut words = RequirementScanner { rest: text };
     let mut requirements = Vec::new();
@@ -102,7 +102,7 @@ fn requirement(words: &mut RequirementScanner<'_>) -> Result<Requirement, String
     Ok(requirement)
 }
 
-/// An operator that takes values, and these.
+/// Reads an operator with its values.
 fn operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String>), String> {
     let word = words.next();
     let operator = match word {
@@ -125,7 +125,7 @@ fn operation(words: &mut RequirementScanner<'_>) -> Result<(Operator, Vec<String
     Ok((operator, values))
 }
 
-/// Values in parentheses; between two commas is an empty one.
+/// Reads values in parentheses; between two commas is an empty value.
 fn set(words: &mut RequirementScanner<'_>) -> Result<Vec<String>, String> {
     let open = words.next();
     if open != Word::Symbol("(") {

@@ -1,4 +1,4 @@
-//! The selectors of a request, by labels and by fields: what they select, and which fields a kind can be selected by.
+//! The selectors of a request, by labels and by fields, and the fields by which a kind can be selected.
 
 mod label_selector;
 
@@ -13,7 +13,7 @@ use crate::http::ApiError;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selectors {
     labels: Vec<Requirement>,
-    /// Field path, whether it must be equal, value.
+    /// Field path, whether the value must be equal, value.
     fields: Vec<(String, bool, String)>,
 }
 
@@ -29,7 +29,7 @@ impl Selectors {
         Ok(Self { labels, fields })
     }
 
-    /// A `LabelSelector` object; one that is not there selects everything.
+    /// Reads a `LabelSelector` object; a missing one selects everything.
     pub(crate) fn from_label_selector(selector: &Value) -> Self {
         let equal = selector.get("matchLabels").and_then(Value::as_object);
         let equal = equal.into_iter().flatten().map(|(key, value)| Requirement {
@@ -66,7 +66,7 @@ impl Selectors {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// The name, if only one object can match.
+    /// Returns the name, if only one object can match.
     pub(crate) fn only_name(&self) -> Option<&str> {
         self.fields
             .iter()
@@ -128,10 +128,10 @@ fn not_selectable(resource: &Resource, field: &str) -> ApiError {
     })
 }
 
-/// The text of a field as selectors compare it; empty if it is not there.
+/// Returns the text of a field as selectors compare it; empty if the field is missing.
 fn field_value(object: &Value, field: &str) -> String {
     let mut current = object;
-    // An Event's source is an object; its component is what is selected by.
+    // An Event's source is an object, and selectors compare its component.
     let path = match field {
         "source" if current.get("source").is_some_and(Value::is_object) => "source.component",
         "status.successful" => "status.succeeded",

@@ -1,4 +1,4 @@
-//! Everything that is served beside objects. Refuses what is not in its table.
+//! The paths beside objects. A path outside of the table is not served.
 
 use super::ApiService;
 use crate::http::query::Query;
@@ -6,10 +6,10 @@ use crate::http::{ApiError, Body, RequestInfo, respond};
 use crate::routes;
 use http::Response;
 
-/// What answers the paths below one first segment; nothing for a path that is not there.
+/// Answers the paths below one first segment; `None` for a missing path.
 type AnswersPath = fn(&ApiService, &str, &Query, &http::HeaderMap) -> Option<Response<Body>>;
 
-/// Everything that is served beside objects, by first segment: what is not in this table is not served.
+/// The served paths beside objects, by first segment.
 const PATHS: [(&str, AnswersPath); 11] = [
     ("version", |_, _, _, _| Some(routes::serve_version())),
     ("healthz", health),
@@ -35,7 +35,7 @@ const PATHS: [(&str, AnswersPath); 11] = [
     ("openid", |service, path, _, _| service.openid(path)),
 ];
 
-/// The first segments of all paths that are served beside objects, for whoever checks who may ask for them.
+/// Returns the first segments of all paths beside objects, for a check of their authorization.
 pub fn path_segments() -> impl Iterator<Item = &'static str> {
     PATHS.iter().map(|(segment, _)| *segment)
 }
@@ -76,7 +76,7 @@ impl ApiService {
             .unwrap_or_else(respond::not_found)
     }
 
-    /// What verifiers of ServiceAccount tokens ask for.
+    /// Returns the documents for verifiers of ServiceAccount tokens.
     fn openid(&self, path: &str) -> Option<Response<Body>> {
         let tokens = self.shared.cluster.gate.authenticator().tokens();
         let value = match path {

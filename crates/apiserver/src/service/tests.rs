@@ -1,4 +1,4 @@
-//! What one user's long work does to the requests of others.
+//! Effects of one user's long work on the requests of others.
 
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tenure_access::identity::UserInfo;
 use super::*;
 use crate::{Config, Server};
 
-/// Who may change ConfigMaps everywhere, and is counted.
+/// An account that may change ConfigMaps everywhere, and is counted.
 const GREEDY: &str = "system:serviceaccount:greedy:first";
 const GREEDY_TOO: &str = "system:serviceaccount:greedy:second";
 const OTHER: &str = "system:serviceaccount:other:first";
@@ -67,7 +67,7 @@ async fn a_users_long_work_holds_up_nobody_else() {
         let place = service.shared.fairness.place(&user).await.expect("a place");
         place.long_work().expect("turns")
     };
-    // As if all of this namespace's share were computing.
+    // Takes this namespace's whole share, as if all of it were computing.
     let share = u32::try_from(turns.own[0].available_permits()).expect("few");
     let held = turns.own[0].clone().acquire_many_owned(share).await.expect("places");
 
@@ -75,7 +75,7 @@ async fn a_users_long_work_holds_up_nobody_else() {
     let mut waits = Box::pin(call(&service, Some(GREEDY), "POST", MAPS, &large));
     let same = configmap("same", 100_000);
     let mut waits_too = Box::pin(call(&service, Some(GREEDY_TOO), "POST", MAPS, &same));
-    // More than one step: what is before the place is passed by then.
+    // Several polls, so that the request passes all steps before the permit.
     for _ in 0..20 {
         assert!(futures::poll!(waits.as_mut()).is_pending());
         assert!(
@@ -97,7 +97,7 @@ async fn a_users_long_work_holds_up_nobody_else() {
     assert_eq!((first.0, second.0), (201, 201));
 }
 
-/// Roles are a tenant's own: how long it takes to look through them is nobody else's time.
+/// Large roles of a tenant delay only requests of the users that they name.
 #[tokio::test]
 async fn large_roles_hold_up_only_whom_they_name() {
     let (_directory, service) = server().await;
@@ -126,7 +126,7 @@ async fn large_roles_hold_up_only_whom_they_name() {
     };
     assert!(weighs("default"));
     assert!(!weighs("other"));
-    // As that account itself: who acts as another one has a share of its own.
+    // Sent as that account itself: an impersonating user has a share of its own.
     let namespace = json!({"metadata": {"name": "greedy"}});
     assert_eq!(
         call(&service, None, "POST", "/api/v1/namespaces", &namespace).await.0,

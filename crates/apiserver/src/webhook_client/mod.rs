@@ -1,7 +1,5 @@
-//! The call of a webhook: where a client configuration points to, whom it trusts, and one HTTPS connection with one POST,
-//! bounded in time and in size. A redirect is not followed.
-//!
-//! Refuses to know what is asked or answered: that is the caller's.
+//! The call of a webhook: its address and trust from a client configuration, and one HTTPS connection with one POST.
+//! Time and size are bounded. A redirect is not followed. The contents of request and answer are the caller's.
 
 mod service;
 mod trust;
@@ -27,7 +25,7 @@ use crate::http::ApiError;
 use crate::view::View;
 use trust::Trust;
 
-/// Where a webhook is, as objects of the API say it.
+/// The address of a webhook in an API object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ClientConfig {
@@ -37,7 +35,8 @@ pub(crate) struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// Some installers leave a line end where a bundle will be: that is no bundle, where Kubernetes has it so.
+    /// Drops a bundle with nothing but a line end, which some installers leave for a bundle that comes later. Used
+    /// where Kubernetes does the same.
     pub(crate) fn without_blank_bundle(mut self) -> Self {
         if STANDARD
             .decode(&self.ca_bundle)
@@ -58,11 +57,11 @@ struct Service {
     port: Option<u16>,
 }
 
-/// Where a webhook is, ready to be called.
+/// The address of a webhook, prepared for calls.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     place: Place,
-    /// `https://host:port/path`, as messages show it.
+    /// The URL in messages: `https://host:port/path`.
     shown: String,
     path: String,
     tls: Result<(Arc<rustls::ClientConfig>, ServerName<'static>), String>,
@@ -72,14 +71,14 @@ pub(crate) struct Endpoint {
 enum Place {
     /// A host and port.
     Address(String),
-    /// A Service in this server; nothing routes to its cluster address, so it is reached where its endpoints are.
+    /// A Service in this server. Nothing routes to its cluster IP, so the client connects to its endpoints.
     Service { namespace: String, name: String, port: u16 },
-    /// None, for this reason.
+    /// The configuration has no usable address, for this reason.
     Nowhere(String),
 }
 
 impl Endpoint {
-    /// What a configuration points to. What is wrong with it is told by each call.
+    /// Returns the endpoint of a configuration. Each call reports the configuration's faults.
     pub(crate) fn of(config: &ClientConfig) -> Self {
         let roots = STANDARD.decode(&config.ca_bundle).unwrap_or_default();
         match (&config.service, &config.url) {
@@ -131,8 +130,8 @@ impl Endpoint {
     }
 }
 
-/// A path in its shortest form, as Kubernetes asks for it: suites and installers join addresses and paths with a slash too
-/// many, and many servers redirect what has one.
+/// Returns a path in its shortest form, as Kubernetes requests it. Test suites and installers join addresses and
+/// paths with an extra slash, and many servers redirect such a path.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -179,17 +178,17 @@ fn tls(host: &str, bundle: &[u8]) -> Result<(Arc<rustls::ClientConfig>, ServerNa
     Ok((Arc::new(config), name))
 }
 
-/// How long a call may take, and how much may be answered.
+/// Limits for the time of a call and the size of its answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) seconds: u64,
-    /// What is said when the time is up: the real server has two ways to count it.
+    /// The message for a timeout: kube-apiserver has two ways to measure time.
     pub(crate) out_of_time: &'static str,
     pub(crate) bytes: usize,
 }
 
-/// Posts a review and returns the body of the answer, or why there is none in the words of the real server. What is there now is
-/// looked at only to find the webhook, and not kept for the time of the call.
+/// Posts a review. Returns the body of the answer, or the error in kube-apiserver's words. `view` serves only to find
+/// the webhook, and is dropped before the call.
 pub(crate) async fn post(view: View, endpoint: &Endpoint, bounds: Bounds, review: &Value) -> Result<Bytes, String> {
     let query = format!("timeout={}s", bounds.seconds);
     let failed = |why: &str| format!("Post {:?}: {why}", format!("{}?{query}", endpoint.shown));
@@ -270,7 +269,7 @@ async fn call(view: View, endpoint: &Endpoint, query: &str, most: usize, review:
             body: body.to_bytes(),
         })
     };
-    // The connection is driven here and ends with the call, so that nothing of it outlives the time that it has.
+    // This function drives the connection, so that the connection ends with the call and its time limit.
     let mut exchange = std::pin::pin!(exchange);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -293,7 +292,7 @@ fn tls_failure(error: &std::io::Error) -> String {
     }
 }
 
-/// What a status other than success is called.
+/// Returns the error for a status other than success.
 fn refused(answer: &Answer) -> String {
     let body = &answer.body;
     if let Ok(sent) = serde_json::from_slice::<Value>(body)

@@ -1,4 +1,4 @@
-//! Where a Service of this server is reached: nothing routes to its cluster address here.
+//! The reachable address of a Service in this server. Nothing here routes to cluster IPs.
 
 use serde_json::Value;
 use tenure_access::identity::Lookup;
@@ -6,7 +6,7 @@ use tenure_kinds::object::ObjectExt as _;
 
 use crate::view::View;
 
-/// An address of a Service: where its name points to, or a ready endpoint of it.
+/// Returns an address of a Service: the target of its name, or one of its ready endpoints.
 pub(super) fn resolve(view: &View, namespace: &str, name: &str, port: u16) -> Result<String, String> {
     let service = view
         .get("", "services", Some(namespace), name)

@@ -1,5 +1,5 @@
-//! Whom a webhook's bundle vouches for: what its CAs have signed and, as with Go's TLS, a server whose own certificate
-//! is in it. Operators' test suites rely on the latter. Refuses every other server.
+//! Trust by a webhook's CA bundle: certificates signed by its CAs and, as with Go's TLS, a server whose own
+//! certificate is in the bundle. Operators' test suites rely on the latter. Every other server is refused.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) struct Trust {
 }
 
 impl Trust {
-    /// Trusts what `roots` have signed, and those of `named` that show themselves.
+    /// Returns a verifier that trusts certificates signed by `roots`, and those in `named`.
     pub(super) fn new(roots: RootCertStore, named: Vec<CertificateDer<'static>>) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let by_authority = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -28,7 +28,7 @@ impl Trust {
     }
 }
 
-/// Whether the certificate is for this server, at this time.
+/// Checks that the certificate is for this server, and valid at this time.
 fn holds(certificate: &CertificateDer<'_>, server: &ServerName<'_>, now: UnixTime) -> Result<(), Error> {
     verify_server_name(&ParsedCertificate::try_from(certificate)?, server)?;
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::BadEncoding)?;

@@ -1,4 +1,5 @@
-//! What roles and bindings grant, and what no question about them may be. What a real kube-apiserver decided is asked in `tests/trials`.
+//! Rights from roles and bindings, and malformed authorization questions. `tests/trials` compares with the decisions
+//! of a real kube-apiserver.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! What a real kube-apiserver answered to access reviews, attempts to escalate and attempts to impersonate (`tests/access/`).
+//! Recorded answers of a real kube-apiserver to access reviews, attempts to escalate and attempts to impersonate
+//! (`tests/access/`).
 
 use serde_json::Value;
 use tenure_access::authorization::{Rbac, RbacKind, bootstrap_objects};
@@ -6,7 +7,7 @@ use tenure_access::authorization::{Rbac, RbacKind, bootstrap_objects};
 pub(crate) const CASES: &str = include_str!("../access/cases.json");
 pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");
 
-/// The recorded questions of one kind with their answers, and the roles and bindings that they were asked on.
+/// Returns the recorded questions of one kind with their answers, and the roles and bindings of the recording.
 pub(crate) fn recorded(kind: &str) -> (Rbac, Steps) {
     let cases: Value = serde_json::from_str(CASES).unwrap();
     let answers: Value = serde_json::from_str(ANSWERS).unwrap();
@@ -30,5 +31,5 @@ pub(crate) fn rbac_kind(object: &Value) -> Option<RbacKind> {
     RbacKind::of_resource(&plural)
 }
 
-/// The steps of a story: what is asked, and what was answered.
+/// The steps of a story: question and answer.
 pub(crate) type Steps = Vec<(Value, Value)>;

@@ -1,5 +1,5 @@
-//! Answers that their clients don't read: what they hold is bounded, others go on meanwhile, and it is given back. And what comes of
-//! lists that are made while they are sent.
+//! Answers that their clients don't read: the held bytes are limited, other requests continue, and the bytes are
+//! released. Also lists that are made while they are sent.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::serving::Listening;
 
-/// Longer than anything here takes on the slowest machine.
+/// A longer time than any step here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// So long that it never passes here.
+/// A duration that never passes in these tests.
 const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -55,7 +55,7 @@ async fn fill(service: &ApiService, count: usize, size: usize) {
     }
 }
 
-/// Bytes that are charged: to users that are bounded, and to others.
+/// Returns the charged bytes: of limited users, and of others.
 async fn held(server: &Server) -> (usize, usize) {
     let metrics = text(call(&server.admin_service(), "GET", "/metrics", &[], Value::Null).await).await;
     let value = |bounded: bool| {
@@ -78,7 +78,7 @@ async fn until_held(server: &Server, what: &str, mut enough: impl FnMut(usize) -
     }
 }
 
-/// The token of a user that may do everything, in a namespace of its own.
+/// Returns the token of a user with all rights, in a namespace of its own.
 async fn user(server: &Server, name: &str) -> String {
     let service = server.admin_service();
     let namespace = json!({"metadata": {"name": name}});
@@ -107,7 +107,7 @@ fn get(path: &str, token: &str) -> Request<Full<Bytes>> {
         .unwrap()
 }
 
-/// A server whose answers are bounded as tightly as these tests need it, with 8 MB of objects.
+/// Returns a server with tight limits for answers, and 8 MB of objects.
 async fn full_server(patience: Duration) -> Listening {
     let listening = Listening::with(|config| {
         config.answers.user_bytes = 8 << 20;
@@ -136,7 +136,7 @@ async fn unread_lists_hold_no_more_than_their_user_may() {
         }
     }
     until_held(&listening.server, "something is held", |held| held > 0).await;
-    // Others go on, and the bound holds while they do.
+    // Other requests continue within the limit.
     let mut another = listening.http2(false).await;
     for _ in 0..3 {
         let response = another.send_request(get(MAPS, &modest)).await.unwrap();
@@ -192,7 +192,7 @@ async fn a_connection_that_is_not_read_is_cut() {
         let mut got = Vec::new();
         let _cut = stream.read_to_end(&mut got).await;
         assert!(got.starts_with(b"HTTP/1.1 200"));
-        // Nothing is held between two pieces, either: what was read too early came whole.
+        // No bytes are held between two pieces, either. If the read came too early, the whole answer had arrived.
         if got.ends_with(b"0\r\n\r\n") && Instant::now() < deadline {
             continue;
         }
@@ -270,7 +270,7 @@ async fn a_list_in_pieces_is_the_list() {
             let list: Value = serde_json::from_str(&body).unwrap();
             assert_eq!(&names(&list, items, name), wanted, "{path} as {accept}");
             assert!(list["metadata"]["resourceVersion"].is_string());
-            // The same in pages.
+            // The same list in pages.
             let (mut paged, mut next) = (Vec::new(), String::new());
             loop {
                 let path = format!("{path}&limit=130&continue={next}");
@@ -329,7 +329,7 @@ async fn a_list_that_keeps_too_much_alive_breaks_off() {
         .await
         .expect_err("an error, and no end that looks like one");
     assert!(error.to_string().contains("too slowly"), "{error}");
-    // And who begins anew gets it.
+    // A client that starts again gets the list.
     let list = answered(&service, "GET", MAPS, &[], Value::Null).await;
     assert_eq!(list["items"].as_array().unwrap().len(), 300);
 }
@@ -366,7 +366,7 @@ async fn no_body_follows_where_none_may_be() {
     let response = ask("GET", "/apis", Some(&tag)).await.unwrap();
     assert_eq!(response.status(), 304);
     assert!(response.into_body().collect().await.unwrap().to_bytes().is_empty());
-    // And the one after it on the same connection of HTTP/1 is where it should be.
+    // The next answer on the same HTTP/1 connection is at the right position.
     let mut http1 = listening.connect("http/1.1", true).await;
     http1
         .write_all(b"HEAD /version HTTP/1.1\r\nHost: localhost\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

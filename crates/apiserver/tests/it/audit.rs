@@ -1,5 +1,5 @@
-//! The audit log: the events that a real kube-apiserver wrote under `tests/exchanges/audit_policy.yaml`, and what ours adds to its
-//! promises: no secrets, no request that is not noted where it must be.
+//! The audit log: the events match those of a real kube-apiserver under `tests/exchanges/audit_policy.yaml`. Further
+//! promises of this server are tested, too: no secrets, and no request without its required event.
 
 use std::path::PathBuf;
 
@@ -25,14 +25,14 @@ fn policy() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/exchanges/audit_policy.yaml")
 }
 
-/// The events of requests that came from `agent`, in their order.
+/// Returns the events of requests from `agent`, in order.
 fn events(path: &std::path::Path, agent: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     events.filter(|event| event["userAgent"] == agent).collect()
 }
 
-/// An event of a client in this process, with what a connection and a certificate would have added.
+/// Completes an event of a client in this process with the fields that a connection and a certificate would add.
 fn as_over_network(event: &Value) -> Value {
     let mut event = event.clone();
     if event["user"]["username"] == "kubernetes-admin" {
@@ -45,7 +45,7 @@ fn as_over_network(event: &Value) -> Value {
     event
 }
 
-/// Asks what a scenario asks, under the recorded policy, and compares answers and events. Returns the log.
+/// Sends a scenario under the recorded policy, and compares answers and events. Returns the log.
 async fn compare(scenario: &str, names: Names<'_>) -> String {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
@@ -97,7 +97,7 @@ fn base64(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// A policy that wants everything.
+/// A policy that records everything.
 const EVERYTHING: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n";
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn secrets_and_tokens_are_never_written() {
         broken,
     )
     .await;
-    // Its answer quotes the number, as a real server's does.
+    // The error quotes the number, as a real server's error does.
     let wrong = json!({"apiVersion": "v1", "kind": "Secret", "data": {"password": 773_412_345_678_u64}});
     let answer = ask(
         "PATCH",
@@ -217,7 +217,7 @@ async fn what_can_not_be_noted_is_refused_where_it_must_be() {
     std::fs::write(&policy, EVERYTHING).unwrap();
     for strict in [true, false] {
         let mut config = Config::new(directory.path().join(format!("data-{strict}")));
-        // Every write to it fails, as on a full disk.
+        // Every write to this file fails, as on a full disk.
         let log = LogConfig {
             strict,
             ..log(PathBuf::from("/dev/full"))

@@ -1,4 +1,4 @@
-//! The certificates of a server of its own: made once, kept, renewed, and broken files named.
+//! The certificates of a server of its own: created once, kept and renewed. An error names a broken file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -72,7 +72,7 @@ fn the_admin_is_a_master_and_a_foreign_certificate_is_not() {
         .identify(&[CertificateDer::from(vec![1, 2, 3])], now())
         .unwrap_err();
     assert_eq!(clients.identify(&[], now()).unwrap(), None);
-    // A serving certificate is no client's.
+    // A serving certificate is not valid for clients.
     let serving = CertificateDer::from_pem_slice(&fs::read(directory.path().join("a/server.crt")).unwrap()).unwrap();
     clients.identify(&[serving], now()).unwrap_err();
 }
@@ -152,7 +152,7 @@ async fn what_a_server_keeps_is_its_owners_alone() {
     let opened = Server::open(Config::new(directory.path())).await.unwrap();
     opened.close().await;
     drop(opened);
-    // As an older program left them.
+    // Modes as an older program set them.
     let mode = |folder: &Path| fs::metadata(folder).unwrap().permissions().mode() & 0o777;
     for folder in [directory.path().to_owned(), directory.path().join("pki")] {
         assert_eq!(mode(&folder), 0o700, "{}", folder.display());

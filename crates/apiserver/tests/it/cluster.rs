@@ -1,4 +1,4 @@
-//! A server to test controllers on: objects written and read without a network, and what is to come awaited.
+//! A server for tests of controllers: objects are written and read without a network, and tests wait for effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_access::identity::{Lookup as _, UserInfo};
 use tenure_apiserver::{Config, DeleteOptions, Operation, Server};
 use tokio::time::Instant;
 
-/// Longer than anything here takes on the slowest machine.
+/// A longer time than any step here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A server of its own, without a network.
@@ -25,7 +25,7 @@ impl Cluster {
         cluster
     }
 
-    /// A server on this directory, as soon as the one before it has let go of it.
+    /// Opens a server on this directory, as soon as the previous server has released it.
     pub(crate) async fn open_in(directory: &tempfile::TempDir, workload_status: bool) -> Self {
         let mut config = Config::new(directory.path());
         config.workload_status = workload_status;
@@ -44,7 +44,7 @@ impl Cluster {
         }
     }
 
-    /// With a namespace, and Services that get addresses of this range.
+    /// Opens a server with a namespace, and a range for the addresses of Services.
     pub(crate) async fn with_addresses(range: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut config = Config::new(directory.path());
@@ -73,7 +73,7 @@ impl Cluster {
         Operation::new(resource, namespace.map(str::to_owned), UserInfo::loopback(), "test")
     }
 
-    /// What is said where an object is refused that is created.
+    /// Returns the error of a creation that must be refused.
     pub(crate) async fn refuse(&self, group: &str, plural: &str, namespace: Option<&str>, mut object: Value) -> String {
         let operation = self.operation(group, plural, namespace);
         object["apiVersion"] = json!(operation.resource.api_version());
@@ -127,7 +127,7 @@ impl Cluster {
         self.get("", "configmaps", Some("shop"), name)
     }
 
-    /// Waits until `found` finds something.
+    /// Waits until `found` returns a value.
     pub(crate) async fn until<T>(&self, what: &str, mut found: impl FnMut(&Self) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -146,8 +146,7 @@ impl Cluster {
         .await;
     }
 
-    /// Gives the controllers the time that they need for what was written before: until they have acted twice on what
-    /// was written after it.
+    /// Waits until the controllers have handled all earlier writes: until they have acted twice on later writes.
     pub(crate) async fn settle(&self) {
         for round in 0..2 {
             let name = format!("marker-{round}");
@@ -173,7 +172,7 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap()
 }
 
-/// A ConfigMap with owners: kind, name, uid, whether it blocks.
+/// Returns a ConfigMap with owners: kind, name, UID, whether the reference blocks.
 pub(crate) fn owned(name: &str, owners: &[(&str, &str, &str, bool)]) -> Value {
     let references: Vec<Value> = owners
         .iter()
@@ -188,7 +187,7 @@ pub(crate) fn named(name: &str) -> Value {
     json!({ "metadata": { "name": name } })
 }
 
-/// A CustomResourceDefinition of `acme.io/v1` without a schema to speak of.
+/// Returns a CustomResourceDefinition of `acme.io/v1` with a minimal schema.
 pub(crate) fn definition(plural: &str, kind: &str) -> Value {
     json!({
         "metadata": { "name": format!("{plural}.acme.io") },

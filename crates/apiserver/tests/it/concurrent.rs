@@ -1,5 +1,5 @@
-//! Many clients that write to the same objects at once: what is left, and every step on the way, is what some serial
-//! order of the acknowledged writes gives.
+//! Many clients that write to the same objects at the same time. The final state and every intermediate state match
+//! some serial order of the acknowledged writes.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,8 @@ fn revision(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
-/// Adds one to the counter, by one of the ways in which clients do that. Gives the revision of the acknowledged write.
+/// Adds one to the counter, by one of the ways in which clients do that. Returns the revision of the acknowledged
+/// write.
 async fn add_one(service: &ApiService, client: usize) -> u64 {
     let path = format!("{MAPS}/counter");
     loop {
@@ -60,7 +61,7 @@ async fn add_one(service: &ApiService, client: usize) -> u64 {
         };
         match code {
             200 => return revision(&answer),
-            // Somebody was faster: the version, or the test of the patch, says so.
+            // Another client was faster: the version or the test of the patch failed.
             409 | 422 => {}
             other => panic!("{other}: {answer}"),
         }
@@ -83,13 +84,13 @@ async fn conflicting_writes_have_a_serial_order() {
                 let mut acknowledged = Vec::new();
                 for round in 0..ROUNDS {
                     acknowledged.push(add_one(&service, client).await);
-                    // Each also keeps a field of its own in an object that all of them apply to.
+                    // Each client also applies its own field of a shared object.
                     let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "shared"},
                         "data": {format!("c{client}"): round.to_string()}});
                     let url = format!("{MAPS}/shared?fieldManager=c{client}");
                     let (code, answer) = call(&service, "PATCH", &url, "application/apply-patch+yaml", &config).await;
                     assert_eq!(code, 200, "{answer}");
-                    // And all of them create the same object: one of them does.
+                    // All clients also create the same object, and one of them succeeds.
                     let object =
                         json!({"metadata": {"name": format!("won-{round}")}, "data": {"by": client.to_string()}});
                     let (code, answer) = call(&service, "POST", MAPS, "", &object).await;
@@ -121,8 +122,8 @@ async fn conflicting_writes_have_a_serial_order() {
         .collect();
     assert_eq!(shared["data"], json!(expected));
 
-    // The order of revisions is the serial order: each write of the counter adds one to the one before, and the
-    // acknowledged ones are exactly these.
+    // The order of revisions is the serial order: each write of the counter adds one to the previous value, and the
+    // acknowledged writes are exactly these.
     let (_, events) = cluster
         .server
         .registry()

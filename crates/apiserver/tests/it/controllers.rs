@@ -1,4 +1,4 @@
-//! The controllers on an open server: what they do is awaited, never slept for.
+//! The controllers on an open server. Tests wait for the controllers' effects, and never sleep for a fixed time.
 
 use std::collections::BTreeSet;
 
@@ -190,7 +190,7 @@ async fn stored_workloads_are_reported_as_rolled_out() {
     assert_eq!(second["status"]["readyReplicas"], 5);
 }
 
-/// The ReplicaSets of the namespace `shop`, by revision: image, replicas, and replicas that are ready.
+/// Returns the ReplicaSets of the namespace `shop`, by revision: image, replicas, and ready replicas.
 fn replica_sets(cluster: &Cluster) -> Vec<(String, i64, i64)> {
     let mut sets = cluster.list("apps", "replicasets", Some("shop"));
     let revision = |set: &Value| set["metadata"]["annotations"]["deployment.kubernetes.io/revision"].to_string();
@@ -233,7 +233,7 @@ async fn a_deployment_has_its_replica_sets() {
         second["metadata"]["annotations"]["deployment.kubernetes.io/revision"],
         "2"
     );
-    // One that somebody deletes is made again, and they go with their Deployment.
+    // A deleted ReplicaSet is created again, and all are deleted with their Deployment.
     let newest = cluster.list("apps", "replicasets", Some("shop"));
     let newest = newest.iter().find(|set| set["spec"]["replicas"] == 2).unwrap();
     let before = newest["metadata"]["uid"].clone();
@@ -352,7 +352,7 @@ async fn an_idle_server_writes_nothing() {
     cluster.settle().await;
     let before = cluster.server.registry().view().revision();
     cluster.settle().await;
-    // The second settling's own four writes, and no other.
+    // Only the second settling's own four writes.
     assert_eq!(cluster.server.registry().view().revision(), before + 4);
 }
 
@@ -366,7 +366,7 @@ async fn what_was_left_undone_is_done_after_a_restart() {
     let child = owned("child", &[("ConfigMap", "owner", uid(&owner), false)]);
     first.create("", "configmaps", Some("shop"), child).await;
     first.create("", "configmaps", Some("other"), named("content")).await;
-    // The controllers are told to end: whether they still see what follows does not matter.
+    // The controllers are stopping, so they may or may not see the next writes.
     first.server.shutdown();
     first
         .delete("", "configmaps", Some("shop"), "owner", "Background")
@@ -378,7 +378,8 @@ async fn what_was_left_undone_is_done_after_a_restart() {
     second.until_gone("", "namespaces", None, "other").await;
 }
 
-/// A range is given out to its last address, each once, whoever comes late; and an address stands in an annotation without being taken.
+/// A range is allocated up to its last address, each address once, also to concurrent requests. An address in an
+/// annotation is not allocated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_range_is_given_out_to_its_last_address() {
     let cluster = Cluster::with_addresses("10.9.0.0/28").await;
@@ -389,7 +390,7 @@ async fn a_range_is_given_out_to_its_last_address() {
             "spec": { "ports": [{ "port": 80 }], "selector": { "app": "web" } },
         })
     };
-    // The first and the last of the sixteen are not given out.
+    // The first and the last of the sixteen are never allocated.
     let mut given = BTreeSet::new();
     for number in 0..14 {
         let made = cluster

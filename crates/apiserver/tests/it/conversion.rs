@@ -1,4 +1,5 @@
-//! Conversion webhooks: what they are sent, what of their answers is taken, and what happens without them.
+//! Conversion webhooks: their requests, the accepted parts of their answers, and the behaviour while they are
+//! unreachable.
 
 use std::time::Duration;
 
@@ -20,10 +21,10 @@ const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitio
 const LINKS: &str = "/apis/example.com/v1/namespaces/default/links";
 const LINKS_V2: &str = "/apis/example.com/v2/namespaces/default/links";
 
-/// Longer than anything here takes on the slowest machine.
+/// A longer time than any step here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Waits for what is to come; that it doesn't come is a failure.
+/// Waits until a condition holds. A timeout is a failure.
 async fn until(what: &str, holds: impl AsyncFn() -> bool) {
     let waiting = async {
         while !holds().await {
@@ -93,7 +94,7 @@ impl Place {
         ask(&self.service, method, path, body).await
     }
 
-    /// The same, of what has to succeed.
+    /// Sends a request that has to succeed.
     async fn done(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.ask(method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {answer}");
@@ -104,7 +105,7 @@ impl Place {
         self.done("GET", path, Value::Null).await
     }
 
-    /// Waits until the webhook was asked for so many conversions.
+    /// Waits until the webhook has received this many conversion requests.
     async fn until_asked(&self, times: usize) {
         until("the webhook is asked", async || {
             self.webhook.conversions().len() >= times
@@ -140,7 +141,7 @@ async fn ask(service: &ApiService, method: &str, path: &str, body: Value) -> (u1
     (status, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Who waits for a webhook holds nothing that others need: not even those whom the webhook itself asks something.
+/// A request that waits for a webhook blocks no other request, not even one from the webhook itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_that_waits_holds_up_nobody_else() {
     let place = Place::set().await;
@@ -180,7 +181,7 @@ async fn a_webhook_that_waits_holds_up_nobody_else() {
         let (status, answer) = request.await.unwrap();
         assert!((200..300).contains(&status), "{answer}");
     }
-    // A server ends though somebody waits.
+    // The server closes although a request waits.
     place.webhook.answer("/convert", json!({"hang": true}));
     let (asked, service) = (place.webhook.conversions().len(), place.service.clone());
     let hanging = tokio::spawn(async move { ask(&service, "GET", &format!("{LINKS_V2}/a"), Value::Null).await });
@@ -226,7 +227,7 @@ async fn one_conversion_serves_all_who_watch_or_list() {
     }
     let list = place.get(LINKS_V2).await;
     assert_eq!(list["items"][2]["spec"], json!({"host": "one", "port": "1"}));
-    // All that a list needs is asked for at once, and kept.
+    // All objects of a list are converted with one request, and cached.
     assert_eq!(place.webhook.conversions().len(), 1);
     assert_eq!(
         place.webhook.conversions()[0]["request"]["objects"]
@@ -254,7 +255,7 @@ async fn one_conversion_serves_all_who_watch_or_list() {
         );
     }
     assert_eq!(place.webhook.conversions().len(), 2);
-    // Who gets one object gets it as the webhook has it now.
+    // A get always asks the webhook for the current conversion.
     place.get(&format!("{LINKS_V2}/a")).await;
     assert_eq!(place.webhook.conversions().len(), 3);
     drop(watches);
@@ -293,7 +294,7 @@ async fn a_watch_outlives_a_webhook_that_is_away() {
     place.close().await;
 }
 
-/// A certificate that is renewed, or a webhook that moves, is a change of the definition: watches follow it.
+/// A renewed certificate or a new webhook address is a change of the definition, and watches follow it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_follows_the_definition() {
     let place = Place::set().await;
@@ -315,7 +316,7 @@ async fn a_watch_follows_the_definition() {
     place.close().await;
 }
 
-/// A webhook chooses neither where the server connects to nor how much it reads.
+/// A webhook chooses neither the server's connections nor the number of bytes that the server reads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_answers_are_failures() {
     let place = Place::set().await;
@@ -340,13 +341,13 @@ async fn hostile_answers_are_failures() {
         .webhook
         .answer("/convert", json!({"body": " ".repeat(17 * 1024 * 1024)}));
     assert!(message().await.starts_with(begin));
-    // Neither the server nor the object is the worse for it.
+    // The failures harm neither the server nor the object.
     place.webhook.answer("/convert", json!({"convert": {}}));
     assert_eq!(place.get(&format!("{LINKS_V2}/a")).await["spec"]["port"], "1");
     place.close().await;
 }
 
-/// As with Kubernetes, what is stored in the storage version can be deleted whatever becomes of the webhook.
+/// As in Kubernetes, an object stored in the storage version can be deleted without the webhook.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_in_the_storage_version_goes_without_the_webhook() {
     let place = Place::set().await;
@@ -366,7 +367,7 @@ async fn what_is_in_the_storage_version_goes_without_the_webhook() {
     place.close().await;
 }
 
-/// A definition says why it is not gone, and goes when the webhook is back.
+/// A terminating definition reports why it still exists, and is removed once the webhook is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
     let place = Place::set().await;
@@ -393,7 +394,7 @@ async fn a_definition_waits_for_a_webhook_that_its_objects_need() {
     place.close().await;
 }
 
-/// A webhook is reached behind a Service, as installers have it.
+/// A webhook is reached behind a Service, as installers configure it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_reached_behind_a_service() {
     let place = Place::set().await;
@@ -421,7 +422,7 @@ async fn a_webhook_is_reached_behind_a_service() {
     place.close().await;
 }
 
-/// A mutating webhook changes the object in the version that it asked for, and what is stored is that in the request's.
+/// A mutating webhook changes the object in its requested version, and the change is stored in the request's version.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mutating_webhooks_see_and_change_converted_objects() {
     let place = Place::set().await;
@@ -445,7 +446,7 @@ async fn mutating_webhooks_see_and_change_converted_objects() {
     place.close().await;
 }
 
-/// What is too much for one question is asked in several, and comes back in order.
+/// A list that is too long for one conversion request is split into several, and keeps its order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_list_is_asked_about_in_batches() {
     let place = Place::set().await;
@@ -472,7 +473,7 @@ async fn a_long_list_is_asked_about_in_batches() {
     place.close().await;
 }
 
-/// Controllers write objects that are still stored in a version of before: converted, not under another name.
+/// Controllers convert objects that are stored in an older version before they write them, under the same name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn controllers_write_what_they_have_converted() {
     let place = Place::set().await;
@@ -499,7 +500,7 @@ async fn controllers_write_what_they_have_converted() {
     place.close().await;
 }
 
-/// A policy sees an object in the version that it is about, and its parameters in the version that it names.
+/// A policy sees an object in the version of its rule, and parameters in the version that it names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_see_converted_objects() {
     let place = Place::set().await;
@@ -526,7 +527,7 @@ async fn policies_see_converted_objects() {
         "{answer}"
     );
     place.done("POST", LINKS, link("a", "allowed:2")).await;
-    // Whose objects can't be seen are not let through.
+    // A request is refused if its object can't be converted for the policy.
     place.webhook.answer("/convert", json!({"status": 500}));
     let (status, answer) = place.ask("POST", LINKS, link("b", "forbidden:2")).await;
     assert_ne!(status, 201, "{answer}");

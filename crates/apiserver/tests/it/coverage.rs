@@ -1,6 +1,6 @@
-//! Every route asks before it answers: each verb of each resource and subresource that the server's own table lists is
-//! tried without a credential, without the right, and with exactly this right. A resource that is served from tomorrow
-//! on is tried from tomorrow on: there is no list here to be forgotten.
+//! Every route is authorized before it answers. Each verb of each resource and subresource in the server's own table
+//! is tried without a credential, without the right, and with exactly this right. A newly served resource is tried
+//! without a change of this test.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tenure_access::authorization::{Attributes, Refusal};
 use tenure_access::identity::UserInfo;
 use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 
-/// What everyone who is known may do, by `system:basic-user`. This list may only shrink.
+/// Requests that every authenticated user may make, by `system:basic-user`. This list may only shrink.
 const OPEN_TO_ALL: [&str; 3] = [
     "selfsubjectreviews",
     "selfsubjectaccessreviews",
@@ -20,10 +20,10 @@ const OPEN_TO_ALL: [&str; 3] = [
 ];
 const NAMESPACE: &str = "coverage";
 const NAME: &str = "nobody-has-this-name";
-/// The one right of the caller is this ClusterRole's.
+/// The ClusterRole with the caller's only right.
 const RIGHT: &str = "the-right";
 
-/// One thing that can be asked for: a verb on a resource or subresource.
+/// One possible request: a verb on a resource or subresource.
 #[derive(Debug)]
 struct Ask {
     method: Method,
@@ -110,7 +110,7 @@ impl Ask {
             .await;
         let status = response.status();
         if status.is_success() {
-            // A watch that was let in goes on; its first bytes are not what is asked here.
+            // An admitted watch stays open, and its first bytes are not tested here.
             return (status, Value::Null);
         }
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
@@ -118,7 +118,7 @@ impl Ask {
     }
 }
 
-/// Everything that the server's table lists.
+/// Returns every request in the server's table.
 fn asks(server: &Server) -> Vec<Ask> {
     let catalog = server.registry().catalog();
     let mut asks = Vec::new();
@@ -185,7 +185,7 @@ impl Caller {
         self.server.registry().create(&operation, object).await.unwrap();
     }
 
-    /// Makes this the only right of the caller.
+    /// Makes this rule the only right of the caller.
     async fn allow_only(&self, rule: Value) {
         let operation = self.operation("rbac.authorization.k8s.io", "clusterroles", None);
         let role = json!({
@@ -254,7 +254,7 @@ async fn every_verb_of_every_resource_asks_for_its_right() {
     for ask in &asks {
         caller.allow_only(ask.rule()).await;
         let (status, body) = ask.send(&service, &caller.token).await;
-        // A refusal for another reason than a missing right to the request itself is another test's matter.
+        // Other tests check refusals for other reasons than a missing right to the request itself.
         let missing_right = Refusal::forbidden(&caller.user, &ask.attributes, "").message;
         assert!(
             status != StatusCode::UNAUTHORIZED && body["message"].as_str() != Some(&missing_right),
@@ -281,7 +281,7 @@ async fn every_path_asks_for_its_right() {
                 .status()
         }
     };
-    // Open to everyone; open to who is known; open to nobody without a right, whether it exists or not.
+    // Open to everyone; open to authenticated users; refused without a right, whether the path exists or not.
     let paths = [
         ("/healthz", 200, 200),
         ("/livez", 200, 200),
@@ -405,7 +405,7 @@ async fn an_update_that_creates_needs_the_right_to_create() {
     caller.allow_only(rule(&["update", "create"])).await;
     assert_eq!(put().await.0, StatusCode::CREATED);
     caller.allow_only(rule(&["update"])).await;
-    // Allowed, and refused only because a Lease is replaced by nobody who does not say which version.
+    // Allowed, and refused only because a replaced Lease needs a resourceVersion.
     assert_eq!(put().await.0, StatusCode::UNPROCESSABLE_ENTITY);
     caller.server.shutdown();
 }

@@ -1,6 +1,6 @@
-//! Whatever a client sends, through the front door: bodies in every form, patches of every kind, queries, selectors,
-//! continue tokens, options, impersonation, tokens. Thousands of broken variants of good requests, the same in every run:
-//! each is answered with an object or a Status that says why not, and never with a fault of the server's own.
+//! Malformed input through the HTTP interface: bodies in every format, patches of every kind, queries, selectors,
+//! continue tokens, options, impersonation, tokens. The test sends thousands of broken variants of good requests, the
+//! same in every run. Each answer is an object or a Status with the reason, and never a fault of the server.
 
 use bytes::Bytes;
 use http::{HeaderValue, Request};
@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 
 const MAPS: &str = "/api/v1/namespaces/shop/configmaps";
 
-/// A sequence that looks like chance and is the same in every run (xorshift).
+/// A pseudo-random sequence that is the same in every run (xorshift).
 struct Chance(u64);
 
 impl Chance {
@@ -27,7 +27,7 @@ impl Chance {
         &list[self.below(list.len())]
     }
 
-    /// A variant of `good` with some faults in it.
+    /// Returns a variant of `good` with some faults.
     fn broken(&mut self, good: &[u8]) -> Vec<u8> {
         const PIECES: [&[u8]; 34] = [
             b"null",
@@ -92,7 +92,7 @@ impl Chance {
     }
 }
 
-/// Good objects and where they belong.
+/// Returns good objects and their paths.
 fn seeds() -> Vec<(&'static str, Value)> {
     let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80, "protocol": "TCP"}],
         "env": [{"name": "A", "value": "b"}], "resources": {"limits": {"cpu": "100m", "memory": "1Gi"}}});
@@ -142,7 +142,7 @@ fn seeds() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Sends it, and gives the status code of an answer that a client can use.
+/// Sends a request. Returns the status code, and checks that a client can use the answer.
 async fn sent(service: &ApiService, request: Request<Full<Bytes>>, what: &dyn Fn() -> String) -> u16 {
     let response = service.handle(request).await;
     let code = response.status().as_u16();
@@ -159,7 +159,7 @@ async fn sent(service: &ApiService, request: Request<Full<Bytes>>, what: &dyn Fn
             );
             let message = value["message"].as_str().unwrap_or_default();
             assert!(!message.is_empty(), "{code} without a word: {}", what());
-            // What the real server answers with 500 and no reason: keys that a list of an apply has twice.
+            // kube-apiserver answers some requests with 500 and no reason: repeated keys in a list of an apply.
             let known = value["reason"].is_null() || value["reason"] == json!("");
             assert!(code < 500 || known, "{code} {value}: {}", what());
         }
@@ -183,7 +183,7 @@ async fn service() -> (Cluster, ApiService) {
     (cluster, service)
 }
 
-/// A protobuf message: fields with their numbers, all of them with a length.
+/// Returns a protobuf message: numbered fields with a length.
 fn message(fields: &[(u8, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, content) in fields {
@@ -227,7 +227,7 @@ async fn bodies() {
     );
 }
 
-/// The object as YAML in blocks: JSON is YAML, but takes other ways through a parser.
+/// Returns the object as YAML in block style. JSON is YAML, but uses other paths of a parser.
 fn kustomizable(object: &Value) -> String {
     fn write(out: &mut String, value: &Value, indent: usize) {
         let pad = "  ".repeat(indent);
@@ -334,7 +334,7 @@ async fn queries_selectors_and_continue_tokens() {
     for round in 0..1_500 {
         let query = chance.broken(chance_seed(&seeds, round).as_bytes());
         let query = String::from_utf8_lossy(&query).into_owned();
-        // A resourceVersion of the future waits for it, which is not what is looked for here.
+        // A request with a future resourceVersion would wait for it, which is not tested here.
         if query.contains("resourceVersion") && query.bytes().filter(u8::is_ascii_digit).count() > 1 {
             continue;
         }
@@ -430,7 +430,7 @@ async fn impersonation_and_tokens_in_headers() {
             continue;
         };
         let code = sent(&stranger, request, &|| format!("a token {round}")).await;
-        // Base64 leaves bits unused at the end of a part: such a change changes nothing that is signed.
+        // Base64 leaves bits unused at the end of a part: a change of these bits changes no signed byte.
         if changed && broken.len() != token.len() {
             assert_eq!(code, 401, "{}", String::from_utf8_lossy(&broken));
             forged += 1;

@@ -1,5 +1,5 @@
-//! Discovery, beside a real server's: the same groups, versions, resources and subresources in the same order, but for the
-//! list below.
+//! Discovery compared with a real server: the same groups, versions, resources and subresources in the same order,
+//! except for the list below.
 
 use bytes::Bytes;
 use http::Request;
@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
 use tenure_apiserver::{Config, Server};
 
-/// What the real server has and this one lacks. There is nothing that it has beyond the real one, and nothing else differs.
+/// Resources that only the real server has. This server has no further ones, and there is no other difference.
 const LACKING: [&str; 26] = [
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicies",
     "admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings",
@@ -37,7 +37,7 @@ const LACKING: [&str; 26] = [
     "v1/services/proxy",
 ];
 
-/// The parts of a discovery document, each under a name of its own, in their order.
+/// Returns the parts of a discovery document, each under its own name, in order.
 fn parts(document: &Value) -> Vec<(String, Value)> {
     let list = |value: &Value, field: &str| value[field].as_array().cloned().unwrap_or_default();
     let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Recorded requests and a real kube-apiserver's answers (`tests/exchanges/`): how they are asked here, and compared. Those that need
-//! nothing but a server are trials (`tests/trials`).
+//! Recorded requests with a real kube-apiserver's answers (`tests/exchanges/`): sending and comparison. Scenarios
+//! that need only a server are trials (`tests/trials`).
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tenure_apiserver::Server;
 use tenure_testkit::exchange::{Names, Normal, Saved, Step, differences, unnumbered};
 
-/// How long a step is repeated that waits for controllers: longer than those take on the slowest machine.
+/// How long a step that waits for controllers is repeated: longer than they take on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Asks what the steps of a scenario ask, as the admin where a step brings no token, and lists where the answers differ from
-/// the recorded ones. `seen` says what else was seen during a step, where a step has something recorded.
+/// Sends the steps of a scenario, as the admin if a step has no token. Returns the differences from the recorded
+/// answers. `seen` returns other observations of a step, if the recording has some.
 pub(crate) async fn differing(
     server: &Server,
     scenario: &str,
@@ -24,7 +24,7 @@ pub(crate) async fn differing(
     let path = format!("{}/tests/exchanges/{scenario}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     let steps: Vec<Step> = serde_json::from_str(&text).unwrap();
-    // The older recordings say that something was chosen, the newer ones also what is the same.
+    // Older recordings only mark generated values; newer ones also number equal values.
     let numbered = ["<rv:", "<uid:", "<name:"].iter().any(|token| text.contains(token));
     let mut saved = Saved::new();
     let mut normal = Normal::new(names);

@@ -1,4 +1,5 @@
-//! Garbage collection on an open server: in the background, in the foreground, orphaned, and for kinds that come later.
+//! Garbage collection on an open server: in the background, in the foreground, orphaned, and for kinds that are
+//! defined later.
 
 use serde_json::json;
 
@@ -50,7 +51,7 @@ async fn only_the_very_owner_counts() {
     let cluster = Cluster::with_namespace(false).await;
     let owner = cluster.create("", "configmaps", Some("shop"), named("owner")).await;
     let namespace = cluster.get("", "namespaces", None, "shop").unwrap();
-    // An owner of another uid, in another namespace, or not there: gone.
+    // An owner with another UID, in another namespace, or missing: the object is deleted.
     cluster
         .create(
             "",
@@ -75,7 +76,7 @@ async fn only_the_very_owner_counts() {
             owned("elsewhere", &[("ConfigMap", "owner", uid(&owner), false)]),
         )
         .await;
-    // An owner of the cluster, or of a kind that nobody knows: kept.
+    // A cluster-scoped owner, or one of an unknown kind: the object stays.
     cluster
         .create(
             "",
@@ -92,7 +93,7 @@ async fn only_the_very_owner_counts() {
             owned("of-unknown", &[("Gizmo", "g", "x", false)]),
         )
         .await;
-    // An object of the cluster can't have an owner in a namespace: never collected.
+    // A cluster-scoped object can't have an owner in a namespace, so it is never collected.
     cluster
         .create("rbac.authorization.k8s.io", "clusterroles", None, {
             let mut role = owned("cluster-wide", &[("ConfigMap", "nobody", "x", false)]);

@@ -1,5 +1,5 @@
-//! What one user's requests hold in memory while they arrive and while they are worked on: bounded, others go on meanwhile, and all of it
-//! is given back.
+//! Memory of one user's requests while they arrive and while they are handled: limited, without effect on other
+//! users, and released at the end.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tenure_testkit::Webhook;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Longer than anything here takes on the slowest machine.
+/// A longer time than any step here takes on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 const MIB: usize = 1 << 20;
 
@@ -22,7 +22,7 @@ const GREEDY: &str = "system:serviceaccount:greedy:first";
 const OTHER: &str = "system:serviceaccount:other:first";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// What the metrics show.
+/// The bytes in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     bodies: usize,
@@ -36,7 +36,8 @@ struct Place {
 }
 
 impl Place {
-    /// A server where ServiceAccounts may write ConfigMaps, and those with the label `ask` are shown to a webhook first.
+    /// Opens a server where ServiceAccounts may write ConfigMaps, and a webhook sees those with the label `ask`
+    /// first.
     async fn open() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut config = Config::new(directory.path());
@@ -80,7 +81,7 @@ impl Place {
         place
     }
 
-    /// What is answered to a creation; to one that is told to come again, in the end.
+    /// Returns the status of a creation. A request that is rejected with the advice to retry is retried.
     async fn write(&self, user: &str, path: &str, object: &Value) -> u16 {
         write(self.server.clone(), user, path, object.to_string()).await
     }
@@ -89,7 +90,7 @@ impl Place {
         tokio::spawn(write(self.server.clone(), user, MAPS, object.to_string()))
     }
 
-    /// Begins to send a body that has no end.
+    /// Begins to send an endless body.
     fn begin_endless(&self, user: &str, bytes: usize) -> JoinHandle<u16> {
         const FRAME: usize = 16 * 1024;
         let frames = std::iter::repeat_with(|| Ok(Frame::data(Bytes::from(vec![b' '; FRAME]))));
@@ -116,12 +117,12 @@ impl Place {
         }
     }
 
-    /// Waits until `enough` is held, and sees at each look that it is never too much.
+    /// Waits until `enough` bytes are held, and checks the limit at each look.
     async fn until_held(&self, what: &str, enough: impl Fn(Held) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let held = self.held().await;
-            // Two users' objects, or one that is larger than one user's.
+            // Two users' objects, or one object that is larger than one user's limit.
             assert!(held.bodies <= 8 * MIB && held.objects <= 2 * MIB, "{held:?}");
             if enough(held) {
                 return;
@@ -152,7 +153,7 @@ async fn write(server: Server, user: &str, path: &str, body: String) -> u16 {
     }
 }
 
-/// A ConfigMap with so many entries, whose label says what is asked about it.
+/// Returns a ConfigMap with this many entries, and a label that selects the webhook's behaviour.
 fn map(name: &str, entries: usize, ask: &str) -> Value {
     let data: serde_json::Map<String, Value> = (0..entries)
         .map(|number| (format!("key-{number}"), json!("x")))
@@ -184,14 +185,14 @@ async fn bodies_without_end_take_their_senders_room_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_whose_work_waits_are_worked_on_one_after_the_other() {
     let place = Place::open().await;
-    // Together they come to some five times of what may be held.
+    // Together they need about five times the limit.
     let all: Vec<_> = (0..24)
         .map(|number| place.begin(GREEDY, &map(&format!("m{number}"), 1_200, "held")))
         .collect();
     place
         .until_held("the webhook has some", |held| held.objects > MIB / 2)
         .await;
-    // They wait for as long as the webhook has no answer, and nobody waits for them.
+    // These requests wait until the webhook answers, and block no other request.
     assert_eq!(place.write(OTHER, MAPS, &map("others", 1_200, "")).await, 201);
     assert_eq!(place.write(GREEDY, MAPS, &map("own", 1, "")).await, 201);
     place.webhook.release();
@@ -214,7 +215,7 @@ async fn who_hangs_up_gives_everything_back() {
         .await;
     all.iter().for_each(JoinHandle::abort);
     place.until_nothing_is_held().await;
-    // One that is larger than all of its user's room is worked on alone.
+    // An object that is larger than its user's limit is handled alone.
     let large = map("large", 7_000, "");
     let request = Request::post(MAPS).header("impersonate-user", GREEDY);
     let request = request.body(Full::new(Bytes::from(large.to_string()))).unwrap();

@@ -1,5 +1,6 @@
-//! Sessions with kubectl (`tests/kubectl/transcript.txt`, `breadth.txt`, `parts.txt`), recorded against a real kube-apiserver 1.36.3, over TLS
-//! against this server: every output and exit code is the same. Without a kubectl 1.36 on the PATH it is skipped.
+//! Sessions with kubectl (`tests/kubectl/transcript.txt`, `breadth.txt`, `parts.txt`), recorded against a real
+//! kube-apiserver 1.36.3, run over TLS against this server: every output and exit code matches. Without a kubectl
+//! 1.36 on the PATH the test is skipped.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,12 +14,12 @@ fn kubectl(home: &Path, arguments: &[String]) -> std::io::Result<Output> {
         .args(arguments)
         .env("HOME", home)
         .env("KUBECONFIG", home.join("kubeconfig"))
-        // For `kubectl edit`: an editor that types by itself.
+        // For `kubectl edit`: an editor without a user.
         .env("KUBE_EDITOR", "sed -i s/before/after/")
         .output()
 }
 
-/// Ages, times and column widths differ from run to run.
+/// Normalises ages, times and column widths, which differ between runs.
 fn normal(text: &str, files: &str) -> String {
     let mut text = text.replace(files, "@");
     for (pattern, replacement) in [
@@ -47,7 +48,7 @@ async fn a_session_reads_as_on_a_real_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn most_subcommands_read_as_on_a_real_server() {
-    // Recorded without a controller manager, which would make a ConfigMap in the namespace.
+    // The recording had no controller manager, which would create a ConfigMap in the namespace.
     check("breadth.txt", "/breadth", false).await;
 }
 

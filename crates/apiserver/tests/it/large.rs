@@ -1,5 +1,5 @@
-//! Large requests, and small ones that mean much: each is answered, or refused for what it would cost, and the server goes on.
-//! Where one of them was compared item by item with itself, these take minutes; where it was copied, there is no server left.
+//! Large requests, and small ones that expand: each is answered, or refused for its cost, and the server continues. A
+//! comparison of all items with each other would take minutes here, and an unlimited copy would end the server.
 
 use bytes::Bytes;
 use http::Request;
@@ -92,7 +92,7 @@ async fn an_object_grows_no_larger_than_a_body_by_small_steps() {
         "{}",
         answer["message"]
     );
-    // The same by patches that merge, and by an apply.
+    // The same change by merge patches and by an apply.
     let container = json!({"name": "a", "command": arguments(1)});
     let spec = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
     let strategic = "application/strategic-merge-patch+json";
@@ -151,7 +151,7 @@ async fn many_variables_of_one_pod() {
 async fn a_long_key_before_many_faults() {
     let cluster = Cluster::with_namespace(false).await;
     let service = cluster.server.admin_service();
-    // A path of a megabyte before each of a hundred thousand fields would be a hundred gigabytes of complaints.
+    // A path of a megabyte before each of a hundred thousand fields would be a hundred gigabytes of errors.
     let twice: Vec<String> = (0..50_000)
         .map(|index| format!("\"a{index}\":1,\"a{index}\":1"))
         .collect();

@@ -1,4 +1,4 @@
-//! The control plane's tests: one binary, a module a subject.
+//! The control plane's tests: one binary, with a module for each subject.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The OpenAPI v2 document: made of everything that is served, in both forms, and new when what is served changes.
+//! The OpenAPI v2 document: it covers all served resources, has both formats, and changes with the served resources.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ async fn body(response: Response<Body>) -> Bytes {
     response.into_body().collect().await.unwrap().to_bytes()
 }
 
-/// The fields of a message that are messages or texts, with their numbers.
+/// Returns the fields of a message that are messages or texts, with their numbers.
 fn fields(mut message: &[u8]) -> Vec<(u32, &[u8])> {
     let mut found = Vec::new();
     while !message.is_empty() {
@@ -41,7 +41,7 @@ fn fields(mut message: &[u8]) -> Vec<(u32, &[u8])> {
     found
 }
 
-/// The names in a list of named values.
+/// Returns the names in a list of named values.
 fn names(document: &[u8], field: u32, list: u32) -> BTreeSet<String> {
     let (_, whole) = fields(document)
         .into_iter()

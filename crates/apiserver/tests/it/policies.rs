@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies as a real kube-apiserver has them, and what somebody might try against them.
+//! ValidatingAdmissionPolicies behave as in a real kube-apiserver, and withstand attempts to bypass them.
 
 use bytes::Bytes;
 use http::Request;
@@ -8,11 +8,11 @@ use tenure_apiserver::{Config, Server};
 
 use crate::exchanges::differing;
 
-/// What may be said in policies and bindings, who may say it, and what becomes of requests.
+/// Contents of policies and bindings, the rights to write them, and their effect on requests match the recording.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn policies_hold_as_on_a_real_server() {
     let directory = tempfile::tempdir().unwrap();
-    // Recorded without a controller manager, which would write into the policies' status meanwhile.
+    // The recording had no controller manager, which would write into the policies' status.
     let config = Config {
         controllers: false,
         ..Config::new(directory.path())
@@ -24,7 +24,7 @@ async fn policies_hold_as_on_a_real_server() {
     assert!(out.is_empty(), "{out}");
 }
 
-/// What the status of a policy says its expressions get wrong, once the controller has looked at them.
+/// The status of a policy reports the type errors of its expressions after the controller has checked them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn types_are_checked_as_by_a_real_controller() {
     let directory = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ async fn types_are_checked_as_by_a_real_controller() {
     assert!(out.is_empty(), "{out}");
 }
 
-/// A server that requests are sent to as somebody.
+/// A server that receives requests of chosen users.
 struct Site {
     server: Server,
     _directory: tempfile::TempDir,
@@ -94,7 +94,7 @@ impl Site {
         (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// Brings a policy into force. `spec` is all but what is the same for all of them.
+    /// Puts a policy into force. `spec` has the fields beyond the common ones.
     async fn enforce(&self, name: &str, spec: Value, actions: Value) {
         let policy = json!({"metadata": {"name": name}, "spec": spec});
         let (status, answer) = self.ask(None, "POST", POLICIES, &policy).await;
@@ -116,7 +116,7 @@ fn rules(groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
     }]})
 }
 
-/// Whatever way a request takes to the object: a policy sees where it ends.
+/// A policy sees the final object, whichever way the request takes to it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_way_leads_around_a_policy() {
     let site = Site::open().await;
@@ -203,7 +203,7 @@ async fn no_way_leads_around_a_policy() {
         let message = answer["message"].as_str().unwrap();
         assert!(message.contains("denied request: "), "{message}");
     }
-    // What the policies allow goes on.
+    // Requests that the policies allow succeed.
     for (method, path, content, body) in [
         ("PATCH", one.clone(), merge, json!({"spec": {"replicas": 4}})),
         ("PATCH", format!("{one}/scale"), merge, json!({"spec": {"replicas": 3}})),
@@ -217,14 +217,14 @@ async fn no_way_leads_around_a_policy() {
         let (status, answer) = site.ask_with(Some("mallory"), method, &path, content, &body).await;
         assert_eq!(status, 200, "{method} {path} {answer}");
     }
-    // Nor does somebody with all rights in a namespace take the policy away.
+    // A user with all rights in a namespace can't remove the policy either.
     for path in [POLICIES, BINDINGS] {
         for name in ["few", "kept"] {
             let path = format!("{path}/{name}");
             assert_eq!(site.ask(Some("mallory"), "DELETE", &path, &Value::Null).await.0, 403);
         }
     }
-    // Without its binding a policy says nothing any more, from the next request on.
+    // Without its binding a policy has no effect on the next request.
     assert_eq!(
         site.ask(None, "DELETE", &format!("{BINDINGS}/few"), &Value::Null)
             .await
@@ -235,7 +235,8 @@ async fn no_way_leads_around_a_policy() {
     site.server.close().await;
 }
 
-/// A policy that can't be evaluated refuses what it is about, and nothing else: least of all its own removal.
+/// A policy that can't be evaluated refuses the requests that it matches, and no others. Its own removal stays
+/// possible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_policy_can_be_taken_away() {
     let site = Site::open().await;
@@ -268,7 +269,8 @@ async fn a_broken_policy_can_be_taken_away() {
     site.server.close().await;
 }
 
-/// Expressions and parameters are paid for out of a budget: who writes costly ones gets refusals, and holds up nobody.
+/// Expressions and parameters have a cost budget. Requests that meet a costly policy are refused, and other requests
+/// are not delayed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_costly_policy_is_stopped() {
     let site = Site::open().await;
@@ -322,8 +324,8 @@ async fn a_costly_policy_is_stopped() {
     site.server.close().await;
 }
 
-/// Who may write policies reads no Secret by it; and what a policy compares with is told to nobody unless its author
-/// says so.
+/// The right to write policies gives no access to Secrets. A policy's parameters appear in no answer unless the
+/// policy's author prints them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parameters_give_no_secret_away() {
     let site = Site::open().await;
@@ -366,7 +368,8 @@ async fn parameters_give_no_secret_away() {
     let (status, answer) = site.ask(carol, "POST", POLICIES, &policy("maps", "ConfigMap")).await;
     assert_eq!(status, 201, "{answer}");
     assert_eq!(site.ask(carol, "POST", BINDINGS, &binding("maps")).await.0, 201);
-    // The kind can't be exchanged under a binding, nor the binding be led to a policy of somebody else.
+    // A binding's policy can't change its kind of parameters, and the binding can't be pointed to another author's
+    // policy.
     let merge = "application/merge-patch+json";
     let to_secrets = json!({"spec": {"paramKind": {"apiVersion": "v1", "kind": "Secret"}}});
     let path = format!("{POLICIES}/maps");
@@ -378,7 +381,7 @@ async fn parameters_give_no_secret_away() {
     let to_admins = json!({"spec": {"policyName": "admins"}});
     let path = format!("{BINDINGS}/peek");
     assert_eq!(site.ask_with(carol, "PATCH", &path, merge, &to_admins).await.0, 422);
-    // The author of a policy on Secrets decides what is told; a failure tells nothing of them.
+    // The author of a policy on Secrets decides which values its messages contain. A failure prints none.
     let deny = json!({"spec": {"policyName": "admins", "validationActions": ["Deny"]}});
     assert_eq!(site.ask_with(None, "PATCH", &path, merge, &deny).await.0, 200);
     let maps = format!("{NAMESPACE}/configmaps");

@@ -1,11 +1,11 @@
-//! Quotas hold however many ask at the same time, and what a refused write was charged is given back.
+//! Quotas hold however many requests arrive at the same time, and the charge of a refused write is refunded.
 
 use serde_json::{Value, json};
 use tenure_access::identity::UserInfo;
 use tenure_apiserver::{Config, Operation, Registry, Server};
 
 const NAMESPACE: &str = "crowded";
-/// What a new namespace has by itself: the CA's certificate.
+/// Objects that every new namespace has: the CA's certificate.
 const FURNITURE: usize = 1;
 
 fn operation(registry: &Registry, plural: &str) -> Operation {
@@ -15,7 +15,7 @@ fn operation(registry: &Registry, plural: &str) -> Operation {
     Operation::new(resource, namespace, UserInfo::loopback(), "test")
 }
 
-/// Waits until the quota says that so much is used.
+/// Waits until the quota's status reports this use.
 async fn used(registry: &Registry, wanted: usize) -> Value {
     let begun = std::time::Instant::now();
     loop {

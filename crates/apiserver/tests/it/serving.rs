@@ -1,5 +1,5 @@
-//! What every answer has, and what a client can't do to the others: names of requests, health, metrics, certificates that
-//! are renewed while the server runs, a clean end, and attacks on the connection.
+//! Properties of every answer, and isolation between clients: request names, health, metrics, renewal of certificates
+//! while the server runs, a clean end, and attacks on the connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn text(response: Response<Body>) -> String {
 
 type Stream = tokio_rustls::client::TlsStream<TcpStream>;
 
-/// A server that listens, and its clients.
+/// A listening server and its clients.
 pub(crate) struct Listening {
     pub(crate) server: Server,
     address: SocketAddr,
@@ -66,7 +66,7 @@ impl Listening {
         }
     }
 
-    /// A TLS connection that speaks `protocol`; as the administrator if asked for.
+    /// Opens a TLS connection with `protocol`, as the administrator if `admin` is set.
     async fn try_connect(&self, protocol: &str, admin: bool) -> std::io::Result<Stream> {
         let mut roots = rustls::RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(self.server.ca_pem().as_bytes()).unwrap();
@@ -82,7 +82,7 @@ impl Listening {
         };
         tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let socket = TcpSocket::new_v4()?;
-        // Else some systems keep all of a large answer for a client that reads none of it.
+        // Otherwise some systems buffer all of a large answer for a client that reads nothing.
         socket.set_recv_buffer_size(256 * 1024)?;
         let stream = socket.connect(self.address).await?;
         let name = ServerName::try_from("127.0.0.1").unwrap();
@@ -147,12 +147,12 @@ async fn health_in_words_by_check_and_without_some() {
         text(ask(&service, "/livez?verbose&exclude=store&exclude=more&exclude=else").await).await,
         "[+]ping ok\n[+]store excluded: ok\nwarn: some health checks cannot be excluded: no matches for \"else\",\"more\"\nlivez check passed\n"
     );
-    // Who is nobody may not ask for single checks: as on a real server, the roles name the three paths alone.
+    // An anonymous client may not request single checks: as in kube-apiserver, the roles have only the three paths.
     assert_eq!(ask(&service, "/livez/etcd").await.status(), 403);
     let admin = cluster.server.admin_service();
     assert_eq!(text(ask(&admin, "/livez/etcd").await).await, "ok");
     assert_eq!(ask(&admin, "/livez/nothing").await.status(), 404);
-    // What the program around the server tells is part of being ready, and not of being alive.
+    // Checks of the embedding program count for readiness, and not for liveness.
     let fine = Arc::new(AtomicBool::new(false));
     cluster.server.add_ready_check("controllers", {
         let fine = fine.clone();
@@ -223,7 +223,7 @@ async fn metrics_have_the_names_that_dashboards_look_for() {
     assert!(metrics.contains("verb=\"WATCH\",version=\"v1\"} 0"), "{metrics}");
 }
 
-/// The token of an account that may do everything, in a namespace of its name: accounts of one namespace count as one.
+/// Creates an account with all rights, in a namespace of its own. The accounts of one namespace count as one user.
 async fn reader(cluster: &Cluster, name: &str) -> String {
     let named = json!({"metadata": {"name": name}});
     cluster.create("", "namespaces", None, named.clone()).await;
@@ -344,7 +344,7 @@ async fn certificates_are_renewed_under_connections_that_go_on() {
         !listening.server.renew_certificates(days(340)).unwrap(),
         "once is enough"
     );
-    // Who connects now is shown the new certificate, whose days have not come yet.
+    // A new connection gets the new certificate, which is not valid yet.
     let refused = listening.try_connect("h2", false).await.unwrap_err().to_string();
     assert!(
         refused.contains("not valid yet") || refused.contains("NotValidYet"),
@@ -367,7 +367,7 @@ async fn a_stop_ends_watches_and_lets_requests_finish() {
     let first = body.frame().await.unwrap().unwrap();
     assert!(first.data_ref().unwrap().starts_with(b"{\"type\":\"ADDED\""));
     listening.server.shutdown();
-    // The end of the stream, and no error: the client knows that it missed nothing.
+    // The stream ends without an error, so the client knows that it missed nothing.
     while let Some(frame) = body.frame().await {
         frame.expect("a clean end");
     }
@@ -449,7 +449,7 @@ async fn bodies_are_bounded_and_never_inflated() {
     assert_eq!(post(None, deep.into_bytes()).await.status(), 400);
     let deep = format!("{{\"data\":{}{}}}", "[".repeat(200_000), "]".repeat(200_000));
     assert_eq!(post(None, deep.into_bytes()).await.status(), 400);
-    // A compressed body is read as it is, by the real server too: there is nothing that a small one could blow up.
+    // A compressed body is parsed without decompression, as in kube-apiserver, so a small body can't expand.
     assert_eq!(
         post(Some("gzip"), vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).await.status(),
         400

@@ -1,4 +1,4 @@
-//! ServiceAccount tokens: minted, verified, and refused in the real server's words once what they name is gone.
+//! ServiceAccount tokens: created, verified, and refused in kube-apiserver's words after their objects are deleted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -102,7 +102,7 @@ fn claims(token: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap()).unwrap()
 }
 
-/// The status of a TokenReview for `token` at `time`.
+/// Returns the status of a TokenReview for `token` at `time`.
 fn review(tokens: &ServiceAccountTokens, objects: &Objects, token: &str, time: Timestamp) -> Value {
     let review = json!({ "spec": { "token": token } });
     token_review(&review, tokens, objects, time).unwrap()["status"].clone()

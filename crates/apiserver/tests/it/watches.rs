@@ -1,4 +1,4 @@
-//! Watches: what arrives, in which order, through selectors, bookmarks, restarts and an expired past.
+//! Watches: events and their order, with selectors, bookmarks, restarts and expired revisions.
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -51,7 +51,7 @@ impl Watch {
         }
     }
 
-    /// The next line; `None` at the end.
+    /// Returns the next line; `None` at the end.
     async fn line(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -63,7 +63,7 @@ impl Watch {
         }
     }
 
-    /// The next line as type, name and resourceVersion.
+    /// Returns the next line as type, name and resourceVersion.
     async fn next(&mut self) -> (String, String, u64) {
         let line = self.line().await.unwrap();
         let text = |pointer: &str| {
@@ -84,7 +84,7 @@ async fn server() -> (tempfile::TempDir, Server, ApiService) {
     let directory = tempfile::tempdir().unwrap();
     let server = Server::open(Config::new(directory.path())).await.unwrap();
     let service = server.admin_service();
-    // The namespace's own ConfigMap comes by itself; wait for it, so that it can't come in between.
+    // A controller creates the namespace's own ConfigMap; wait for it, so that it can't appear later.
     loop {
         let list = call(&service, "GET", MAPS, Value::Null).await;
         if !list["items"].as_array().unwrap().is_empty() {
@@ -186,7 +186,7 @@ async fn a_watch_goes_on_after_a_restart() {
     server.close().await;
     drop((server, service));
     let server = loop {
-        // What the last one still answers keeps the directory for a moment.
+        // Requests that the last server still answers keep the directory locked for a moment.
         match Server::open(Config::new(directory.path())).await {
             Ok(server) => break server,
             Err(error) => assert!(error.to_string().contains("in use"), "{error}"),

@@ -1,4 +1,4 @@
-//! Admission webhooks: what they are sent and what becomes of their answers, as a real kube-apiserver has it.
+//! Admission webhooks: their requests and the effects of their answers match a real kube-apiserver.
 
 use bytes::Bytes;
 use http::Request;
@@ -9,10 +9,10 @@ use tenure_testkit::Webhook;
 
 use crate::exchanges::differing;
 
-/// Replays a recording that was made with the webhook beside the server, which answers as this file says.
+/// Replays a recording that was made with a webhook, which answers by this file.
 pub(crate) async fn check(scenario: &str, answers: &str) {
     let directory = tempfile::tempdir().unwrap();
-    // Recorded without a controller manager; its writes would be shown to the webhooks, too.
+    // The recording had no controller manager, whose writes the webhooks would also see.
     let config = Config {
         controllers: false,
         ..Config::new(directory.path())
@@ -38,13 +38,13 @@ async fn webhooks_are_asked_as_by_a_real_server() {
     check("webhooks", "webhook_answers").await;
 }
 
-/// Which requests a webhook is asked about, and what is refused when its conditions can't tell.
+/// The match conditions select a webhook's requests, and their errors refuse requests, as on a real server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_conditions_hold_as_on_a_real_server() {
     check("match_conditions", "webhook_answers").await;
 }
 
-/// Whoever registers a webhook chooses where the server connects to and sees what others write: no tenant may.
+/// A tenant can't register a webhook: it would choose an address for the server, and see the writes of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_registers_no_webhook() {
     let directory = tempfile::tempdir().unwrap();
@@ -77,7 +77,7 @@ async fn a_tenant_registers_no_webhook() {
         assert_eq!(ask("PUT", &one, &configuration, Some("tenant")).await, 403, "{kind}");
         assert_eq!(ask("DELETE", &one, &json!({}), Some("tenant")).await, 403, "{kind}");
     }
-    // And no definition, whose conversion is a webhook, too.
+    // A tenant can't write a definition either, as a conversion webhook is a webhook, too.
     let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = json!({"metadata": {"name": "links.example.com"}});
     assert_eq!(ask("POST", definitions, &definition, Some("tenant")).await, 403);

@@ -1,4 +1,4 @@
-//! The recorded questions about access, asked of what decides: every decision, reason and message has to be the same.
+//! The recorded questions about access, decided in this process: every decision, reason and message must match.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use tenure_access::impersonation::Impersonator;
 use crate::access_recorded::{rbac_kind, recorded};
 use crate::{Case, by_caller, name_question};
 
-/// What decides one case.
+/// Decides one case.
 type Decide = fn(&Rbac, &Value) -> Value;
 
-/// Questions about rights, each decided by itself.
+/// Returns the questions about rights, each decided by itself.
 pub(crate) fn reviews() -> Vec<Case> {
     cases("reviews", review)
 }
 
-/// Attempts to write rights that the writer doesn't have.
+/// Returns the attempts to write rights that the writer doesn't have.
 pub(crate) fn escalations() -> Vec<Case> {
     cases("escalations", escalate)
 }
@@ -40,7 +40,8 @@ fn cases(kind: &str, decide: Decide) -> Vec<Case> {
         .collect()
 }
 
-/// Attempts to impersonate, a case for each caller: how one was allowed decides how the caller's next ones are refused.
+/// Returns the attempts to impersonate, one case for each caller: an allowed attempt affects how the caller's later
+/// ones are refused.
 pub(crate) fn impersonations() -> Vec<Case> {
     let (rbac, questions) = recorded("impersonations");
     let rbac = Arc::new(rbac);
@@ -59,7 +60,7 @@ pub(crate) fn impersonations() -> Vec<Case> {
         .collect()
 }
 
-/// What is compared of a refusal: code, reason, message, details.
+/// Returns the compared fields of a refusal: code, reason, message, details.
 fn shown(refusal: &Refusal) -> Value {
     let mut status = refusal.to_status();
     let fields = status.as_object_mut().unwrap();
@@ -96,7 +97,7 @@ fn escalate(rbac: &Rbac, case: &Value) -> Value {
     }
 }
 
-/// The recorded user info of a caller that impersonates nobody has its own uid and token cut out.
+/// Decides an impersonation. A recorded user without impersonation has no UID and token, as they differ between runs.
 fn impersonate(impersonator: &Impersonator, rbac: &Rbac, case: &Value) -> Value {
     let (namespace, name) = case["caller"].as_str().unwrap().split_once('/').unwrap();
     let caller = UserInfo::service_account(namespace, name, "");
@@ -129,7 +130,7 @@ fn impersonate(impersonator: &Impersonator, rbac: &Rbac, case: &Value) -> Value 
         .unwrap_or_else(|refusal| shown(&refusal))
 }
 
-/// The attributes of the recorded GETs.
+/// Returns the attributes of the recorded GETs.
 fn request_for(path: &str) -> Attributes {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     match parts.as_slice() {

@@ -1,5 +1,5 @@
-//! The recorded questions of `access`, asked of a whole server over HTTP as they were asked of the real one: what lies
-//! between a request and the decision has to be right as well. All are asked of one server.
+//! The recorded questions of `access`, sent to a whole server over HTTP as they were sent to kube-apiserver. So the
+//! steps between a request and the decision are tested, too. All questions go to one server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::access_recorded::{ANSWERS, CASES, Steps};
 use crate::{Case, by_caller, name_question};
 
-/// The server that is asked, once somebody asks.
+/// The server, opened at the first question.
 pub(crate) struct Asked {
     runtime: Runtime,
     asker: OnceCell<Asker>,
@@ -28,13 +28,13 @@ impl Asked {
         }
     }
 
-    /// Asks something of the server.
+    /// Sends a question to the server.
     fn ask<Answer>(&self, question: impl AsyncFnOnce(&Asker) -> Answer) -> Answer {
         self.runtime
             .block_on(async { question(self.asker.get_or_init(Asker::open).await).await })
     }
 
-    /// Ends the server, if it was started.
+    /// Closes the server, if it was started.
     pub(crate) fn close(&self) {
         if let Some(asker) = self.asker.get() {
             self.runtime.block_on(asker.server.close());
@@ -46,7 +46,7 @@ struct Asker {
     admin: ApiService,
     anyone: ApiService,
     server: Server,
-    /// Attempts to escalate make and delete objects that have the same names.
+    /// A lock, as attempts to escalate create and delete objects with the same names.
     escalating: Mutex<()>,
     _directory: tempfile::TempDir,
 }
@@ -108,7 +108,7 @@ fn collection(object: &Value) -> String {
     }
 }
 
-/// What was recorded of an answer: all of a refusal, only the code of anything else.
+/// Returns the recorded part of an answer: all of a refusal, only the code of any other answer.
 fn shown(code: u16, mut body: Value) -> Value {
     if body["kind"] != "Status" {
         return json!({ "code": code });
@@ -119,7 +119,7 @@ fn shown(code: u16, mut body: Value) -> Value {
     body
 }
 
-/// The recorded questions of one kind, with their answers.
+/// Returns the recorded questions of one kind, with their answers.
 fn read_recorded(kind: &str) -> Steps {
     let take = |text: &str| -> Vec<Value> {
         let all: Value = serde_json::from_str(text).unwrap();
@@ -130,7 +130,7 @@ fn read_recorded(kind: &str) -> Steps {
     questions.into_iter().zip(answers).collect()
 }
 
-/// Questions about rights.
+/// Returns the questions about rights.
 pub(crate) fn reviews(asked: &Arc<Asked>) -> Vec<Case> {
     let numbered = read_recorded("reviews").into_iter().enumerate();
     numbered
@@ -144,7 +144,7 @@ pub(crate) fn reviews(asked: &Arc<Asked>) -> Vec<Case> {
         .collect()
 }
 
-/// Attempts to write rights that the writer doesn't have.
+/// Returns the attempts to write rights that the writer doesn't have.
 pub(crate) fn escalations(asked: &Arc<Asked>) -> Vec<Case> {
     let numbered = read_recorded("escalations").into_iter().enumerate();
     numbered
@@ -161,7 +161,7 @@ pub(crate) fn escalations(asked: &Arc<Asked>) -> Vec<Case> {
         .collect()
 }
 
-/// Attempts to impersonate, a case for each caller.
+/// Returns the attempts to impersonate, one case for each caller.
 pub(crate) fn impersonations(asked: &Arc<Asked>) -> Vec<Case> {
     by_caller(read_recorded("impersonations"))
         .into_iter()
@@ -198,8 +198,8 @@ async fn escalate(asker: &Asker, case: &Value) -> Value {
         Some(old) => {
             let (code, old) = asker.admin(Method::POST, &path, old, &[]).await;
             assert_eq!(code, 201, "{old}");
-            // The aggregation controller may write in between: the object is sent as a client would that has
-            // read it just now.
+            // The aggregation controller may write meanwhile, so the object is sent as by a client that has just read
+            // it.
             let (_, old) = asker.admin(Method::GET, &one, &Value::Null, &[]).await;
             for field in ["uid", "creationTimestamp"] {
                 object["metadata"][field] = old["metadata"][field].clone();
@@ -240,7 +240,7 @@ async fn impersonate(asker: &Asker, case: &Value) -> Value {
     shown(code, body)
 }
 
-/// Cuts out what differs from run to run: the caller's own uid and token.
+/// Removes the values that differ between runs: the caller's own UID and token.
 fn without_own_credential(mut user: Value) -> Value {
     if user["username"]
         .as_str()

@@ -1,4 +1,4 @@
-//! What a real kube-apiserver answered, a trial for each question about access and for each story of requests.
+//! Answers of a real kube-apiserver: one trial for each question about access and for each story of requests.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ mod access_served;
 mod exchanges;
 mod stories;
 
-/// A name, and a check that panics where something is wrong.
+/// A name, and a check that panics on failure.
 struct Case {
     name: String,
     check: Box<dyn FnOnce() + Send>,
@@ -39,7 +39,7 @@ impl Case {
     }
 }
 
-/// Names a question by the texts in it, and by where it is in the file.
+/// Names a question by its texts and its index in the file.
 fn name_question(index: usize, question: &Value) -> String {
     fn collect<'a>(value: &'a Value, texts: &mut Vec<&'a str>) {
         match value {
@@ -54,7 +54,7 @@ fn name_question(index: usize, question: &Value) -> String {
     name_of_line(index + 1, &texts.join(" "))
 }
 
-/// Attempts to impersonate as one story a caller, in the recorded order.
+/// Groups attempts to impersonate into one story per caller, in the recorded order.
 fn by_caller(questions: Steps) -> BTreeMap<String, Steps> {
     let mut stories: BTreeMap<String, Steps> = BTreeMap::new();
     for (question, want) in questions {
@@ -64,7 +64,7 @@ fn by_caller(questions: Steps) -> BTreeMap<String, Steps> {
     stories
 }
 
-/// What the requests of a trial run on.
+/// Starts the runtime for the requests of a trial.
 fn start_runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -1,4 +1,4 @@
-//! Recorded stories of requests (`tests/exchanges/`), each told to a server of its own.
+//! Recorded stories of requests (`tests/exchanges/`), each sent to a server of its own.
 
 use serde_json::json;
 use tenure_apiserver::{Config, Server};
@@ -6,7 +6,7 @@ use tenure_apiserver::{Config, Server};
 use crate::Case;
 use crate::exchanges::differing;
 
-/// Files that are no stories, and stories that need more than a server: the tests of what they need tell those.
+/// Files that are not stories, and stories that need more than a server, which other tests run.
 const ELSEWHERE: &[&str] = &[
     "audit",
     "audit_webhook_answers",
@@ -20,7 +20,7 @@ const ELSEWHERE: &[&str] = &[
     "webhooks",
 ];
 
-/// All stories that need nothing but a server.
+/// Returns all stories that need only a server.
 pub(crate) fn cases() -> Vec<Case> {
     let folder = format!("{}/tests/exchanges", env!("CARGO_MANIFEST_DIR"));
     let entries = std::fs::read_dir(folder).unwrap();

@@ -1,4 +1,5 @@
-//! Copies: consistent while writes go on, refused when cut or changed, restored without a revision that was ever given out.
+//! Copies: consistent during writes, refused if cut or changed, and restored without a revision that was ever given
+//! out.
 
 use std::io::Write as _;
 
@@ -32,7 +33,7 @@ async fn a_copy_is_the_state_of_one_moment() {
     let snapshot = store.snapshot();
     let mut pieces = Pieces::new(snapshot.clone());
     let mut copy = pieces.next().unwrap().to_vec();
-    // What is written while the copy is made is not in it.
+    // Writes during the copy are not in it.
     put(&store, "/a/100-late", Expect::Absent, "late").await.unwrap();
     put(&store, "/z", Expect::Absent, "late").await.unwrap();
     copy.extend(bytes_of(pieces));
@@ -54,7 +55,7 @@ async fn revisions_after_a_restore_were_never_given_out() {
     filled(&store).await;
     let at_copy = store.revision();
     let copy = bytes_of(Pieces::new(store.snapshot()));
-    // Acknowledged after the copy, and lost with the old store: nobody gets this revision again.
+    // Acknowledged after the copy, and lost with the old store: no later write gets this revision.
     let lost = put(&store, "/lost", Expect::Absent, "x").await.unwrap().revision;
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("new");
@@ -114,7 +115,7 @@ async fn every_cut_and_every_changed_byte_is_found() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().join("new");
         assert!(restore(&broken[..], &target, |_, _| Ok(())).is_err(), "changed at {at}");
-        // Nothing of it can be taken for a store with objects.
+        // No part of the restored folder opens as a store with objects.
         if let Ok(opened) = Store::open(&target, Limits::default()) {
             assert!(opened.snapshot().is_empty());
         }

@@ -1,4 +1,4 @@
-//! `kill -9` under write load: what was acknowledged is there, revisions go on, watchers miss nothing.
+//! `kill -9` during writes: acknowledged writes are there, revisions continue, watchers miss nothing.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use crate::{open, put};
 
 const DIRECTORY: &str = "STORE_CRASH_DIRECTORY";
 
-/// Not a test by itself: the process that is killed. It writes for ever and prints what was acknowledged.
+/// Not a test by itself: the process that is killed. It writes forever and prints the acknowledged writes.
 #[test]
 fn writer_until_killed() {
     let Ok(directory) = std::env::var(DIRECTORY) else {
@@ -40,7 +40,7 @@ fn writer_until_killed() {
     });
 }
 
-/// Runs the writer until it has acknowledged `count` writes, and kills it. Gives back key and revision of each.
+/// Runs the writer until it has acknowledged `count` writes, and kills it. Returns key and revision of each.
 fn killed_after(directory: &Path, count: usize) -> BTreeMap<String, u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -57,7 +57,7 @@ fn killed_after(directory: &Path, count: usize) -> BTreeMap<String, u64> {
     let mut acknowledged = BTreeMap::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let note = |line: String, acknowledged: &mut BTreeMap<String, u64>| {
-        // The test harness prints its own words into the first line.
+        // The test harness prints its own text into the first line.
         let Some(at) = line.find("ack /") else { return };
         let words: Vec<&str> = line[at..].split(' ').collect();
         if let [_, key, revision] = words[..]
@@ -98,7 +98,7 @@ async fn what_was_acknowledged_survives_a_kill() {
         }
         assert!(store.revision() > highest, "revisions went back");
         highest = store.revision();
-        // Who watched from the start still sees every write, in order.
+        // A watcher from the start still sees every write, in order.
         let (_, events) = store.events_after("/", 1, usize::MAX).unwrap();
         let revisions: Vec<u64> = events.iter().map(|event| event.revision).collect();
         assert_eq!(revisions, (2..=highest).collect::<Vec<_>>());

@@ -1,4 +1,4 @@
-//! Two processes, broken files: a clear error that names the place, and nothing is changed.
+//! Two processes, and broken files: a clear error names the place, and the files stay unchanged.
 
 use tenure_store::{Expect, Limits, OpenError, Store};
 
@@ -28,7 +28,7 @@ async fn filled() -> tempfile::TempDir {
     directory
 }
 
-/// Opens a damaged copy: either it is refused by name and left as it is, or everything in it is as it was.
+/// Opens a damaged copy: either the error names the file and the file stays unchanged, or all objects are intact.
 fn check(directory: &tempfile::TempDir, damage: impl FnOnce(&mut Vec<u8>)) {
     let path = directory.path().join("objects.redb");
     let whole = std::fs::read(&path).unwrap();
@@ -85,7 +85,7 @@ async fn a_flipped_bit_in_a_value_is_found() {
     assert!(error.contains("objects.redb") && error.contains("backup"), "{error}");
 }
 
-/// A sequence that looks like chance and is the same in every run (xorshift).
+/// A pseudo-random sequence that is the same in every run (xorshift).
 struct Chance(u64);
 
 impl Chance {
@@ -107,7 +107,7 @@ async fn hundreds_of_flipped_bits_are_found_or_harmless() {
         let (at, bit) = (chance.below(length), chance.below(8));
         check(&directory, |bytes| bytes[at] ^= 1 << bit);
     }
-    // The beginning says where everything is: each of its bytes in turn.
+    // The beginning has the positions of everything else: every second byte is damaged in turn.
     for at in (0..320).step_by(2) {
         let bit = chance.below(8);
         check(&directory, |bytes| bytes[at] ^= 1 << bit);

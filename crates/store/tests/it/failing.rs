@@ -1,4 +1,4 @@
-//! A medium that refuses: clear errors, nothing lost, and writes again when it recovers.
+//! A medium that refuses writes: clear errors, no lost data, and writes work again when it recovers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,7 +10,7 @@ use crate::{listed, put};
 const WORKS: u8 = 0;
 /// Nothing is written.
 const FULL: u8 = 1;
-/// Everything is written, and then the medium says that it failed.
+/// Everything is written, and then the medium reports a failure.
 const LIES: u8 = 2;
 
 struct Failing {

@@ -1,4 +1,5 @@
-//! A disk without space: what was acknowledged stays, deletions work, who asks is told, and it ends by itself.
+//! A disk without space: acknowledged writes stay, deletions work, clients get an error, and the store recovers by
+//! itself.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +12,10 @@ use crate::{delete, open, put};
 
 const LIMITED: &str = "STORE_LIMITED_DIRECTORY";
 const MOUNTED: &str = "STORE_MOUNTED_DIRECTORY";
-/// The files of a store that is open.
+/// The files of an open store.
 const FILES: [&str; 4] = ["objects.redb", "objects-0.log", "objects-1.log", "objects-reserve.log"];
 
-/// Runs one of the tests below as a process of its own.
+/// Runs one of the tests below in a process of its own.
 fn child(name: &str, variable: &str, directory: &Path, shell: &str) -> std::process::Output {
     Command::new("sh")
         .arg("-c")
@@ -26,7 +27,7 @@ fn child(name: &str, variable: &str, directory: &Path, shell: &str) -> std::proc
         .unwrap()
 }
 
-/// Puts values until the disk has no more space; gives back the keys that were acknowledged, with their revisions.
+/// Puts values until the disk is full; returns the acknowledged keys with their revisions.
 async fn fill(store: &Store, prefix: &str, length: usize) -> Vec<(String, u64)> {
     let mut acknowledged = Vec::new();
     for index in 0.. {
@@ -40,7 +41,7 @@ async fn fill(store: &Store, prefix: &str, length: usize) -> Vec<(String, u64)> 
     acknowledged
 }
 
-/// Waits without writing anything, as nobody may want to write.
+/// Waits without a write, as no client may want to write.
 async fn until_writable(store: &Store) {
     for _ in 0..600 {
         if store.writable().is_ok() {
@@ -51,7 +52,7 @@ async fn until_writable(store: &Store) {
     panic!("{:?}", store.writable());
 }
 
-/// What a process that is killed now leaves behind.
+/// Copies the files that a process would leave if it were killed now.
 fn copied(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     let copying = Command::new("sh")
@@ -65,7 +66,7 @@ fn copied(directory: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// Everything that there should be, and nothing else.
+/// Checks that the store has exactly these objects.
 fn check(store: &Store, there: &[(String, u64)]) {
     let snapshot = store.snapshot();
     assert_eq!(snapshot.len(), there.len());
@@ -97,7 +98,7 @@ fn store_in_files_that_may_not_grow() {
             "{:?}",
             store.writable()
         );
-        // Deletions go on, a step of one too.
+        // Deletions continue, and so does a step of a deletion.
         let mut last = store.revision();
         for _ in 0..200 {
             let (key, revision) = there.remove(0);
@@ -114,7 +115,7 @@ fn store_in_files_that_may_not_grow() {
         };
         let entry = store.write(marked.clone()).await.unwrap();
         there.push((key.clone(), entry.revision));
-        // What is said to be a step of a deletion is none if it is longer than that.
+        // A write that claims to be a step of a deletion is refused if it is longer than a step may be.
         let long = Write {
             expect: Expect::Revision(entry.revision),
             change: Change::Put(Payload::plain("v".repeat(3 << 20))),
@@ -123,7 +124,7 @@ fn store_in_files_that_may_not_grow() {
         assert!(matches!(store.write(long).await, Err(WriteError::Full(_))));
         last = entry.revision;
         let killed = copied(directory);
-        // There is space, and that is noticed although nobody asks.
+        // There is space again, and the store notices that without a write.
         setrlimit(Resource::RLIMIT_FSIZE, RLIM_INFINITY, RLIM_INFINITY).unwrap();
         let copy = open(killed.path());
         check(&copy, &there);
@@ -158,7 +159,7 @@ fn deletions_work_on_a_full_disk_and_it_ends_by_itself() {
     );
 }
 
-/// Not a test by itself: the process on a disk that has no space but what the store has filled itself.
+/// Not a test by itself: the process on a disk whose space the store has used up.
 #[test]
 fn store_on_a_small_disk() {
     let Ok(directory) = std::env::var(MOUNTED) else {
@@ -173,7 +174,7 @@ fn store_on_a_small_disk() {
         let store = open(&directory);
         let mut there = fill(&store, "/a/", 20_000).await;
         assert!(there.len() > 200, "{}", there.len());
-        // Most of it goes, and then there is space for others, on a disk that has got none.
+        // Most objects are deleted, and then there is space for others, on a disk that has not grown.
         let most = there.len() / 4 * 3;
         for (key, revision) in there.drain(..most) {
             delete(&store, &key, revision).await.unwrap();
@@ -187,7 +188,8 @@ fn store_on_a_small_disk() {
         check(&store, &there);
         let revision = store.revision();
         drop(store);
-        // A start on a disk without any space may be refused; then nothing is lost, and it opens when there is some.
+        // A start on a disk without any space may be refused. Then nothing is lost, and the store opens when there is
+        // space.
         let store = match Store::open(&directory, Limits::default()) {
             Ok(store) => store,
             Err(error) => {

@@ -1,4 +1,4 @@
-//! Revisions, snapshots, watches: what readers see, before and after a restart.
+//! Revisions, snapshots and watches, before and after a restart.
 
 use tenure_store::{EventKind, Expect, Limits, Store, WriteError};
 
@@ -107,7 +107,7 @@ async fn who_falls_off_the_history_is_told() {
     assert_eq!(store.snapshot_at(7).unwrap().len(), 6);
     drop(slow);
     drop(store);
-    // The file may remember more than memory did; never less.
+    // The file may keep more history than memory did, and never less.
     let store = Store::open(directory.path(), limits).unwrap();
     assert_eq!(store.snapshot_at(7).unwrap().len(), 6);
 }
@@ -158,7 +158,7 @@ async fn a_watcher_of_something_quiet_does_not_fall_off() {
         let event = watcher.next().await.unwrap().unwrap();
         (event.key.to_string(), watcher)
     });
-    // Ten times as much as is kept happens elsewhere.
+    // Ten times the history's size is written under other keys.
     for index in 0..640 {
         put(&store, &format!("/loud/{index}"), Expect::Absent, "x")
             .await
@@ -168,7 +168,7 @@ async fn a_watcher_of_something_quiet_does_not_fall_off() {
     let last = put(&store, "/quiet/a", Expect::Absent, "x").await.unwrap();
     let (key, mut watcher) = waiting.await.unwrap();
     assert_eq!(key, "/quiet/a");
-    // What doesn't concern it is behind it all the same: a bookmark says so.
+    // The watcher's position also passes changes under other prefixes: a bookmark shows that.
     let later = put(&store, "/loud/later", Expect::Absent, "x").await.unwrap();
     assert!(later.revision > last.revision);
     assert_eq!(watcher.position(), later.revision);
@@ -202,7 +202,7 @@ async fn the_file_does_not_grow_with_the_number_of_writes() {
         ..Limits::default()
     };
     let size = || std::fs::metadata(directory.path().join("objects.redb")).unwrap().len();
-    // A store that is closed has everything in its one file.
+    // A closed store has everything in its one file.
     let churn = async |rounds: usize| {
         let store = Store::open(directory.path(), limits.clone()).unwrap();
         for round in 0..rounds {
@@ -225,8 +225,8 @@ async fn the_file_does_not_grow_with_the_number_of_writes() {
     churn(200).await;
     let settled = size();
     let compacted = churn(400).await;
-    // What was written is about 50 MB. What is forgotten is cut off in bulk, and the log comes in pieces of up to 8 MiB, for
-    // which there is room beside what is held: how large they get depends on how the writes fall.
+    // About 50 MB were written. History is dropped in bulk, and the log has files of up to 8 MiB. These need space
+    // beside the stored values, and their sizes depend on the timing of the writes.
     let enough = settled.max(16 << 20) * 3 / 2;
     assert!(size() <= enough, "{settled} bytes, and then {}", size());
     assert!(compacted > 30_000);

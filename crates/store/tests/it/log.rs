@@ -1,5 +1,5 @@
-//! The log before the tables, as a process leaves it that was killed: what was acknowledged is there, a torn end is
-//! left out, damage is found, and what is no part of this store is refused.
+//! The log in front of the tables after a kill of the process. Acknowledged writes are there, a torn end is ignored,
+//! damage is detected, and foreign files are refused.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ const TABLES: &str = "objects.redb";
 const LOGS: [&str; 2] = ["objects-0.log", "objects-1.log"];
 const BLOCK: usize = 4096;
 
-/// The files of a store, as they are while it is open.
+/// Copies the files of an open store.
 fn copied(directory: &Path) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
     for name in [TABLES, LOGS[0], LOGS[1]] {
@@ -21,7 +21,7 @@ fn copied(directory: &Path) -> tempfile::TempDir {
     copy
 }
 
-/// A store of `count` values that was killed, with none of them in the tables.
+/// Returns a killed store with `count` values, none of them in the tables.
 async fn killed(count: usize) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
@@ -33,7 +33,8 @@ async fn killed(count: usize) -> tempfile::TempDir {
     copied(directory.path())
 }
 
-/// What is in the store in `directory`: how many values, if each is as it was written and none before the last is missing.
+/// Opens the store in `directory`. Returns the number of values, if each is intact and none before the last is
+/// missing.
 fn opened(directory: &Path) -> Result<usize, String> {
     let store = Store::open(directory, Limits::default()).map_err(|error| error.to_string())?;
     let snapshot = store.snapshot();
@@ -46,7 +47,7 @@ fn opened(directory: &Path) -> Result<usize, String> {
     Ok(snapshot.len())
 }
 
-/// The same with a log that something happened to; the copy is as before afterwards.
+/// Opens a copy with a damaged log. The original stays unchanged.
 fn damaged(directory: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<usize, String> {
     let copy = copied(directory);
     let path = copy.path().join(LOGS[0]);
@@ -61,7 +62,7 @@ fn damaged(directory: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> Result<usize,
     result
 }
 
-/// Where the frames begin, and where the last one ends.
+/// Returns the starts of the frames, and the end of the last one.
 fn frames(directory: &Path) -> Vec<usize> {
     let bytes = std::fs::read(directory.join(LOGS[0])).unwrap();
     let blocks: Vec<&[u8]> = bytes.chunks(BLOCK).collect();
@@ -111,7 +112,7 @@ async fn a_torn_end_is_left_out() {
         panic!("{frames:?}")
     };
     assert_eq!(damaged(copy.path(), |_| {}).unwrap(), 20);
-    // Sectors that did not arrive, one or several, be it the first or the last with something in it.
+    // Sectors that were not written, one or several, including the first and the last with content.
     let sectors = (end - start) / 512;
     assert!(sectors > 8, "the last frame is long");
     let written = (64 + 25 + 5 + 19 * 300_usize).div_ceil(512);
@@ -121,7 +122,7 @@ async fn a_torn_end_is_left_out() {
         let hole = |bytes: &mut Vec<u8>| bytes[start + from * 512..start + (from + 1) * 512].fill(0);
         assert_eq!(damaged(copy.path(), hole).unwrap(), 19, "{from}");
     }
-    // What fills up the last block is nobody's.
+    // The filling of the last block does not matter.
     assert_eq!(damaged(copy.path(), |bytes| bytes[end - 1] = 0).unwrap(), 20);
 }
 
@@ -153,7 +154,7 @@ async fn every_flipped_bit_is_found_or_harmless() {
         let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
         assert!(result.as_ref().is_err() || result == Ok(6), "{at}: {result:?}");
     }
-    // Of the head of a frame every third byte; of the last one too, though nothing follows it.
+    // Every third byte of a frame's head; of the last frame too, though nothing follows it.
     for start in [frames[0], frames[frames.len() - 2]] {
         for at in (start..start + 93).step_by(3) {
             let result = damaged(copy.path(), |bytes| bytes[at] ^= 1 << (at % 8));
@@ -184,8 +185,8 @@ async fn a_lost_part_that_others_follow_is_found() {
     assert!(damaged(copy.path(), |bytes| *bytes = b"no log".to_vec()).is_err());
 }
 
-/// A crash tears the last frame and takes nothing away from the file: one that is shorter than it was lost what was
-/// acknowledged, be it a frame or only the space behind the last one.
+/// A crash tears the last frame and never shortens the file: a shorter file lost acknowledged data, be it a frame or
+/// only the space after the last one.
 #[tokio::test]
 async fn a_file_that_was_cut_short_is_no_torn_end() {
     let copy = killed(20).await;
@@ -201,7 +202,7 @@ async fn a_file_that_was_cut_short_is_no_torn_end() {
             "{cut}: {error}"
         );
     }
-    // And the one that nothing is in.
+    // The file without frames counts, too.
     let other = copied(copy.path());
     std::fs::write(other.path().join(LOGS[1]), b"").unwrap();
     let error = opened(other.path()).unwrap_err();
@@ -210,7 +211,7 @@ async fn a_file_that_was_cut_short_is_no_torn_end() {
         let copy = copied(copy.path());
         std::fs::remove_file(copy.path().join(name)).unwrap();
         let opened = opened(copy.path());
-        // Without the one that everything is in nothing tells that there was anything; the other one is missed.
+        // Without the file of all frames nothing shows that frames existed; the other file is missed.
         match name == LOGS[1] {
             true => assert!(opened.unwrap_err().contains("objects-1.log is missing")),
             false => assert_eq!(opened, Ok(0)),
@@ -218,7 +219,7 @@ async fn a_file_that_was_cut_short_is_no_torn_end() {
     }
 }
 
-/// As the second format had it: the files of the log do not say how long they are, and grow by a frame.
+/// Format 2: the files of the log do not contain their length, and grow by a frame.
 #[tokio::test]
 async fn a_log_of_the_second_format_is_taken_over() {
     const NUMBERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
@@ -240,7 +241,7 @@ async fn a_log_of_the_second_format_is_taken_over() {
         assert_eq!(damaged(copy.path(), |bytes| bytes.truncate(cut)).unwrap(), 19, "{cut}");
     }
     assert_eq!(opened(copy.path()), Ok(20));
-    // Closed, it is one of this format.
+    // Once closed, the store has the current format.
     assert_eq!(opened(copy.path()), Ok(20));
 }
 
@@ -250,7 +251,7 @@ async fn another_stores_log_is_refused() {
     std::fs::copy(other.path().join(LOGS[0]), copy.path().join(LOGS[0])).unwrap();
     let error = opened(copy.path()).unwrap_err();
     assert!(error.contains("another store's"), "{error}");
-    // And of its own an old one that the tables do not lead up to.
+    // An old log of the same store is refused, too, if the tables do not lead up to it.
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()));
     let tables = std::fs::read(directory.path().join(TABLES)).unwrap();
@@ -278,7 +279,7 @@ async fn the_log_changes_its_file_and_the_tables_follow() {
             copies.push((copied_logs(directory.path()), index + 1));
         }
     }
-    // One that is longer than a file of the log.
+    // A value that is longer than a file of the log.
     let long = "x".repeat(9 << 20);
     put(&store, "/b", Expect::Absent, &long).await.unwrap();
     put(&store, "/c", Expect::Absent, "c").await.unwrap();
@@ -287,7 +288,7 @@ async fn the_log_changes_its_file_and_the_tables_follow() {
     let store = open(directory.path());
     assert_eq!(store.snapshot().len(), 602);
     assert_eq!(store.snapshot().get("/b").unwrap().bytes, long);
-    // The newest changes are in the log all the while.
+    // The newest changes are in the log all the time.
     for (logs, written) in copies {
         let last = format!("/a/{}", written - 1);
         assert!(
@@ -301,7 +302,7 @@ fn copied_logs(directory: &Path) -> [Vec<u8>; 2] {
     LOGS.map(|name| std::fs::read(directory.join(name)).unwrap())
 }
 
-/// As the first format had it: neither a log nor an identity.
+/// Format 1: neither a log nor an identity.
 #[tokio::test]
 async fn tables_of_the_first_format_are_taken_over() {
     const NUMBERS: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("numbers");
@@ -336,7 +337,7 @@ async fn tables_of_the_first_format_are_taken_over() {
     for directory in [directory.path(), copy.path()] {
         assert_eq!(listed(&open(directory).snapshot(), "/"), ["/a=1@2", "/b=1@3", "/c=1@4"]);
     }
-    // One of a later program is not touched.
+    // A store of a later program is not changed.
     set_format(4);
     let error = Store::open(directory.path(), Limits::default()).unwrap_err();
     assert!(error.to_string().contains("format 4"), "{error}");
@@ -344,8 +345,8 @@ async fn tables_of_the_first_format_are_taken_over() {
 
 const FULL: &str = "STORE_FULL_DIRECTORY";
 
-/// Not a test by itself: the process whose files may not grow. It writes until that is felt, deletes, and tells what
-/// was acknowledged.
+/// Not a test by itself: the process whose files may not grow. It writes until a write fails, deletes, and prints the
+/// acknowledged writes.
 #[test]
 fn writer_on_a_full_disk() {
     let Ok(directory) = std::env::var(FULL) else {
@@ -375,7 +376,7 @@ async fn a_file_that_can_not_grow_loses_nothing() {
     let directory = tempfile::tempdir().unwrap();
     drop(open(directory.path()));
     let length = std::fs::metadata(directory.path().join(TABLES)).unwrap().len();
-    // In blocks of 512 bytes, as the shell has it: a little more than the tables need now.
+    // In blocks of 512 bytes, the shell's unit: a little more than the current size of the tables.
     let limit = (length + (400 << 10)) / 512;
     let output = Command::new("sh")
         .arg("-c")

@@ -1,4 +1,4 @@
-//! The store's tests: one binary, a module a subject.
+//! The store's tests: one binary, with a module for each subject.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -51,7 +51,7 @@ async fn delete(store: &Store, key: &str, revision: u64) -> Result<Arc<Entry>, W
         .await
 }
 
-/// What is under a prefix, as text.
+/// Returns the values under a prefix, as text.
 fn listed(snapshot: &tenure_store::Snapshot, prefix: &str) -> Vec<String> {
     let shown = |entry: &Entry| String::from_utf8(entry.bytes.to_vec()).unwrap();
     snapshot

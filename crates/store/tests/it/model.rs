@@ -1,4 +1,4 @@
-//! Random writes against a plain map: the store always agrees with it, at every revision and after a restart.
+//! Random writes compared with a plain map: the store agrees with the map at every revision and after a restart.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! Where two answers differ.
+//! Comparison of two answers.
 
 use serde_json::{Map, Value};
 
-/// The paths at which two answers differ, with both values, apart from what lies at or below a known path.
+/// Returns the paths at which two answers differ, with both values, except those at or below a known path.
 #[must_use]
 pub fn differences(want: &Value, got: &Value, known: &Map<String, Value>) -> Vec<(String, Value, Value)> {
     let mut found = Vec::new();

@@ -1,10 +1,11 @@
-//! Requests as data, and the answers of an API server to them: what a recording of a real server holds, and what two
-//! servers are compared by. Owns the form of a request, its references to earlier answers, and what differs from run to run.
+//! Requests as data, and the answers of an API server: the form of recordings of a real server, and of comparisons
+//! between two servers. This module has the request's form, its references to earlier answers, and the normalisation
+//! of values that differ between runs.
 //!
-//! In a request `@NS` is the story's own namespace, `${step:a/b}` a value from the answer to the step with that `save`, and
-//! `edit` the whole object of such an answer, changed by a merge patch. In an answer `<uid:1>`, `<rv:1>`, `<name:1>`,
-//! `<address:1>` and `<port:1>` stand for what the server chose, numbered as they first appear; `<time>`, `<continue>`,
-//! `<hash>` and `<age>` for what differs each time.
+//! In a request `@NS` is the story's own namespace, `${step:a/b}` a value from the answer to the step with that
+//! `save`, and `edit` the whole object of such an answer, changed by a merge patch. In an answer `<uid:1>`, `<rv:1>`,
+//! `<name:1>`, `<address:1>` and `<port:1>` stand for values that the server chose, numbered in order of appearance;
+//! `<time>`, `<continue>`, `<hash>` and `<age>` stand for values that differ each time.
 
 mod compare;
 mod normal;
@@ -31,50 +32,50 @@ pub struct Step {
     /// Headers.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// The body: nothing for null, a text as it is, anything else as JSON.
+    /// The body: null means none, a text is sent unchanged, anything else as JSON.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub body: Value,
-    /// The body is an object that was answered before, changed.
+    /// The body is a changed object of an earlier answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edit: Option<Edit>,
     /// The name under which later steps refer to the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub save: Option<String>,
-    /// Paths at which the embedded server answers differently on purpose, with the reason.
+    /// Paths at which the embedded server intentionally answers differently, with the reason.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub known: Map<String, Value>,
-    /// Seconds that whoever recorded it waited for the real server to notice what was done before; nobody else has to.
+    /// Seconds that the recorder waited until the real server had noticed earlier requests; a replay does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<f64>,
-    /// Values in the answer, by pointer, until which the request is repeated: a controller brings them about.
+    /// Values in the answer, by pointer, until which the request is repeated: a controller sets them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub until: Map<String, Value>,
-    /// What else was seen while the real server answered, where that is recorded.
+    /// Other observations while the real server answered, if recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<Value>,
-    /// The real server's answer, where one is recorded.
+    /// The real server's answer, if recorded.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub want: Value,
 }
 
-/// A change of an object that was answered before.
+/// A change of an object from an earlier answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Edit {
-    /// The step whose answer it is.
+    /// The step with that answer.
     pub of: String,
-    /// What is different, as a merge patch.
+    /// The change, as a merge patch.
     pub merge: Value,
 }
 
-/// What stands for a story's surroundings in its steps, such as `@NS`, and what it is in this run.
+/// Placeholders for a story's environment in its steps, such as `@NS`, with their values in this run.
 pub type Names<'a> = &'a [(&'a str, &'a str)];
 
-/// What was answered to the steps that have a name.
+/// The answers to the steps with a name.
 pub type Saved = HashMap<String, Value>;
 
 impl Step {
-    /// Whether an answer has all that the step waits for.
+    /// Checks whether an answer has all values that the step waits for.
     #[must_use]
     pub fn is_settled(&self, answer: &Value) -> bool {
         self.until
@@ -82,7 +83,7 @@ impl Step {
             .all(|(pointer, value)| answer.pointer(pointer) == Some(value))
     }
 
-    /// Sends the request, and returns status, warnings and body as one value, as they came.
+    /// Sends the request. Returns status, warnings and body as one value, without normalisation.
     ///
     /// # Errors
     /// If the request can't be built or the connection fails; no answer of the server is an error.
@@ -132,7 +133,8 @@ impl Step {
     }
 }
 
-/// Puts the surroundings and earlier answers into a text. What was not answered becomes `0`, as a version or a name.
+/// Replaces placeholders and references to earlier answers in a text. A missing value becomes `0`, as a version or a
+/// name.
 fn fill(text: &str, names: Names<'_>, saved: &Saved) -> String {
     let text = names
         .iter()
@@ -156,7 +158,7 @@ fn fill(text: &str, names: Names<'_>, saved: &Saved) -> String {
     out
 }
 
-/// RFC 7386.
+/// Applies a merge patch (RFC 7386).
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         *target = patch.clone();

@@ -1,4 +1,4 @@
-//! What differs from run to run, replaced by names for it.
+//! Normalisation: values that differ between runs are replaced by placeholders.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-/// One text has it all: uids, times, names generated from `gen-` or `gen1-` (which refusals name too), addresses that a server chose, resourceVersions in messages, hashes and ages.
+/// A regular expression for all such values: UIDs, times, names generated from `gen-` or `gen1-` (also in refusals),
+/// addresses that a server chose, resourceVersions in messages, hashes and ages.
 static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(concat!(
         r"(?P<uid>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})",
@@ -26,18 +27,18 @@ static TEXT: LazyLock<Option<Regex>> = LazyLock::new(|| {
 });
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"<(uid|rv|name|address|port):\d+>").ok());
 
-/// Names for what one server chose in one story: the same value gets the same name.
+/// The placeholders of one server in one story: equal values get the same placeholder.
 #[derive(Debug, Default)]
 pub struct Normal {
     surroundings: Vec<(String, String)>,
     known: HashMap<(&'static str, String), usize>,
     count: HashMap<&'static str, usize>,
-    /// Names that were generated.
+    /// Generated names.
     generated: Vec<(String, String)>,
 }
 
 impl Normal {
-    /// For a story with these surroundings.
+    /// Returns the placeholders for a story in this environment.
     #[must_use]
     pub fn new(names: super::Names<'_>) -> Self {
         let pair = |(stands, is): &(&str, &str)| ((*stands).to_owned(), (*is).to_owned());
@@ -47,7 +48,7 @@ impl Normal {
         }
     }
 
-    /// An answer with names in the place of what the server chose.
+    /// Returns an answer with placeholders for the server's values.
     pub fn normal(&mut self, answer: &Value) -> Value {
         self.value(answer, "", false)
     }
@@ -65,7 +66,7 @@ impl Normal {
         match value {
             Value::Object(map) => {
                 self.learn_generated(map);
-                // A list's own version says how far the server is, which others move too.
+                // A list's own version shows the server's revision, which other writers also change.
                 let is_list = ["items", "rows"].iter().any(|key| map.contains_key(*key)) && map.contains_key("kind");
                 let mut normal = Map::new();
                 for (key, value) in map {
@@ -158,8 +159,8 @@ impl Normal {
             .into_owned()
     }
 
-    /// Entries are sorted by time, among others, and times differ in whole seconds by chance: whether they are in order is
-    /// checked by itself, and then they are sorted without time.
+    /// Normalises managedFields. Entries are sorted by time, among others, and times differ in whole seconds by
+    /// chance. So the order is checked separately, and then the entries are sorted without time.
     fn managed_fields(&mut self, entries: &[Value]) -> Value {
         let text = |entry: &Value, key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let order = |entry: &Value| {
@@ -191,7 +192,7 @@ impl Normal {
     }
 }
 
-/// A normal answer without numbers: the form of recordings that were made without them.
+/// Removes the numbers from a normal answer: the form of recordings that were made without them.
 #[must_use]
 pub fn unnumbered(value: &Value) -> Value {
     let strip = |text: &str| {

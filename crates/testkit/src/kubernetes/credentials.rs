@@ -1,4 +1,4 @@
-//! The certificates, keys and kubeconfigs of a real control plane, as files. They live as long as a test.
+//! The certificates, keys and kubeconfigs of a real control plane, as files that exist as long as a test.
 
 use std::path::{Path, PathBuf};
 
@@ -10,14 +10,14 @@ use rcgen::{
 };
 use serde_json::json;
 
-/// Where everything is.
+/// The paths of the files.
 pub(super) struct Credentials {
     pub(super) authority: PathBuf,
     pub(super) server_certificate: PathBuf,
     pub(super) server_key: PathBuf,
-    /// Signs the tokens of ServiceAccounts.
+    /// The key that signs the tokens of ServiceAccounts.
     pub(super) token_key: PathBuf,
-    /// Checks them: the API server reads no public key out of a private one of this form.
+    /// The key that verifies them: the API server reads no public key out of a private one of this form.
     pub(super) token_public_key: PathBuf,
     /// The administrator's kubeconfig.
     pub(super) admin: PathBuf,
@@ -26,7 +26,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Makes them for a server on this port of the loopback address.
+    /// Creates the files for a server on this port of the loopback address.
     pub(super) fn write(folder: &Path, port: u16) -> anyhow::Result<Self> {
         let file = |name: &str, content: &str| -> anyhow::Result<PathBuf> {
             let path = folder.join(name);

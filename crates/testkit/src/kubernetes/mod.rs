@@ -1,6 +1,6 @@
 //! A real kube-apiserver with a real etcd, for one test or one command: certificates, free ports and data of its own
-//! in a temporary folder. Refuses to look for binaries anywhere but in the folder that `TENURE_KUBERNETES_BIN` names;
-//! `e2e/kubernetes` has what builds them.
+//! in a temporary folder. Binaries come only from the folder in `TENURE_KUBERNETES_BIN`; `e2e/kubernetes` builds
+//! them.
 
 mod credentials;
 
@@ -16,12 +16,12 @@ use tempfile::TempDir;
 
 use self::credentials::Credentials;
 
-/// The variable that names the folder with the binaries.
+/// The variable with the folder of the binaries.
 pub const KUBERNETES_BIN: &str = "TENURE_KUBERNETES_BIN";
 
-/// How long a real server may take until it is ready: seconds on a quiet machine, much more on a busy one.
+/// Longest time until a real server is ready: seconds on a quiet machine, much more on a busy one.
 const READY: Duration = Duration::from_secs(180);
-/// Ports are free when they are chosen, and somebody else may be faster.
+/// Attempts to start: another process may take a free port after it was chosen.
 const ATTEMPTS: usize = 3;
 
 /// The binaries of a real control plane.
@@ -31,10 +31,10 @@ pub struct KubernetesBinaries {
 }
 
 impl KubernetesBinaries {
-    /// Those in this folder.
+    /// Finds the binaries in this folder.
     ///
     /// # Errors
-    /// If one of them is not there.
+    /// If a binary is missing.
     pub fn in_folder(folder: &Path) -> anyhow::Result<Self> {
         for name in ["kube-apiserver", "kube-controller-manager", "etcd"] {
             let path = folder.join(name);
@@ -50,11 +50,11 @@ impl KubernetesBinaries {
         })
     }
 
-    /// Those in the folder that `TENURE_KUBERNETES_BIN` names; nothing if it is not set. A test then says that it was
-    /// skipped, on stderr, and returns.
+    /// Finds the binaries in the folder in `TENURE_KUBERNETES_BIN`; `None` if the variable is not set. A test then
+    /// prints on stderr that it was skipped, and returns.
     ///
     /// # Errors
-    /// If it is set and something is missing there.
+    /// If the variable is set and a binary is missing there.
     pub fn find() -> anyhow::Result<Option<Self>> {
         match std::env::var_os(KUBERNETES_BIN).filter(|folder| !folder.is_empty()) {
             Some(folder) => Self::in_folder(Path::new(&folder)).map(Some),
@@ -67,26 +67,26 @@ impl KubernetesBinaries {
     }
 }
 
-/// A running kube-apiserver, with its etcd and, if asked for, its controllers. Gone when dropped.
+/// A running kube-apiserver with its etcd, and optionally a controller manager. Dropping it ends all processes.
 #[derive(Debug)]
 pub struct Kubernetes {
-    // Declared before the folder: processes end before what they write to goes away.
+    // Declared before the folder, so that the processes end before their files are deleted.
     processes: Vec<Process>,
     kubeconfig: PathBuf,
     folder: TempDir,
 }
 
 impl Kubernetes {
-    /// Starts one and waits until it is ready: the API server, or with `controllers` until the controller manager has
-    /// made the ServiceAccount of the namespace `default`.
+    /// Starts a control plane and waits until it is ready. With `controllers` this waits until the controller manager
+    /// has created the ServiceAccount of the namespace `default`.
     ///
     /// # Errors
-    /// What kept it from becoming ready, with the end of the log of what failed.
+    /// The error that prevented the start, with the end of the failed process' log.
     pub async fn start(binaries: &KubernetesBinaries, controllers: bool) -> anyhow::Result<Self> {
         Self::start_with(binaries, controllers, &[]).await
     }
 
-    /// [`Kubernetes::start`] with more arguments for the API server.
+    /// Starts a control plane as [`Kubernetes::start`] does, with more arguments for the API server.
     ///
     /// # Errors
     /// As [`Kubernetes::start`].
@@ -138,16 +138,16 @@ impl Kubernetes {
         Ok(started)
     }
 
-    /// The kubeconfig of its administrator.
+    /// Returns the kubeconfig of its administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A client of its administrator.
+    /// Returns a client of its administrator.
     ///
     /// # Errors
-    /// If there can't be one.
+    /// If the client can't be created.
     pub async fn client(&self) -> anyhow::Result<kube::Client> {
         client_of(&self.kubeconfig).await
     }
@@ -166,7 +166,7 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// Asks until a path is answered with success; a process that ends ends the wait.
+    /// Repeats a request until it succeeds. The end of a process also ends the wait.
     async fn until(&mut self, client: &kube::Client, path: &str) -> anyhow::Result<()> {
         let begun = Instant::now();
         loop {
@@ -187,10 +187,10 @@ impl Kubernetes {
     }
 }
 
-/// A client for the current context of a kubeconfig.
+/// Returns a client for the current context of a kubeconfig.
 ///
 /// # Errors
-/// If it can't be read, or names what is not there.
+/// If the kubeconfig is unreadable, or names a missing file.
 pub async fn client_of(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
     let config = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(config, &KubeConfigOptions::default()).await?;
@@ -219,13 +219,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Ports that nobody listens on at the moment.
+/// Returns ports that are free at the moment.
 fn free_ports() -> std::io::Result<[u16; 3]> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let listeners = [listen()?, listen()?, listen()?];
@@ -245,7 +245,7 @@ fn etcd_arguments(folder: &Path, port: u16, peers: u16) -> Vec<String> {
         format!("--listen-peer-urls={peers}"),
         format!("--initial-advertise-peer-urls={peers}"),
         format!("--initial-cluster=default={peers}"),
-        // What is compared is answers, not what survives a loss of power.
+        // Tests compare answers, and need no data after a power loss.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -261,7 +261,7 @@ fn apiserver_arguments(credentials: &Credentials, folder: &Path, port: u16, etcd
         format!("--tls-private-key-file={}", path(&credentials.server_key)),
         format!("--client-ca-file={}", path(&credentials.authority)),
         "--authorization-mode=RBAC".to_owned(),
-        // The embedded server's.
+        // The embedded server's values.
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         format!("--service-account-key-file={}", path(&credentials.token_public_key)),

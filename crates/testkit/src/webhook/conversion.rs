@@ -1,11 +1,12 @@
-//! How the test webhook converts: v1 has `spec.hostPort` and `spec.protocol`, v2 `spec.host`, `spec.port` and `spec.retries`.
+//! Conversions of the test webhook: v1 has `spec.hostPort` and `spec.protocol`, v2 `spec.host`, `spec.port` and
+//! `spec.retries`.
 //!
-//! Rules change that: `careless` keeps what the wanted version doesn't have; `each` is merged into each object and `review`
-//! into the answer; `leave_out` objects are missing at the end, and `repeat` are there twice.
+//! Rules change that: `careless` keeps fields that the wanted version lacks; `each` is merged into each object and
+//! `review` into the answer; `leave_out` objects are missing at the end, and `repeat` objects appear twice.
 
 use serde_json::{Map, Value, json};
 
-/// The answer to a ConversionReview.
+/// Returns the answer to a ConversionReview.
 pub(super) fn converted(review: &Value, rules: &Value) -> Value {
     let request = review.get("request").unwrap_or(&Value::Null);
     let wanted = request
@@ -64,7 +65,7 @@ fn convert(spec: &mut Map<String, Value>, to_first: bool, careless: bool) {
     }
 }
 
-/// RFC 7386.
+/// Applies a merge patch (RFC 7386).
 fn merge(value: &mut Value, patch: &Value) {
     let Value::Object(changes) = patch else {
         value.clone_from(patch);
@@ -83,7 +84,7 @@ fn merge(value: &mut Value, patch: &Value) {
     }
 }
 
-/// What a webhook was asked, in one line.
+/// Returns a webhook's request in one line.
 pub(super) fn asked(path: &str, review: &Value) -> String {
     let text = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let request = review.get("request").unwrap_or(&Value::Null);
@@ -113,7 +114,7 @@ pub(super) fn asked(path: &str, review: &Value) -> String {
     )
 }
 
-/// JSON as Python writes it.
+/// Returns JSON in Python's format.
 fn spaced(value: &Value) -> String {
     match value {
         Value::Object(map) => {

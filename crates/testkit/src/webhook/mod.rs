@@ -1,9 +1,9 @@
-//! A webhook for tests: a server over TLS that answers each path as a table says, and remembers what it was sent. What it is asked without a
-//! body it answers likewise, so it is good for any server that is not to be trusted.
+//! A webhook for tests: a server over TLS that answers each path by a table, and records its requests. It also
+//! answers requests without a body, so it can stand for any untrusted server.
 //!
-//! An answer has a `status`, `headers`, and a `body`, in which `@UID` stands for the review's and `@ASKED` for what was asked;
-//! or it says by what rules it is to [`convert`](conversion). One with `held` waits for [`Webhook::release`], and one with
-//! `hang` for ever. Recordings that were made beside a real server were made with the same tables.
+//! An answer has a `status`, `headers`, and a `body`, in which `@UID` stands for the review's UID and `@ASKED` for
+//! the request; or it has rules under [`convert`](conversion). An answer with `held` waits for [`Webhook::release`],
+//! and one with `hang` forever. Recordings beside a real server used the same tables.
 
 mod conversion;
 
@@ -25,21 +25,21 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-/// The Service that may stand before a webhook.
+/// The Service that may be in front of a webhook.
 const SERVICE: &str = "webhook.default.svc";
 
 /// A running webhook; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Where it listens, on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub port: u16,
-    /// The CA that its certificate is from, as a client configuration has it.
+    /// The CA of its certificate, in the form of a client configuration.
     pub ca: String,
     shared: Shared,
     task: JoinHandle<()>,
 }
 
-/// What all connections of a webhook share.
+/// State that all connections of a webhook share.
 #[derive(Debug, Clone)]
 struct Shared {
     answers: Arc<Mutex<Value>>,
@@ -55,10 +55,10 @@ impl Drop for Webhook {
 }
 
 impl Webhook {
-    /// A webhook that gives these answers, by their paths; 404 at any other.
+    /// Starts a webhook with these answers by path; any other path answers 404.
     ///
     /// # Errors
-    /// Whatever keeps it from listening.
+    /// If the listener can't be opened.
     pub async fn start(answers: Value) -> anyhow::Result<Self> {
         let (tls, authority) = certify()?;
         let ca = STANDARD.encode(authority);
@@ -74,38 +74,38 @@ impl Webhook {
         Ok(Self { port, ca, shared, task })
     }
 
-    /// The client configuration for a path of it.
+    /// Returns the client configuration for a path of the webhook.
     #[must_use]
     pub fn client_config(&self, path: &str) -> Value {
         json!({"url": format!("https://127.0.0.1:{}{path}", self.port), "caBundle": self.ca})
     }
 
-    /// From now on this is the answer at that path.
+    /// Sets the answer for a path.
     pub fn answer(&self, path: &str, answer: Value) {
         if let Some(answers) = self.shared.answers.lock().as_object_mut() {
             answers.insert(path.to_owned(), answer);
         }
     }
 
-    /// Lets all answers go that are held.
+    /// Releases all held answers.
     pub fn release(&self) {
         self.shared.gate.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
-    /// The reviews that were sent on behalf of the user `alice` since the last time, oldest first, each with its path.
+    /// Returns the reviews for the user `alice` since the last call, oldest first, each with its path.
     #[must_use]
     pub fn taken(&self) -> Value {
         Value::from(std::mem::take(&mut *self.shared.seen.lock()))
     }
 
-    /// The ConversionReviews that were sent so far, oldest first.
+    /// Returns all ConversionReviews so far, oldest first.
     #[must_use]
     pub fn conversions(&self) -> Vec<Value> {
         self.shared.conversions.lock().clone()
     }
 }
 
-/// A certificate for 127.0.0.1 and the Service `webhook` in `default`, and the CA that it is from, in PEM.
+/// Creates a certificate for 127.0.0.1 and the Service `webhook` in `default`. Also returns its CA, in PEM.
 pub(crate) fn certify() -> anyhow::Result<(rustls::ServerConfig, String)> {
     let ca_key = rcgen::KeyPair::generate()?;
     let mut ca = rcgen::CertificateParams::new(Vec::<String>::new())?;
@@ -134,12 +134,12 @@ async fn serve(listener: TcpListener, acceptor: TlsAcceptor, shared: Shared) {
             let service = hyper::service::service_fn(move |request| {
                 let shared = shared.clone();
                 async move {
-                    // What can't be answered fails the test by what it says.
+                    // An answer that can't be built carries the error, which fails the test.
                     let answered = answer(request, &shared).await;
                     Ok::<_, Infallible>(answered.unwrap_or_else(|error| broken(&error)))
                 }
             });
-            // A client that goes away has given up, which is for the test to notice.
+            // A client may disconnect, which the test notices itself.
             let _gone = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;

@@ -1,5 +1,5 @@
-//! What is admitted: nobody gives away rights that they do not have, nothing is made in a namespace that is not there, and an object
-//! that is not as its schema says is refused with the fields named.
+//! Admission: a user can't grant rights beyond its own, nothing is created in a missing namespace, and an object that
+//! violates its schema is refused with the names of the fields.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::place::{Place, send};
 
 const RBAC: &str = "apis/rbac.authorization.k8s.io/v1";
 
-/// `user` may do this in the namespace.
+/// Grants `user` these rights in the namespace.
 async fn grant(place: &Place, user: &str, rules: Value) {
     let role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
@@ -45,7 +45,7 @@ async fn nobody_gives_away_what_they_do_not_have() {
         let (clerk, roles) = (clerk.clone(), roles.clone());
         async move { send(&clerk, Method::POST, &roles, json_body, &body).await }
     };
-    // Whether rights have reached every authorizer is a matter of time on a real cluster.
+    // On a real cluster, rights reach every authorizer only after a while.
     let made = tenure_testkit::eventually(tenure_testkit::SOON, || post(role("reads", json!(["get"]))));
     made.await.unwrap();
     let refused = post(role("deletes", json!(["get", "delete"]))).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A canary is heard wherever it sings: else its silence would prove nothing.
+//! A leaked canary is found in every searched place: otherwise an empty result would prove nothing.
 
 use serde_json::json;
 use tenure_testkit::{CANARY, Canary, Cluster};
@@ -30,7 +30,7 @@ async fn a_canary_is_heard_wherever_it_sings() {
         heard(&[("answer", &encode(format!("{before}{value} and more")))], "answer").await;
     }
 
-    // In another namespace; in the own one, but for its Secrets; in a status, and in an event.
+    // In another namespace; in the own one outside of its Secrets; in a status, and in an event.
     for namespace in ["canary-a", "canary-b"] {
         let map = |data: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m", "namespace": namespace }, "data": { "a": data } });
         admin.apply(map(&value)).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_canary_is_heard_wherever_it_sings() {
     let secret = |data: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": CANARY, "namespace": "canary-b" }, "stringData": { "a": data } });
     admin.apply(secret(&value)).await.unwrap();
     heard(&[], "secrets canary-b/canary").await;
-    // What others may have stays in Secrets of others, and nowhere else.
+    // A value that other Secrets may hold is accepted in those Secrets, and nowhere else.
     admin.apply(secret(recorded)).await.unwrap();
     canary.check(admin, &[], &[]).await.unwrap();
     heard(&[("answer", recorded)], "answer").await;
@@ -71,7 +71,7 @@ async fn a_canary_is_heard_wherever_it_sings() {
     admin.delete(("v1", "Event"), ("canary-b", "e")).await.unwrap();
     canary.check(admin, &[], &[]).await.unwrap();
 
-    // In files, and in what is compressed.
+    // In plain and in compressed files.
     std::fs::write(folder.path().join("plain"), &value).unwrap();
     heard(&[], "plain").await;
     std::fs::remove_file(folder.path().join("plain")).unwrap();
@@ -83,7 +83,7 @@ async fn a_canary_is_heard_wherever_it_sings() {
     std::fs::remove_dir_all(folder.path().join("deep")).unwrap();
     canary.check(admin, &[], &[]).await.unwrap();
 
-    // In the log, at any level; what was said once stays said.
+    // In the log, at any level; an earlier log line is still found.
     tracing::trace!(target: "tenure_controllers", "it says {value}");
     heard(&[], "the log").await;
 }

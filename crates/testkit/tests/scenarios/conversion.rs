@@ -1,5 +1,5 @@
-//! Kinds whose versions a webhook converts: what is written in one version is read, owned and watched in another, and what
-//! needs no conversion goes on when the webhook is away.
+//! Kinds with a conversion webhook: objects that are written in one version are read, owned and watched in another.
+//! Requests without a conversion succeed while the webhook is down.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, Webhook, eventually};
@@ -16,7 +16,7 @@ struct Links {
 }
 
 impl Links {
-    /// None if the API server could not call the webhook.
+    /// Returns `None` if the API server could not call the webhook.
     async fn set(namespace: &str) -> Option<Self> {
         let place = Place::set(namespace).await;
         if !place.can_be_called_back() {
@@ -81,7 +81,7 @@ impl Links {
         json!({"apiVersion": format!("{}/{version}", self.group), "kind": "Link", "metadata": {"name": name}, "spec": spec})
     }
 
-    /// Points the definition to another path of the webhook, and waits until an object is served like that.
+    /// Points the definition to another path of the webhook, and waits until this takes effect on a served object.
     async fn convert_by(&self, path: &str, works: bool) {
         let definition = format!("{DEFINITIONS}/{}", self.name());
         self.place.merge(&definition, &self.definition(path)).await.unwrap();
@@ -158,7 +158,8 @@ async fn a_field_has_its_owner_in_every_version() {
         owners(&object, &["f:spec", "f:hostPort"]).is_empty(),
         "it was taken away in the other version"
     );
-    // What its owner gives up goes, in its own version; what the webhook makes of the rest is the webhook's.
+    // Fields that the owner gives up are removed, in the owner's own version; the webhook defines the other version's
+    // fields.
     let object = links.place.apply(&v2, "second", false, &note).await.unwrap();
     assert_eq!(object["spec"], json!({"host": "", "port": "1", "note": "mine"}));
     links.remove().await;
@@ -189,6 +190,6 @@ async fn what_needs_no_conversion_goes_on_without_the_webhook() {
     links.place.delete(&v1, &Value::Null).await.unwrap();
     let last = links.link("v1", "b", json!({"hostPort": "one:1"}));
     links.place.create(&links.path("v1", ""), &last).await.unwrap();
-    // The kind goes, and its objects with it.
+    // The definition is deleted, and its objects with it.
     links.remove().await;
 }

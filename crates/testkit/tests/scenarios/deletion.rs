@@ -1,4 +1,4 @@
-//! How things end: finalizers, owners and what they own, namespaces with everything in them, preconditions.
+//! Deletion: finalizers, owners and dependents, namespaces with their content, preconditions.
 
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ async fn a_namespace_takes_everything_with_it() {
     let namespace = "/api/v1/namespaces/deletion-c";
     place.delete(namespace, &Value::Null).await.unwrap();
     place.until(&format!("{maps}/plain"), |plain| plain.is_none()).await;
-    // It stays as long as something in it does, takes nothing new, and says so.
+    // A namespace stays as long as an object in it does, accepts nothing new, and reports why.
     let refused = place.create(&maps, &config_map("late")).await.unwrap_err();
     assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
     assert!(

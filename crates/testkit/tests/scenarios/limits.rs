@@ -1,4 +1,4 @@
-//! What a namespace and a schema allow: quotas, limits of single objects, and rules that custom resources bring along.
+//! Limits of a namespace and a schema: quotas, limits of single objects, and rules in custom resource definitions.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,8 @@ use tenure_testkit::Cluster;
 
 use crate::place::Place;
 
-/// How often a quota may be exceeded at most on a real server that is busy: its controller counts what it has seen, which may lack what its
-/// admission has just let through, and writes that over what admission wrote.
+/// How often a busy real server may exceed a quota. Its controller counts the objects that it has seen, which may
+/// exclude one that admission has just let through, and overwrites admission's count.
 const LOOKS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +22,7 @@ async fn a_quota_is_not_exceeded() {
     let one = format!("{quotas}/few");
     place.until(&one, used("0")).await;
     let secret = |name: &str| json!({ "metadata": { "name": name } });
-    // A dry run takes nothing.
+    // A dry run uses nothing.
     place
         .create(&format!("{secrets}?dryRun=All"), &secret("a"))
         .await
@@ -78,7 +78,7 @@ async fn a_limit_range_fills_in_and_refuses() {
         })
     };
     let pods = place.path("api/v1", "pods?dryRun=All");
-    // A real cluster knows the limits a moment later.
+    // A real cluster applies the limits a moment later.
     let filled = tenure_testkit::eventually(tenure_testkit::SOON, || async {
         let made = place.create(&pods, &pod(json!({}))).await.unwrap();
         let resources = made["spec"]["containers"][0]["resources"].clone();
@@ -181,7 +181,7 @@ async fn a_custom_resource_keeps_its_rules() {
         .merge(&one, &json!({ "spec": { "most": 4, "least": 3 } }))
         .await
         .unwrap();
-    // A rule that could cost too much, or says nonsense, is no rule.
+    // A rule that could cost too much, or is invalid, is refused.
     let mut costly = definition;
     costly["metadata"]["name"] = json!("racks.limits.tenure.dev");
     costly["spec"]["names"] = json!({ "kind": "Rack", "plural": "racks" });

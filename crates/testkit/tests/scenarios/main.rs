@@ -1,5 +1,6 @@
-//! What Tenure relies on in an API server: who owns a field, what is admitted, how versions become each other, how things end. The same sentences hold on the embedded
-//! control plane (`cargo test`) and on a real Kubernetes (`cargo xtask scenarios`); a test here may not ask which one it is on.
+//! Tenure's requirements for an API server: field ownership, admission, conversion, deletion. The same scenarios hold
+//! on the embedded control plane (`cargo test`) and on a real Kubernetes (`cargo xtask scenarios`). A test here must
+//! not depend on which of the two it runs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

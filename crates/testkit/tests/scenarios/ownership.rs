@@ -1,4 +1,4 @@
-//! Who owns a field: conflicts, force, sharing, giving up, and what an update does to it.
+//! Field ownership: conflicts, force, sharing, giving up, and the effect of an update.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn two_managers_meet_in_one_field() {
         .unwrap();
     assert_eq!(owners(&first, &["f:data", "f:a"]), ["alpha"]);
 
-    // The same value is shared, another one is a conflict that names the field and its owner.
+    // An equal value is shared; another value is a conflict that names the field and its owner.
     let shared = place
         .apply(&path, "beta", false, &settings(json!({ "a": "1", "c": "1" })))
         .await
@@ -39,7 +39,7 @@ async fn two_managers_meet_in_one_field() {
         ("FieldManagerConflict", ".data.b")
     );
 
-    // Force takes it over; what beta no longer says and nobody else owns is gone.
+    // Force takes over the field. A field that beta no longer applies and that has no other owner is removed.
     let forced = place
         .apply(&path, "beta", true, &settings(json!({ "b": "2" })))
         .await
@@ -48,7 +48,7 @@ async fn two_managers_meet_in_one_field() {
     assert_eq!(owners(&forced, &["f:data", "f:a"]), ["alpha"]);
     assert_eq!(owners(&forced, &["f:data", "f:b"]), ["beta"]);
 
-    // alpha gives up what it no longer owns alone: nothing of beta's goes.
+    // alpha gives up the fields that it shares: beta's fields stay.
     let given_up = place.apply(&path, "alpha", false, &settings(json!({}))).await.unwrap();
     assert_eq!(given_up["data"], json!({ "b": "2" }));
 }
@@ -114,7 +114,7 @@ async fn items_of_a_list_have_owners_of_their_own() {
         .await
         .unwrap();
     assert_eq!(both["spec"]["ports"].as_array().unwrap().len(), 2);
-    // The key has the default of a field that neither of them wrote.
+    // The key contains the default of a field that neither manager wrote.
     let http = r#"k:{"port":80,"protocol":"TCP"}"#;
     assert_eq!(owners(&both, &["f:spec", "f:ports", http]), ["alpha"]);
     let left = place.apply(&path, "alpha", false, &service(json!([]))).await.unwrap();

@@ -1,4 +1,4 @@
-//! A cluster with a namespace, and requests that a scenario is made of.
+//! A cluster with a namespace, and the requests of a scenario.
 
 use http::{Method, Request};
 use kube::core::Status;
@@ -24,7 +24,7 @@ impl Place {
         place
     }
 
-    /// Whether the API server can call what listens here. If not, that is said.
+    /// Checks whether the API server can call a listener on this machine. If not, prints that.
     pub(crate) fn can_be_called_back(&self) -> bool {
         let can = self.cluster.is_on_this_machine();
         if !can {
@@ -33,7 +33,7 @@ impl Place {
         can
     }
 
-    /// A path below the namespace: `api/v1`, `configmaps/a`.
+    /// Returns a path below the namespace: `api/v1`, `configmaps/a`.
     pub(crate) fn path(&self, version: &str, rest: &str) -> String {
         format!("/{version}/namespaces/{}/{rest}", self.namespace)
     }
@@ -55,14 +55,14 @@ impl Place {
         self.send(Method::DELETE, path, Some("application/json"), options).await
     }
 
-    /// A server-side apply; `force` overrules conflicts.
+    /// Sends a server-side apply; `force` overrides conflicts.
     pub(crate) async fn apply(&self, path: &str, manager: &str, force: bool, body: &Value) -> Result<Value, Status> {
         let path = format!("{path}?fieldManager={manager}&force={force}");
         self.send(Method::PATCH, &path, Some("application/apply-patch+yaml"), body)
             .await
     }
 
-    /// The same cluster, asked by somebody else.
+    /// Returns a client of the same cluster for another user.
     pub(crate) fn asked_by(&self, user: &str) -> Admin {
         self.admin.impersonating(user).unwrap()
     }
@@ -71,7 +71,7 @@ impl Place {
         send(&self.admin, method, path, content, body).await
     }
 
-    /// Asks for an object until it is as said; nothing stands for one that is not there.
+    /// Repeats a read until the object satisfies a condition; `None` stands for a missing object.
     pub(crate) async fn until(&self, path: &str, holds: impl Fn(Option<&Value>) -> bool) {
         let looked = eventually(SOON, || async {
             let found = match self.get(path).await {
@@ -114,7 +114,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Who owns a field, by the managers' names in the order of the object.
+/// Returns the owners of a field, by the managers' names in the order of the object.
 pub(crate) fn owners<'a>(object: &'a Value, field: &[&str]) -> Vec<&'a str> {
     let entries = object["metadata"]["managedFields"].as_array().unwrap();
     let owns = |entry: &&Value| {

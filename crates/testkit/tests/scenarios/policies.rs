@@ -1,5 +1,6 @@
-//! What somebody's own rules admit: policies of expressions with parameters and bindings, and webhooks that are asked only under
-//! conditions. A real cluster follows a change of such rules a moment later, so the first request under a rule is repeated.
+//! Admission by user-defined rules: policies of expressions with parameters and bindings, and webhooks with match
+//! conditions. A real cluster applies a change of such rules a moment later, so the first request under a rule is
+//! repeated.
 
 use http::{Method, Request};
 use kube::core::Status;
@@ -10,7 +11,7 @@ use crate::place::{Place, send};
 
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// The namespace that a rule holds in, and no other.
+/// Returns a selector for the only namespace in which a rule applies.
 fn only(place: &Place) -> Value {
     json!({ "matchLabels": { "kubernetes.io/metadata.name": place.namespace } })
 }
@@ -35,7 +36,7 @@ async fn configure(place: &Place, kind: &str, name: &str, rest: Value) {
     place.admin.apply(object).await.unwrap();
 }
 
-/// What is left of an earlier run would judge this one.
+/// Removes the rules of an earlier run, which would also apply in this one.
 async fn forget(place: &Place, plural: &str, name: &str) {
     let gone = place
         .delete(&format!("{ADMISSION}/{plural}/{name}"), &Value::Null)
@@ -50,7 +51,7 @@ fn map(name: &str, size: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "size": size } })
 }
 
-/// Asks until the answer is as `wanted` says.
+/// Repeats a request until the answer is as `wanted` says.
 async fn until_answered(
     place: &Place,
     method: Method,
@@ -120,7 +121,8 @@ async fn a_policy_denies_what_its_parameters_do_not_allow() {
         "ValidatingAdmissionPolicy 'policies-a' with binding 'policies-a' denied request: a size of 4 is more than 3";
     assert_eq!(refused.message, format!("configmaps \"a\" is forbidden: {why}"));
     assert_eq!(refused.details.unwrap().causes[0].message, why);
-    // What is right or not looked at goes on, and then the same rule holds for every way to change it.
+    // Objects that fit the policy, or that it does not match, are accepted. Then the same rule applies to every way
+    // of changing the object.
     place.create(&path, &map("kept", "3")).await.unwrap();
     let plain = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "plain" } });
     place.create(&path, &plain).await.unwrap();
@@ -230,7 +232,7 @@ async fn a_policy_that_says_nonsense_is_refused() {
 async fn a_webhook_is_asked_only_under_its_conditions() {
     let place = Place::set("policies-d").await;
     let (name, path) = ("policies-d", place.path("api/v1", "configmaps?dryRun=All"));
-    // Nobody listens there: a request that it is asked about fails.
+    // The address has no listener, so a request that needs this webhook fails.
     let webhook = json!({
         "name": "nobody.tenure.dev", "clientConfig": { "url": "https://127.0.0.1:1/" }, "sideEffects": "None",
         "admissionReviewVersions": ["v1"], "namespaceSelector": only(&place),
@@ -257,7 +259,7 @@ async fn a_webhook_is_asked_only_under_its_conditions() {
     );
     place.create(&path, &map("a", "3")).await.unwrap();
     let plain = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "plain" } });
-    // One condition is false, so that the other one can't be evaluated does not matter.
+    // One condition is false, so the error of the other one does not matter.
     place.create(&path, &plain).await.unwrap();
     let refused = place.create(&path, &map("a", "many")).await.unwrap_err();
     assert_eq!((refused.code, refused.reason.as_str()), (403, "Forbidden"));
@@ -303,12 +305,12 @@ async fn custom_resources_are_judged_by_custom_resources() {
         "validations": [{ "expression": "object.size <= params.size", "messageExpression": "params.metadata.name + ' has ' + string(params.size)" }]
     });
     configure(&place, "ValidatingAdmissionPolicy", name, json!({ "spec": spec })).await;
-    // Without a namespace of its own, the reference is to the request's.
+    // Without a namespace, the reference is to the request's namespace.
     let binding = json!({ "spec": {
         "policyName": name, "validationActions": ["Deny"], "paramRef": { "name": "largest", "parameterNotFoundAction": "Deny" }
     } });
     configure(&place, "ValidatingAdmissionPolicyBinding", name, binding).await;
-    // A real cluster needs its time to find the kind of the parameters.
+    // A real cluster needs some time to find the kind of the parameters.
     let dry = format!("{jars}?dryRun=All");
     until_answered(&place, Method::POST, &dry, &jar("a", 4), |answer| {
         answer
@@ -324,8 +326,9 @@ async fn custom_resources_are_judged_by_custom_resources() {
     place.delete(definition, &Value::Null).await.unwrap();
 }
 
-/// Who owns a field after a request is what a rule about it has to know: owners are settled before policies are asked, on creation, for every
-/// way to change an object, and for a dry run. (Rules about what Git manages can be generated as policies only where that is so.)
+/// A policy on field owners needs the owners after the request. They are settled before policies are evaluated: on
+/// creation, for every way of changing an object, and for a dry run. (Rules about fields that Git manages can be
+/// generated as policies only if that holds.)
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_sees_owners_as_they_will_be() {
     let place = Place::set("policies-owners").await;
@@ -356,7 +359,7 @@ async fn a_policy_sees_owners_as_they_will_be() {
     let one = format!("{path}/one");
     place.apply(&one, "git", false, &map("one", "1")).await.unwrap();
     let two = json!({ "data": { "size": "2" } });
-    // A dry run, since what is let through before the policy is in force would leave nothing to lose.
+    // A dry run, because a request that is accepted before the policy is in force would remove the owner.
     let dry = format!("{one}?dryRun=All");
     let refused = until_answered(&place, Method::PATCH, &dry, &two, is_denied)
         .await
@@ -366,7 +369,7 @@ async fn a_policy_sees_owners_as_they_will_be() {
         "{}",
         refused.message
     );
-    // Every way to take it away is seen so.
+    // The policy sees every way of removing the owner.
     let by_force = place.apply(&one, "somebody", true, &map("one", "3")).await;
     assert_eq!(by_force.unwrap_err().code, 403);
     let mut whole = place.get(&one).await.unwrap();
@@ -384,7 +387,7 @@ async fn a_policy_sees_owners_as_they_will_be() {
     )
     .await;
     assert_eq!(patch.unwrap_err().code, 403);
-    // And what leaves it to its owner goes on: the owner's own change, and others' fields.
+    // Changes that keep the owner succeed: the owner's own change, and changes of other fields.
     place.apply(&one, "git", false, &map("one", "5")).await.unwrap();
     place.merge(&one, &json!({ "data": { "other": "x" } })).await.unwrap();
     place.merge(&one, &json!({ "data": { "size": "5" } })).await.unwrap();

@@ -1,8 +1,9 @@
-//! Rules of the program around this server about what is written: asked where webhooks are, without a network; in the validating phase, and in the
-//! mutating one about what they may change.
+//! The guard: admission rules of the program that embeds this server. Unlike a webhook, a guard is called in the
+//! process, without a network. It validates in the validating phase, and may change some resources in the mutating
+//! phase.
 //!
-//! Owns how a guard learns what is stored (before it is asked, everything that was acknowledged), which requests it is asked about, and
-//! what becomes of its answer. Refuses to know what the rules are.
+//! Invariant: before a guard is asked, it has learned every acknowledged write of the resources that it follows. The
+//! rules themselves belong to the guard.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,169 +25,176 @@ use crate::stored::decode_stored;
 /// A resource whose objects a guard learns: group and plural name.
 pub type Followed = (&'static str, &'static str);
 
-/// Rules about what is written. It is called by whoever writes, so that it must answer at once: it waits for nothing, and what it does
-/// is bounded.
+/// Admission rules in this process. The writing thread calls the guard directly, so the guard must answer at once: it
+/// waits for nothing, and its work is bounded.
 pub trait Guard: fmt::Debug + Send + Sync + 'static {
-    /// What it learns.
+    /// Lists the resources that the guard learns.
     fn follows(&self) -> &[Followed];
 
-    /// An object of what it [`follows`](Self::follows) is so from now on; without one, it is no more.
+    /// Records the current state of an object of a [followed](Self::follows) resource. `None` means that the object
+    /// was deleted.
     fn learn(&self, resource: (&str, &str), place: Place<'_>, object: Option<&Value>);
 
-    /// What it has learned is nothing any more: it is told everything again.
+    /// Drops everything that the guard learned. The server then sends all objects again.
     fn forget(&self);
 
-    /// Whether one of those that it [`follows`](Self::follows) is of use to it, by what it has learned of those before that. One that isn't is neither
-    /// read nor told, and all of it is told once it is.
+    /// Checks whether the guard needs a resource that it [`follows`](Self::follows), judged by the resources earlier
+    /// in that list. The server neither reads nor sends a resource that is not needed, and sends all its objects once
+    /// it is needed.
     fn needs(&self, _followed: Followed) -> bool {
         true
     }
 
-    /// What it has learned of one of them is nothing any more.
+    /// Drops everything that the guard learned about one resource.
     fn forget_one(&self, _followed: Followed) {}
 
-    /// Whether it ever changes objects of such a resource, by group and plural name. Of others it is asked in the validating phase alone, about the
-    /// object as it would be stored: what was said of it before would be said again there.
+    /// Checks whether the guard ever changes objects of this resource (group and plural name). For all other
+    /// resources the server asks only in the validating phase, about the object as it would be stored: an earlier
+    /// call would only give the same answer.
     fn changes(&self, resource: (&str, &str)) -> bool;
 
-    /// Whether it has something to say about a request, in the phase in which it is.
+    /// Checks whether the guard has a rule about a request in the current phase.
     fn concerns(&self, asked: &Asked<'_>) -> bool;
 
-    /// What it says about a request.
+    /// Decides about a request.
     fn judge(&self, review: &Review<'_>, surroundings: &dyn GuardSurroundings) -> Ruling;
 
-    /// The tenant that somebody belongs to: what is shared is shared by tenants. It is called with each request, for its user and that one's groups.
+    /// Returns the tenant of a user. Shared capacity is divided by tenant. The server calls this for each request,
+    /// with its user and the user's groups.
     fn find_tenant(&self, user: &str, groups: &[String]) -> Membership;
 }
 
-/// Whose somebody is.
+/// The tenant of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// This tenant's.
+    /// The user belongs to this tenant.
     Tenant(String),
-    /// No tenant's.
+    /// The user belongs to no tenant.
     Nobody,
-    /// It isn't known: something that was stored has not been learned yet.
+    /// Unknown: the guard has not yet learned a stored object.
     Unknown,
 }
 
-/// Where an object is that a guard learns.
+/// The namespace and name of an object that a guard learns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<'a> {
-    /// Namespace; empty where there is none.
+    /// Namespace; empty for a cluster-scoped object.
     pub namespace: &'a str,
     /// Name.
     pub name: &'a str,
 }
 
-/// What a guard can ask for while it judges.
+/// Questions that a guard can ask while it decides.
 pub trait GuardSurroundings {
-    /// Whether the one who asks may do something.
+    /// Checks whether the requesting user may do something.
     fn may(&self, question: &GuardQuestion<'_>) -> bool;
 
-    /// Whether a ServiceAccount, by namespace and name, may do something.
+    /// Checks whether a ServiceAccount, by namespace and name, may do something.
     fn may_account(&self, account: (&str, &str), question: &GuardQuestion<'_>) -> bool;
 
-    /// An object by group, plural name, namespace and name, as it is stored now.
+    /// Returns the stored object with this group, plural name, namespace and name.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 }
 
-/// What a request is about, before anything of it is read.
+/// The target of a request, before its body is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// Who asks.
+    /// The requesting user.
     pub user: &'a str,
     /// Group of the resource.
     pub group: &'a str,
-    /// Its plural name.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// Part of the object; empty for the whole.
+    /// Subresource; empty for the whole object.
     pub subresource: &'a str,
-    /// Namespace; of a Namespace its own name.
+    /// Namespace; for a Namespace its own name.
     pub namespace: &'a str,
-    /// The object as it is stored, if it is.
+    /// The stored object, if it exists.
     pub old_object: Option<&'a Value>,
-    /// Whether the object is as it would be stored: it is too late for changing it.
+    /// Whether the object is in its final form, as it would be stored, so that the guard can't change it.
     pub is_settled: bool,
 }
 
-/// A request as a guard sees it: what an AdmissionReview has, as it is at hand.
+/// A request as a guard sees it: the content of an AdmissionReview, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Review<'a> {
     /// `CREATE`, `UPDATE` or `DELETE`.
     pub operation: &'a str,
     /// Group of the resource.
     pub group: &'a str,
-    /// Its plural name.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// Part of the object; empty for the whole.
+    /// Subresource; empty for the whole object.
     pub subresource: &'a str,
-    /// Namespace; of a Namespace its own name. Empty where there is none.
+    /// Namespace; for a Namespace its own name. Empty for a cluster-scoped object.
     pub namespace: &'a str,
-    /// Name; empty as long as it is still to be generated.
+    /// Name; empty while the name is still to be generated.
     pub name: &'a str,
-    /// Who asks.
+    /// The requesting user.
     pub user: &'a str,
-    /// The groups of who asks.
+    /// The groups of the requesting user.
     pub groups: &'a [String],
-    /// What else the server found out about who asks, by key.
+    /// Further attributes of the requesting user, by key.
     pub extra: &'a BTreeMap<String, Vec<String>>,
-    /// Whether nothing is stored whatever is answered.
+    /// Whether the request is a dry run, which stores nothing.
     pub is_dry_run: bool,
-    /// The object as it is to be.
+    /// The new object.
     pub object: Option<&'a Value>,
-    /// The object as it is stored.
+    /// The stored object.
     pub old_object: Option<&'a Value>,
-    /// Whether the object is as it would be stored: nobody changes it any more.
+    /// Whether the object is in its final form, as it would be stored: no admission step changes it after this.
     pub is_settled: bool,
 }
 
-/// A question about somebody's rights.
+/// A question about the rights of a user or an account.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardQuestion<'a> {
     /// Verb.
     pub verb: &'a str,
     /// Group of the resource.
     pub group: &'a str,
-    /// Its plural name, and a subresource behind a slash.
+    /// Plural name of the resource, and a subresource behind a slash.
     pub resource: &'a str,
-    /// Namespace; empty for what has none.
+    /// Namespace; empty for cluster-scoped resources.
     pub namespace: &'a str,
     /// Name; empty for all.
     pub name: &'a str,
 }
 
-/// What a guard says about a request.
+/// The decision of a guard about a request.
 #[derive(Clone, Debug)]
 pub enum Ruling {
-    /// It goes on.
+    /// The request continues.
     Allow {
-        /// The object that goes on in its place. Only the mutating phase takes it: later it is too late, and the request is refused.
+        /// The object that replaces the sent one. Only the mutating phase accepts it. In the validating phase the
+        /// server refuses the request instead.
         object: Option<Value>,
-        /// What the one who asks is warned of.
+        /// Warnings for the requesting user.
         warnings: Vec<String>,
     },
-    /// It ends, with code 403 and reason Forbidden.
+    /// The request is refused with code 403 and reason Forbidden.
     Deny(String),
 }
 
-/// The guard of a cluster, if it has one, and how far it has learned what is stored.
+/// The guard of a cluster, if it has one, and the revisions up to which it has learned the store.
 #[derive(Debug, Default)]
 pub(super) struct Post {
     guard: OnceLock<Arc<dyn Guard>>,
-    /// The revision up to which it has learned each of what it follows, if it needs it; nothing, before it has learned anything.
+    /// For each followed resource, the revision up to which the guard has learned it. `None` if the guard doesn't
+    /// need the resource or has learned nothing yet.
     positions: Mutex<Vec<Option<u64>>>,
-    /// The least of them, to look at without waiting for who learns; never ahead of what is learned.
+    /// The least of the positions, readable without the lock that a learning thread holds. Never ahead of the learned
+    /// state.
     learned: AtomicU64,
 }
 
 impl Post {
-    /// Sets the guard; once, before anything is asked.
+    /// Sets the guard, once, before any request.
     pub(super) fn set(&self, guard: Arc<dyn Guard>) {
         let _set_once = self.guard.set(guard);
     }
 
-    /// The guard, if it has something to say about a request; it knows all that has been acknowledged.
+    /// Returns the guard if it has a rule about a request. The guard then knows every acknowledged write.
     fn find(&self, store: &Store, asked: &Asked<'_>) -> Option<&Arc<dyn Guard>> {
         let guard = self.guard.get()?;
         if !asked.is_settled && !guard.changes((asked.group, asked.resource)) {
@@ -196,7 +204,7 @@ impl Post {
         guard.concerns(asked).then_some(guard)
     }
 
-    /// The tenant that somebody belongs to.
+    /// Returns the tenant of a user.
     pub(super) fn find_tenant(&self, store: &Store, user: &UserInfo) -> Option<String> {
         let guard = self.guard.get()?;
         let mut membership = guard.find_tenant(&user.name, &user.groups);
@@ -221,7 +229,8 @@ impl Post {
             return;
         }
         if first.is_none_or(|first| !learn_since(guard, store, &mut positions, first)) {
-            // Nobody passes by who doesn't wait for this: what was known is forgotten first.
+            // Resets the revision first, so that every request waits for the lock: until `learn_all` ends, the guard
+            // has forgotten everything.
             self.learned.store(0, Ordering::Release);
             *positions = learn_all(guard, store);
         }
@@ -244,10 +253,10 @@ impl Post {
     }
 }
 
-/// Learns what was changed behind the first of these positions, each of what it follows from its own position on; false if what was changed is
-/// forgotten already.
+/// Learns the changes after revision `first`, for each followed resource from its own position. Returns false if the
+/// store no longer has those changes.
 fn learn_since(guard: &dyn Guard, store: &Store, positions: &mut [Option<u64>], first: u64) -> bool {
-    // All events, since looking for some of them is looking at all.
+    // Reads all events: a filter by resource would read them all, too.
     let Ok((reached, events)) = store.events_after("", first, usize::MAX) else {
         return false;
     };
@@ -268,7 +277,7 @@ fn learn_since(guard: &dyn Guard, store: &Store, positions: &mut [Option<u64>], 
     true
 }
 
-/// Reads everything that is followed and needed. Returns how far each is learned.
+/// Reads all objects of the followed resources that are needed. Returns the position of each resource.
 fn learn_all(guard: &dyn Guard, store: &Store) -> Vec<Option<u64>> {
     let snapshot = store.snapshot();
     guard.forget();
@@ -304,7 +313,7 @@ fn place_of<'a>(parts: &keys::Parts<'a>) -> Place<'a> {
     }
 }
 
-/// Asks the guard in the mutating phase. The object goes on as it says.
+/// Asks the guard in the mutating phase. The object continues as the guard returned it.
 pub(super) fn mutate(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -336,14 +345,14 @@ pub(super) fn validate(
         let why = "somebody took back what was changed of it on the way; send it as it is to be stored";
         return Err(attributes.denied(object, why));
     }
-    // Said once, by the last that is asked.
+    // Only the last call adds the warnings, so that each appears once.
     for warning in warnings {
         attributes.op.warn(warning);
     }
     Ok(())
 }
 
-/// What the guard said of a request that goes on.
+/// The guard's ruling on a request that continues.
 struct Ruled {
     object: Option<Value>,
     warnings: Vec<String>,
@@ -394,7 +403,7 @@ fn ask(
     }
 }
 
-/// The cluster, for the one who asks.
+/// The cluster as the requesting user sees it.
 struct Asking<'a> {
     contents: &'a Contents,
     user: &'a UserInfo,

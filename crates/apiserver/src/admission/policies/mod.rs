@@ -1,9 +1,10 @@
-//! ValidatingAdmissionPolicies: expressions that refuse requests, warn of them or note them, as their bindings say.
+//! ValidatingAdmissionPolicies: expressions that deny requests, warn, or add audit annotations, as their bindings
+//! say.
 //!
-//! Owns which policies a request meets, which parameters they get, and what their verdicts mean for the request. What a
-//! policy says about one request is decided in [`verdict`], without any other object. A policy and its bindings hold
-//! from the write that brings them on, and until the one that takes them away. Refuses to judge policies, bindings and
-//! questions to the authorizer, or a policy could shut out its own removal.
+//! This module selects the policies for a request and their parameters, and applies the verdicts. [`verdict`]
+//! computes the verdict of a policy on one request, without any other object. A policy and its bindings are in force
+//! from the write that creates them until the write that removes them. Requests about policies and bindings are
+//! exempt, and so are reviews of rights and identity: otherwise a policy could block its own removal.
 
 mod parameters;
 mod policy;
@@ -28,15 +29,15 @@ use crate::catalog::Resource;
 use crate::contents::Contents;
 use crate::http::ApiError;
 
-/// How many evaluations may follow each other before others have their turn.
+/// Evaluations in a row before the task yields.
 const IN_A_ROW: usize = 16;
 
-/// Whether no policy may judge requests about a resource.
+/// Checks whether requests about a resource are exempt from policies.
 fn is_exempt(resource: &Resource) -> bool {
     resource.behavior.judges_requests || resource.behavior.review.is_some()
 }
 
-/// A request that a policy denies, and by which of its bindings.
+/// A request that a policy denies, and the binding for which it does.
 struct Denied<'a> {
     policy: &'a str,
     binding: Option<&'a str>,
@@ -44,7 +45,7 @@ struct Denied<'a> {
 }
 
 impl Denied<'_> {
-    /// What the request is answered with.
+    /// Returns the error for the request.
     fn into_error(self, attributes: &Attributes<'_>, object: Option<&Value>) -> ApiError {
         let Denial { message, reason } = self.denial;
         let policy = self.policy;
@@ -72,7 +73,8 @@ impl Denied<'_> {
     }
 }
 
-/// Asks every policy about a request. All are asked before the first denial counts, so that every warning is given.
+/// Evaluates every policy for a request. All are evaluated before the first denial counts, so that every warning is
+/// sent.
 pub(super) async fn validate(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -167,9 +169,9 @@ pub(super) async fn validate(
 
 /// A request as one policy sees it.
 struct Judged<'a> {
-    /// As it was matched.
+    /// The request, described with the resource that matched the rules.
     matched: Subject<'a>,
-    /// As it was made: what match conditions see.
+    /// The request, described with its original resource, for match conditions.
     made: Subject<'a>,
     namespace: Option<Value>,
 }
@@ -214,16 +216,16 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// What a policy notes of a request: values by key, each once.
+/// Audit annotations of a policy for a request: values by key, each once.
 type Notes = BTreeMap<String, Vec<String>>;
 
-/// A value that is noted is cut to so many bytes.
+/// Longest audit annotation in bytes; longer ones are cut.
 const LONGEST_NOTE: usize = 10 * 1024;
 
-/// Under this key a failed validation is noted, if its binding wants it.
+/// The audit annotation for a failed validation, if its binding wants one.
 const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// A failed validation as it is noted.
+/// Returns the audit annotation of a failed validation.
 fn failure(policy: &Policy, binding: &Binding, validation: usize, message: &str) -> String {
     let [message, policy, binding_name] = [message, &policy.name, &binding.name].map(Value::from);
     let actions: Vec<Value> = binding
@@ -237,7 +239,7 @@ fn failure(policy: &Policy, binding: &Binding, validation: usize, message: &str)
     ))
 }
 
-/// Does what a binding wants done with a verdict. Returns the denial of the request, if that is wanted.
+/// Applies a verdict by the actions of a binding. Returns the denial of the request, if the actions deny.
 fn carry_out(
     attributes: &Attributes<'_>,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! The parameters of a policy: which kind they are of, and which objects a binding refers to.
+//! The parameters of a policy: their kind, and the objects to which a binding refers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::policy::{Binding, Policy};
 use crate::catalog::Resource;
 use crate::contents::Contents;
 
-/// The resource that holds a policy's parameters; `None` if it has none.
+/// Returns the resource of a policy's parameters; `None` if the policy has none.
 pub(super) fn resolve(contents: &Contents, policy: &Policy) -> Result<Option<Arc<Resource>>, String> {
     let Some((api_version, kind)) = &policy.param_kind else {
         return Ok(None);
@@ -23,8 +23,8 @@ pub(super) fn resolve(contents: &Contents, policy: &Policy) -> Result<Option<Arc
     }
 }
 
-/// The parameters with which a policy judges a request of this namespace by a binding: one after the other, and once
-/// without any if either of both has none.
+/// Returns the parameters for a request in this namespace by a binding. The policy is evaluated once for each, and
+/// once without parameters if the policy or the binding has none.
 pub(super) async fn collect(
     contents: &Contents,
     kind: Option<&Resource>,

@@ -1,4 +1,5 @@
-//! Policies and bindings as they are read from the store, compiled once a version, and which of them are in force.
+//! Policies and bindings: reading from the store, compilation once per stored version, and the selection of those in
+//! force.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::keys;
 use crate::selectors::Selectors;
 use crate::view::View;
 
-/// A policy, ready to judge.
+/// A compiled policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(super) name: String,
@@ -28,11 +29,11 @@ pub(crate) struct Policy {
     pub(super) conditions: Conditions,
     pub(super) variables: BTreeMap<String, Expression>,
     pub(super) validations: Vec<Validation>,
-    /// Notes for the audit log: key and value.
+    /// Audit annotations: key and value.
     pub(super) notes: Vec<(String, Expression)>,
 }
 
-/// One thing that has to hold.
+/// One validation of a policy.
 #[derive(Debug)]
 pub(super) struct Validation {
     pub(super) check: Expression,
@@ -42,7 +43,7 @@ pub(super) struct Validation {
     pub(super) reason: String,
 }
 
-/// What is done about a validation that fails.
+/// The action for a failed validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Deny,
@@ -51,7 +52,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// As a binding has it.
+    /// Returns the action's name in a binding.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Deny => "Deny",
@@ -61,7 +62,7 @@ impl Action {
     }
 }
 
-/// Where a policy holds, with which parameters, and what follows.
+/// The scope, parameters and actions with which a policy is in force.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(super) name: String,
@@ -71,7 +72,7 @@ pub(crate) struct Binding {
     pub(super) actions: Vec<Action>,
 }
 
-/// Which objects are a binding's parameters.
+/// The objects that are a binding's parameters.
 #[derive(Debug)]
 pub(super) struct ParamRef {
     pub(super) name: String,
@@ -89,7 +90,7 @@ fn items<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value>
 }
 
 impl Policy {
-    /// Reads a stored policy. What does not compile is an error of its own when it is evaluated.
+    /// Reads a stored policy. An expression that does not compile is an error at its evaluation.
     pub(super) fn read(object: &Value) -> Self {
         let nothing = Value::Null;
         let spec = object.get("spec").unwrap_or(&nothing);
@@ -160,7 +161,7 @@ impl Binding {
         }
     }
 
-    /// Whether the binding is about a request that its policy is about.
+    /// Checks whether the binding matches a request that its policy matches.
     pub(super) fn selects(
         &self,
         contents: &Contents,
@@ -174,7 +175,7 @@ impl Binding {
     }
 }
 
-/// A policy that is in force, and the bindings that make it so.
+/// A policy in force, and its bindings.
 #[derive(Debug)]
 pub(crate) struct InForce {
     pub(super) policy: Arc<Policy>,
@@ -189,7 +190,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    /// The policies that have bindings, in the order of their names. Without bindings nothing else is looked at.
+    /// Returns the policies with bindings, sorted by name. Without bindings nothing else is read.
     pub(crate) fn in_force(&self, view: &View) -> Vec<InForce> {
         let prefix = keys::of_resource(GROUP, "validatingadmissionpolicybindings", None);
         let bindings = self.bindings.of(view, &prefix, Binding::read);

@@ -1,20 +1,20 @@
-//! What a policy's status warns of: expressions that can't be right for the kinds that its rules name. Pure: the kinds
-//! and their schemas are handed in. A warning changes nothing about what the policy does.
+//! Warnings in a policy's status about expressions that can't be right for the kinds in its rules. This module is
+//! pure: the caller passes the kinds and their schemas. A warning does not change the policy's effect.
 
 use kubernetes_cel::{Environment, Shape, Type};
 use serde_json::{Map, Value, json};
 use tenure_kinds::expressions::{Compiler, checking};
 
-/// What is known of the kinds that policies are about.
+/// The kinds that policies can match.
 pub(crate) trait Schemas {
-    /// Group, version and kind of what a rule calls by group, version and plural.
+    /// Returns group, version and kind for a rule's group, version and plural.
     fn kinds(&self, group: &str, version: &str, plural: &str) -> Vec<(String, String, String)>;
 
-    /// The schema of a kind, without references.
+    /// Returns the schema of a kind, without references.
     fn schema(&self, group: &str, version: &str, kind: &str) -> Option<Value>;
 }
 
-/// A rule's kinds are followed up to this number.
+/// Limit for the checked kinds of a rule.
 const MOST_KINDS: usize = 10;
 
 /// A kind that expressions are checked against.
@@ -23,7 +23,7 @@ struct Checked {
     shape: Shape,
 }
 
-/// The `expressionWarnings` of a policy.
+/// Returns the `expressionWarnings` of a policy.
 pub(crate) fn warnings(policy: &Value, schemas: &dyn Schemas) -> Vec<Value> {
     let text = |value: &Value, field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let kinds: Vec<Checked> = kinds(policy, schemas)
@@ -94,7 +94,7 @@ fn environment(kind: &Checked, has_params: bool, params: Option<&Shape>) -> Envi
     )
 }
 
-/// What expressions see once the policy's variables are declared.
+/// Returns the environment of expressions with the policy's variables.
 fn with_variables(policy: &Value, environment: &Environment) -> Environment {
     let mut compiler = Compiler::composing();
     let variables = policy.pointer("/spec/variables").and_then(Value::as_array);
@@ -106,7 +106,7 @@ fn with_variables(policy: &Value, environment: &Environment) -> Environment {
     compiler.within(environment.clone())
 }
 
-/// The kinds that a policy's rules name without wildcards, in order.
+/// Returns the kinds that a policy's rules name without wildcards, in order.
 fn kinds(policy: &Value, schemas: &dyn Schemas) -> Vec<(String, String, String)> {
     let rules = policy
         .pointer("/spec/matchConstraints/resourceRules")
@@ -149,8 +149,7 @@ fn kinds(policy: &Value, schemas: &dyn Schemas) -> Vec<(String, String, String)>
     found
 }
 
-/// A schema in which every reference is replaced by what it refers to. A reference back to where it stands may be
-/// anything.
+/// Replaces every reference in a schema by its target. A recursive reference becomes a schema that allows anything.
 pub(crate) fn without_references(schema: &Value, definitions: &Map<String, Value>) -> Value {
     expand(schema, definitions, &mut Vec::new())
 }

@@ -1,4 +1,5 @@
-//! What one policy says about one request with one set of parameters. Pure: everything it looks at is handed in.
+//! The verdict of one policy on one request with one set of parameters. This module is pure: the caller passes all
+//! inputs.
 
 use kubernetes_cel::{OBJECT_BUDGET, Value};
 use serde_json::Value as Json;
@@ -6,10 +7,10 @@ use tenure_kinds::expressions::{Activation, Inputs, Match, OUT_OF_BUDGET};
 
 use super::policy::{Policy, Validation};
 
-/// A message that an expression computes may not be longer.
+/// Longest computed message.
 const LONGEST_MESSAGE: usize = 5 * 1024;
 
-/// Why a request is denied.
+/// The reason for a denial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Denial {
     pub(super) message: String,
@@ -17,7 +18,7 @@ pub(super) struct Denial {
 }
 
 impl Denial {
-    /// With the reason that a denial has if none is given.
+    /// Returns a denial with the default reason.
     pub(super) fn invalid(message: String) -> Self {
         Self {
             message,
@@ -26,19 +27,19 @@ impl Denial {
     }
 }
 
-/// What a policy says.
+/// The verdict of a policy.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// The validations that do not hold, by their places, or what kept them from being evaluated.
+    /// The failed validations by index, or the errors that prevented their evaluation.
     pub(super) denials: Vec<(usize, Denial)>,
-    /// What is to be noted in the audit log.
+    /// Annotations for the audit log.
     pub(super) notes: Vec<(String, String)>,
-    /// Why something could not be noted, if that is to end the request.
+    /// Errors of audit annotations that have to end the request.
     pub(super) failed_notes: Vec<String>,
 }
 
 impl Verdict {
-    /// All that is said is that something failed.
+    /// Returns a verdict with nothing but a failure.
     fn failure(policy: &Policy, why: String) -> Self {
         let denials = if policy.ignores_failures {
             Vec::new()
@@ -52,12 +53,12 @@ impl Verdict {
     }
 }
 
-/// The same values with these parameters.
+/// Returns the same inputs with these parameters.
 pub(super) fn with_params<'a>(inputs: Inputs<'a>, params: Option<&'a Json>) -> Inputs<'a> {
     Inputs { params, ..inputs }
 }
 
-/// What expressions see of a namespace.
+/// Returns a namespace as expressions see it.
 fn shown(namespace: &Json) -> Json {
     const FIELDS: [&str; 12] = [
         "name",
@@ -84,7 +85,7 @@ fn shown(namespace: &Json) -> Json {
 }
 
 impl Policy {
-    /// Whether its match conditions let the policy judge a request.
+    /// Checks whether the match conditions select a request.
     pub(super) fn matches(&self, inputs: Inputs<'_>) -> Match {
         if self.conditions.is_empty() {
             return Match::Yes;
@@ -92,7 +93,7 @@ impl Policy {
         self.conditions.check(inputs, &self.variables, self.ignores_failures)
     }
 
-    /// Judges a request in a namespace that its match conditions are about.
+    /// Evaluates the policy for a request that its match conditions select, with its namespace.
     pub(super) fn judge(&self, matches: Match, inputs: Inputs<'_>, namespace: Option<&Json>) -> Verdict {
         match matches {
             Match::Yes => {}
@@ -113,7 +114,7 @@ impl Policy {
                 Err(_) => return Verdict::failure(self, OUT_OF_BUDGET.to_owned()),
             }
         }
-        // Neither messages nor notes may ask for permissions.
+        // Messages and annotations may not query permissions.
         let inputs = Inputs {
             authorizer: None,
             ..inputs
@@ -123,7 +124,7 @@ impl Policy {
         for (index, (validation, result)) in self.validations.iter().zip(results).enumerate() {
             let failure = match (result, &messages) {
                 (Err(failure), _) => failure,
-                // What messages cost counts even where none is needed.
+                // The cost of messages counts even if no message is needed.
                 (Ok(_), None) => format!("failed messageExpression: {OUT_OF_BUDGET}"),
                 (Ok(Value::Bool(true)), Some(_)) => continue,
                 (Ok(_), Some(messages)) => {
@@ -139,7 +140,7 @@ impl Policy {
         self.note(inputs, verdict)
     }
 
-    /// The messages that expressions compute; `None` if that costs too much.
+    /// Returns the messages that expressions compute; `None` if they cost too much.
     fn messages(&self, inputs: Inputs<'_>, budget: &mut u64) -> Option<Vec<Option<String>>> {
         let activation = Activation::composing(inputs, &self.variables);
         let messages = self.validations.iter().map(|validation| {
@@ -194,7 +195,7 @@ impl Validation {
     }
 }
 
-/// A message that can be shown: one line, not empty, not too long.
+/// Returns a message if it can be shown: one line, not empty, not too long.
 fn usable(message: &str) -> Option<String> {
     let message = message.trim();
     let fits = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
@@ -207,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    /// What a policy with this spec says about a ConfigMap that is created with these parameters.
+    /// Returns the verdict of a policy with this spec on the creation of a ConfigMap with these parameters.
     fn verdict(spec: &Json, params: Option<&Json>) -> Verdict {
         let policy = Policy::read(&json!({"metadata": {"name": "p"}, "spec": spec}));
         let object = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"size": "4"}});
@@ -261,7 +262,7 @@ mod tests {
                 json!({"failurePolicy": "Ignore", "validations": [{"expression": "object.data.nope == ''"}, {"expression": "false"}]}),
                 vec![(1, "failed expression: false", "Invalid")],
             ),
-            // What is stored and does not compile any more fails when it is evaluated.
+            // A stored expression that no longer compiles fails when it is evaluated.
             (
                 json!({"validations": [{"expression": "1"}]}),
                 vec![(0, "compilation error: must evaluate to bool but got int", "Invalid")],
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Who writes variables that name each other without end gets a failure, and takes no server down.
+    /// Variables that refer to each other without end fail, and don't stop the server.
     #[test]
     fn variables_nest_as_deep_as_the_stack_allows() {
         let brackets = 10;
@@ -376,7 +377,7 @@ mod tests {
 
     #[test]
     fn what_costs_too_much_together_is_one_failure() {
-        // Looking through so long a text costs 400,000.
+        // A search through this text costs 400,000.
         let params = json!({"long": "x".repeat(4_000_000)});
         let dear = "!params.long.contains('y')";
         let verdict = |spec: Json| verdict(&spec, Some(&params));
@@ -387,7 +388,7 @@ mod tests {
         );
         let many = json!({"paramKind": {}, "validations": validations(40)});
         assert_eq!(verdict(many).denials, [(0, Denial::invalid(OUT_OF_BUDGET.to_owned()))]);
-        // Messages share the budget, and are paid for even where nothing fails.
+        // Messages share the budget, and count even if nothing fails.
         let mut with_message = json!({"paramKind": {}, "validations": validations(15)});
         for validation in with_message["validations"].as_array_mut().into_iter().flatten() {
             validation["messageExpression"] = json!(format!("string({dear})"));

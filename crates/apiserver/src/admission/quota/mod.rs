@@ -1,9 +1,9 @@
-//! ResourceQuota: what a namespace may have in all. Charged when something is created or grows, and counted anew by a
-//! controller when something goes.
+//! ResourceQuota: the limit for all objects of a namespace together. A request is charged when an object is created
+//! or grows. A controller recounts when an object is deleted.
 //!
-//! One request at a time is charged in a namespace, and stored before the next one is: together they can't have more
-//! than the quota says, however many there are. Owns what a request owes, and whose turn it is. Refuses to write: that is the registry's,
-//! which also gives back what was charged for a write that failed.
+//! Invariant: in each namespace one request at a time is charged and stored. So concurrent requests never exceed the
+//! quota, however many there are. This module computes charges and orders the requests. The registry writes, and
+//! refunds the charge of a failed write.
 
 mod usage;
 
@@ -24,17 +24,17 @@ use crate::keys;
 use usage::is_about;
 pub(crate) use usage::recount;
 
-/// The turns of the namespaces that have quotas.
+/// Locks of the namespaces with quotas.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     namespaces: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// Held by whom it is who writes in a namespace.
+/// The lock of a namespace, held by the request that is being charged there.
 pub(crate) type TakenTurn = tokio::sync::OwnedMutexGuard<()>;
 
 impl Turns {
-    /// Waits for the turn in a namespace.
+    /// Waits for the lock of a namespace.
     pub(crate) async fn of(&self, namespace: &str) -> TakenTurn {
         let turns = {
             let mut namespaces = self.namespaces.lock();
@@ -50,11 +50,11 @@ impl Turns {
     }
 }
 
-/// What a request owes to quotas. It has the namespace's turn until it is dropped.
+/// The charge of a request. The request holds the namespace's lock until the charge is dropped.
 #[derive(Debug)]
 pub(crate) struct Owed {
     pub(crate) namespace: String,
-    /// By the quota's name.
+    /// Amounts by the quota's name.
     pub(crate) amounts: Vec<(String, Resources)>,
     _turn: TakenTurn,
 }
@@ -63,7 +63,7 @@ fn prefix(namespace: &str) -> String {
     keys::of_resource("", "resourcequotas", Some(namespace))
 }
 
-/// What a request would be charged as, if it is of a sort that is.
+/// Returns the counted resource of a request, if quotas count requests of this sort.
 fn find_counted(attributes: &Attributes<'_>) -> Option<Counted> {
     let (group, plural) = &attributes.resource().stored_as;
     let is_new = match attributes.action {
@@ -74,7 +74,7 @@ fn find_counted(attributes: &Attributes<'_>) -> Option<Counted> {
     Counted::of_write(group, plural, attributes.op.subresource.as_deref(), is_new)
 }
 
-/// Whether a request of this kind can be charged to somebody.
+/// Checks whether a request may be charged to a quota.
 pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bool {
     let namespace = attributes.namespace();
     attributes.resource().namespaced
@@ -83,7 +83,7 @@ pub(super) fn may_charge(contents: &Contents, attributes: &Attributes<'_>) -> bo
         && contents.view().entries(&prefix(namespace)).next().is_some()
 }
 
-/// What a request owes to the quotas that it falls under.
+/// Computes the charge of a request for all quotas that cover it.
 pub(super) async fn reckon(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -111,7 +111,7 @@ pub(super) async fn reckon(
     Ok(Some(all))
 }
 
-/// What a request owes to one quota; nothing if that does not cover it.
+/// Computes the charge of a request for one quota; nothing if the quota does not cover the request.
 fn owed(
     attributes: &Attributes<'_>,
     kind: &Counted,
@@ -182,7 +182,7 @@ fn owed(
     )))
 }
 
-/// A quota with the status that it should have: `None` if it has.
+/// Returns a quota with its correct status; `None` if the stored status is correct.
 pub(crate) fn with_status(quota: &Value, counted: &Resources) -> Option<Value> {
     let hard = Resources::read(quota.pointer("/spec/hard"));
     let mut used = hard.only(|name, _| counted.get(name).is_some());

@@ -1,4 +1,4 @@
-//! How much of what a quota names there is.
+//! The current use of a quota's resources.
 
 use serde_json::Value;
 use tenure_kinds::quota::Counted;
@@ -7,12 +7,12 @@ use tenure_kinds::schema::resources::Resources;
 
 use crate::view::View;
 
-/// Whether a quota is about an object, by its scopes.
+/// Checks whether a quota's scopes select an object.
 pub(super) fn is_about(quota: &Value, counted: &Counted, object: &Value) -> bool {
     quota.get("spec").is_none_or(|spec| counted.is_in_scopes(spec, object))
 }
 
-/// How much of what a quota names there is in its namespace.
+/// Counts the use of a quota's resources in its namespace.
 pub(crate) fn recount(view: &View, namespace: &str, quota: &Value) -> Resources {
     let hard = Resources::read(quota.pointer("/spec/hard"));
     let mut kinds: Vec<Counted> = Counted::list_with_usage().collect();

@@ -1,4 +1,4 @@
-//! The registered webhooks, read from their configurations once a version.
+//! The registered webhooks. Each stored version of a configuration is decoded once.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::keys;
 use crate::view::View;
 use crate::webhook_client::{ClientConfig, Endpoint};
 
-/// Which of the two kinds of webhook.
+/// The phase of a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::admission) enum Phase {
     Mutating,
@@ -29,12 +29,12 @@ impl Phase {
     }
 }
 
-/// One webhook, ready to be asked.
+/// One webhook, prepared for calls.
 #[derive(Debug)]
 pub(in crate::admission) struct Hook {
     /// Unique among all webhooks.
     pub(super) id: String,
-    /// The object that it is configured in.
+    /// The name of its configuration object.
     pub(super) configuration: String,
     pub(super) name: String,
     pub(super) phase: Phase,
@@ -45,7 +45,7 @@ pub(in crate::admission) struct Hook {
     pub(super) allows_dry_run: bool,
     pub(super) reinvoked: bool,
     pub(super) timeout_seconds: u64,
-    /// The first of its review versions that this server speaks.
+    /// The first of its review versions that this server supports.
     pub(super) review_version: Option<&'static str>,
 }
 
@@ -94,7 +94,7 @@ pub(in crate::admission) struct HookTable {
 }
 
 impl HookTable {
-    /// The webhooks of one phase, in the order of their configurations' names.
+    /// Returns the webhooks of one phase, in the order of their configurations' names.
     pub(in crate::admission) fn of(&self, view: &View, phase: Phase) -> Vec<Arc<Hook>> {
         let prefix = keys::of_resource(GROUP, phase.plural(), None);
         let cache = match phase {

@@ -1,8 +1,8 @@
-//! Admission webhooks: other programs that are asked over HTTPS whether a request may go on, and may change its object.
+//! Admission webhooks: programs that allow or deny a request over HTTPS, and may change its object.
 //!
-//! Owns which of them are asked, in which order, and what becomes of their answers. Refuses to ask anybody about
-//! webhooks and policies themselves, and to follow a redirect. Connections are bounded in time and size; who may
-//! register a webhook, and so choose where this server connects to, is RBAC's business.
+//! This module selects the webhooks, orders the calls, and applies the answers. It calls no webhook about webhooks
+//! and policies themselves, and follows no redirect. Connections are bounded in time and size. RBAC decides which
+//! users may register a webhook, and so choose an address to which this server connects.
 
 mod hook;
 mod patch;
@@ -26,19 +26,20 @@ use crate::webhook_client::{self, Bounds};
 
 pub(super) use hook::{Hook, HookTable, Phase};
 
-/// The longest answer that is read: as much as a request may have.
+/// Longest answer that is read: the size limit of a request.
 const ANSWER_BYTES: usize = 3 * 1024 * 1024;
 
-/// Why a call brought no admission.
+/// The reason why a call did not admit the request.
 enum Failure {
-    /// The webhook could not be asked, or gave no proper answer: its failure policy decides.
+    /// The call failed, or the answer was malformed: the webhook's failure policy decides.
     Call(String),
-    /// The request ends with this, whatever the failure policy.
+    /// The request ends with this error, whatever the failure policy says.
     Refused(ApiError),
 }
 
 impl Failure {
-    /// What the request is answered with, if it ends by this; that it goes on nevertheless is noted.
+    /// Returns the error with which the request ends, if the failure ends it. A request that continues gets an audit
+    /// annotation.
     fn into_error(self, notes: &Notes<'_>, phase: &str) -> Result<(), ApiError> {
         let hook = notes.hook;
         match self {
@@ -60,7 +61,7 @@ impl Failure {
     }
 }
 
-/// What is noted of one call in the audit log, by Kubernetes' names.
+/// Audit annotations of one call, with Kubernetes' keys.
 struct Notes<'a> {
     attributes: &'a Attributes<'a>,
     hook: &'a Hook,
@@ -73,7 +74,7 @@ impl Notes<'_> {
         self.attributes.op.trail.note_of_admission(&key, value);
     }
 
-    /// A mutating webhook was asked.
+    /// Records that a mutating webhook was called.
     fn asked(&self, mutated: bool) {
         self.add("mutation", || {
             let (configuration, webhook) = (
@@ -86,7 +87,7 @@ impl Notes<'_> {
         });
     }
 
-    /// It changed the object so; noted where what was sent is noted too.
+    /// Records the patch, if the audit policy also records request bodies.
     fn patched(&self, operations: &[Value]) {
         if !self.attributes.op.trail.wants_request() {
             return;
@@ -101,7 +102,7 @@ impl Notes<'_> {
     }
 }
 
-/// The webhooks that may be asked about a request of this kind.
+/// Returns the webhooks that may be called for a request of this kind.
 fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Vec<Arc<Hook>> {
     if attributes.resource().group == GROUP {
         return Vec::new();
@@ -109,14 +110,14 @@ fn hooks(admission: &Admission, attributes: &Attributes<'_>, phase: Phase) -> Ve
     admission.hooks(phase)
 }
 
-/// Whether a validating webhook may be asked about the request.
+/// Checks whether a validating webhook may be called for the request.
 pub(super) fn asked_to_validate(admission: &Admission, attributes: &Attributes<'_>) -> bool {
     hooks(admission, attributes, Phase::Validating)
         .iter()
         .any(|hook| hook.matcher.resource(&admission.contents, attributes).is_some())
 }
 
-/// As which resource a webhook is asked about the request, if it is.
+/// Returns the resource as which a webhook gets the request, if the webhook matches.
 async fn wanted(
     contents: &Contents,
     attributes: &Attributes<'_>,
@@ -143,23 +144,23 @@ async fn wanted(
     }
 }
 
-/// Which webhooks a request has been through, so that some of them can be asked again.
+/// The webhooks that were called for a request, so that some can be called again.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     asked: Vec<String>,
     again: Vec<String>,
-    /// The object as the last of them left it.
+    /// The object after the last call.
     left: Option<Value>,
 }
 
 impl Rounds {
-    /// Those that asked to be asked again when somebody changes the object after them.
+    /// Marks the called webhooks with a reinvocation policy: the object changed after their calls.
     fn changed(&mut self) {
         self.again.append(&mut self.asked);
     }
 }
 
-/// Asks the mutating webhooks one after the other. Returns whether the object was changed.
+/// Calls the mutating webhooks one after the other. Returns whether the object was changed.
 pub(super) async fn mutate(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -173,7 +174,7 @@ pub(super) async fn mutate(
         return Ok(false);
     }
     if reinvoke && rounds.left != *object {
-        // The server's own rules changed it since.
+        // The server's own rules changed the object after the last call.
         rounds.changed();
     }
     let mut changed = false;
@@ -218,7 +219,7 @@ pub(super) async fn mutate(
     Ok(changed)
 }
 
-/// Asks the validating webhooks, all at once.
+/// Calls the validating webhooks, all at once.
 pub(super) async fn validate(
     admission: &Admission,
     attributes: &Attributes<'_>,
@@ -247,7 +248,7 @@ pub(super) async fn validate(
     futures::future::join_all(calls).await.into_iter().collect()
 }
 
-/// Asks one webhook. Returns the operations of its patch.
+/// Calls one webhook. Returns the operations of its patch.
 async fn ask(
     contents: &Contents,
     attributes: &Attributes<'_>,

@@ -1,4 +1,4 @@
-//! What a mutating webhook makes of an object.
+//! The patch of a mutating webhook.
 
 use serde_json::Value;
 use tenure_kinds::object::ObjectExt as _;
@@ -11,7 +11,7 @@ use crate::http::ApiError;
 use crate::json_patch::{self, Fault, Why};
 use crate::kinds;
 
-/// The operations of a patch.
+/// Returns the operations of a patch.
 pub(super) fn read(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let value: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let mismatch = |value: &Value, wanted: &str| {
@@ -36,7 +36,7 @@ fn refused(fault: &Fault) -> ApiError {
     }
 }
 
-/// The object after a webhook's patch, with its kind's defaults.
+/// Returns the object after a webhook's patch, with its kind's defaults.
 pub(super) async fn apply(
     contents: &Contents,
     attributes: &Attributes<'_>,
@@ -62,7 +62,7 @@ pub(super) async fn apply(
     let mut new = subject::taken_back(contents, attributes, resource, object, changed).await?;
     let own = attributes.resource();
     if let Some(map) = new.as_object_mut() {
-        // A webhook can't turn an object into one of another kind.
+        // A webhook can't change the kind of an object.
         map.insert("apiVersion".to_owned(), Value::from(own.api_version()));
         map.insert("kind".to_owned(), Value::from(own.kind.as_str()));
     }
@@ -84,7 +84,7 @@ pub(super) async fn apply(
     Ok(new)
 }
 
-/// Owners that can't be read any more are those of before.
+/// Restores the previous managedFields if the new ones are unreadable.
 fn restore_owners(attributes: &Attributes<'_>, before: &Value, new: &mut Value) {
     let owners = |object: &Value| {
         object

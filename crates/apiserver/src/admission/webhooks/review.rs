@@ -1,4 +1,4 @@
-//! The AdmissionReview: what a webhook is sent, and what it answers.
+//! The AdmissionReview: the request to a webhook, and its answer.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use crate::http::ApiError;
 
 const KIND: &str = "AdmissionReview";
 
-/// The review of a request, as it is sent.
+/// Returns the review of a request.
 pub(super) fn request(
     attributes: &Attributes<'_>,
     resource: &Resource,
@@ -40,7 +40,7 @@ pub(super) struct Answer {
     pub(super) status: Value,
     pub(super) patch: Option<Vec<u8>>,
     pub(super) warnings: Vec<String>,
-    /// What it wants noted in the audit log.
+    /// Audit annotations of the webhook.
     pub(super) notes: BTreeMap<String, String>,
 }
 
@@ -66,7 +66,7 @@ struct Response {
     audit_annotations: Option<BTreeMap<String, String>>,
 }
 
-/// Reads an answer; what is wrong with it is told in the real server's words.
+/// Reads an answer. Errors have kube-apiserver's words.
 pub(super) fn read(hook: &Hook, version: &str, uid: &str, bytes: &[u8]) -> Result<Answer, String> {
     let invalid = |why: String| format!("received invalid webhook response: {why}");
     let review: Review = serde_json::from_slice(bytes).map_err(|error| format!("failed to call webhook: {error}"))?;
@@ -124,7 +124,7 @@ pub(super) fn read(hook: &Hook, version: &str, uid: &str, bytes: &[u8]) -> Resul
     })
 }
 
-/// The answer to a request that a webhook denied.
+/// Returns the error for a request that a webhook denied.
 pub(super) fn denial(hook: &Hook, status: Value) -> ApiError {
     let text = |key: &str| status.get(key).and_then(Value::as_str).unwrap_or_default();
     let denied = format!("admission webhook {:?} denied the request", hook.name);

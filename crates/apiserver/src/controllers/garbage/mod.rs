@@ -1,6 +1,8 @@
-//! Owns garbage collection: what becomes of an object whose owners are gone or going, and of an owner that is to be
-//! deleted with, before or without its dependents. Pure decisions; `run` carries them out. Refuses to delete what has
-//! an owner that can't be found out: an unknown kind, or a namespaced owner of an object of the cluster.
+//! Garbage collection: decisions about an object whose owners are deleted or being deleted, and about an owner that
+//! is to be deleted with, before or without its dependents. The decisions are pure; `run` carries them out.
+//!
+//! Invariant: an object with an owner that can't be resolved is not deleted. Examples are an unknown kind, and a
+//! namespaced owner of a cluster-scoped object.
 
 mod owners;
 
@@ -10,25 +12,25 @@ pub(crate) use owners::{OwnerIndex, OwnerReference, owners_of};
 
 use super::object_name::{finalizers, is_deleting, remove_finalizer};
 
-/// The finalizer of an owner that waits for its dependents to go first.
+/// The finalizer of an owner that waits until its dependents are deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner whose dependents are to stay.
+/// The finalizer of an owner whose dependents stay.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// What is known of one owner.
+/// The state of one owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerState {
-    /// It is there.
+    /// The owner exists.
     Solid,
-    /// It is there, and waits for its dependents to be deleted.
+    /// The owner exists and waits until its dependents are deleted.
     Waiting,
-    /// It is not there, or another object has its name now.
+    /// The owner is missing, or another object now has its name.
     Dangling,
-    /// It can't be found out.
+    /// The owner can't be resolved.
     Unresolved,
 }
 
-/// The state of an owner, given the object that is found under the reference's name.
+/// Returns the state of an owner, given the object under the reference's name.
 #[must_use]
 pub(crate) fn owner_state(reference: &OwnerReference, found: Option<&Value>) -> OwnerState {
     match found {
@@ -43,16 +45,16 @@ pub(crate) fn owner_state(reference: &OwnerReference, found: Option<&Value>) -> 
     }
 }
 
-/// What is to be done with an object that has owners.
+/// The action for an object with owners.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
     /// Nothing.
     Keep,
-    /// Nothing yet: an owner can't be found out.
+    /// Nothing yet: an owner can't be resolved.
     Later,
-    /// It stays; this is the object without the references to owners that are gone or going.
+    /// Keep the object; the value is the object without references to missing or terminating owners.
     Release(Value),
-    /// It goes; `unblocked` is what it has to become before, if it would keep its own owners from going.
+    /// Delete the object. If it would block its own owners, first update it to `unblocked`.
     Delete {
         /// `Background`, `Foreground` or `Orphan`.
         propagation: &'static str,
@@ -61,7 +63,7 @@ pub(crate) enum Verdict {
     },
 }
 
-/// Judges an object by the states of its owners, in the order of its references.
+/// Decides about an object by the states of its owners, in the order of its references.
 ///
 /// `dependents` are the objects that it owns itself.
 #[must_use]
@@ -86,7 +88,7 @@ pub(crate) fn judge(object: &Value, states: &[OwnerState], dependents: &[Value])
         return Verdict::Release(without_owners(object, &gone));
     }
     if waiting && !dependents.is_empty() {
-        // A dependent that itself waits for its dependents may be an ancestor: a circle that would never end.
+        // A dependent that itself waits for its dependents may be an ancestor: the circle would never end.
         let circle = dependents
             .iter()
             .any(|dependent| is_deleting(dependent) && has_finalizer(dependent, FOREGROUND));
@@ -108,9 +110,9 @@ pub(crate) fn judge(object: &Value, states: &[OwnerState], dependents: &[Value])
     }
 }
 
-/// What is to be done with an owner that waits for its dependents: without its finalizer if nothing blocks it.
+/// Returns an owner that waits for its dependents without its finalizer, if no dependent blocks it.
 ///
-/// `None` if it does not wait, or has to go on waiting.
+/// `None` if it does not wait, or has to wait longer.
 #[must_use]
 pub(crate) fn finish_foreground(owner: &Value, dependents: &[Value]) -> Option<Value> {
     if !is_deleting(owner) || !has_finalizer(owner, FOREGROUND) {
@@ -130,14 +132,14 @@ pub(crate) fn finish_foreground(owner: &Value, dependents: &[Value]) -> Option<V
     Some(owner)
 }
 
-/// The owner without the finalizer that kept it until its dependents were released.
+/// Returns the owner without the finalizer that kept it until its dependents were released.
 #[must_use]
 pub(crate) fn finish_orphaning(owner: &Value) -> Option<Value> {
     let mut owner = owner.clone();
     (is_deleting(&owner) && remove_finalizer(&mut owner, ORPHAN)).then_some(owner)
 }
 
-/// The object without references to these owners.
+/// Returns the object without references to these owners.
 #[must_use]
 pub(crate) fn without_owners(object: &Value, uids: &[String]) -> Value {
     let mut object = object.clone();
@@ -155,7 +157,7 @@ pub(crate) fn without_owners(object: &Value, uids: &[String]) -> Value {
     object
 }
 
-/// Whether the object has this finalizer.
+/// Checks whether the object has this finalizer.
 #[must_use]
 pub(crate) fn has_finalizer(object: &Value, finalizer: &str) -> bool {
     finalizers(object).any(|held| held == finalizer)

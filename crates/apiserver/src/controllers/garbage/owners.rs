@@ -1,5 +1,5 @@
-//! Owns the index of who owns whom: only objects with owner references are in it, so that a hundred thousand without
-//! any cost nothing. Refuses to decide: see `garbage`.
+//! Index of owners and dependents. It contains only objects with owner references, so a hundred thousand objects
+//! without any cost nothing. Decisions are in `garbage`.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +10,7 @@ use super::super::object_name::ObjectName;
 /// One entry of an object's `ownerReferences`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct OwnerReference {
-    /// The owner's uid: the one thing that tells it from a later object of the same name.
+    /// The owner's UID, which alone distinguishes it from a later object of the same name.
     pub(crate) uid: String,
     /// The owner's apiVersion.
     pub(crate) api_version: String,
@@ -18,11 +18,11 @@ pub(crate) struct OwnerReference {
     pub(crate) kind: String,
     /// The owner's name.
     pub(crate) name: String,
-    /// Whether the owner may not go before this object, in a foreground deletion.
+    /// Whether a foreground deletion of the owner waits for this object.
     pub(crate) blocks: bool,
 }
 
-/// The owner references of an object.
+/// Returns the owner references of an object.
 #[must_use]
 pub(crate) fn owners_of(object: &Value) -> Vec<OwnerReference> {
     object
@@ -52,7 +52,7 @@ pub(crate) fn owners_of(object: &Value) -> Vec<OwnerReference> {
         .collect()
 }
 
-/// Who owns whom.
+/// Owners and dependents.
 #[derive(Debug, Default)]
 pub(crate) struct OwnerIndex {
     owners: HashMap<ObjectName, Vec<OwnerReference>>,
@@ -60,7 +60,7 @@ pub(crate) struct OwnerIndex {
 }
 
 impl OwnerIndex {
-    /// Takes in an object as it is now; tells whether its owners are new or changed.
+    /// Records an object's current state. Returns whether its owners are new or changed.
     pub(crate) fn insert(&mut self, name: &ObjectName, object: &Value) -> bool {
         let owners = owners_of(object);
         if owners.is_empty() {
@@ -81,7 +81,7 @@ impl OwnerIndex {
         true
     }
 
-    /// Forgets an object, and returns the owners it had.
+    /// Removes an object, and returns the owners that it had.
     pub(crate) fn remove(&mut self, name: &ObjectName) -> Option<Vec<OwnerReference>> {
         let owners = self.owners.remove(name)?;
         for owner in &owners {
@@ -95,12 +95,12 @@ impl OwnerIndex {
         Some(owners)
     }
 
-    /// The objects that name `uid` as an owner.
+    /// Returns the objects that name `uid` as an owner.
     pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &ObjectName> {
         self.dependents.get(uid).into_iter().flatten()
     }
 
-    /// Whether the object is known to have owners.
+    /// Checks whether the index has owners of the object.
     #[must_use]
     pub(crate) fn contains(&self, name: &ObjectName) -> bool {
         self.owners.contains_key(name)

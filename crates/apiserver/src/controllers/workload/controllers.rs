@@ -1,5 +1,5 @@
-//! Owns the statuses of what keeps a number of Pods: Deployments, ReplicaSets, ReplicationControllers, StatefulSets,
-//! DaemonSets. Refuses to speak twice for the same generation.
+//! The statuses of kinds with a number of Pods: Deployments, ReplicaSets, ReplicationControllers, StatefulSets and
+//! DaemonSets. Each generation gets a status once.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use super::super::object_name::text;
 use crate::authentication::api_time;
 
-/// The reason of a Deployment whose ReplicaSet was refused, as Kubernetes has it.
+/// The reason of a Deployment whose ReplicaSet was refused, as in Kubernetes.
 const REFUSED: &str = "ReplicaSetCreateError";
 
-/// The object's generation, unless its status has observed it already.
+/// Returns the object's generation, unless its status has observed it already.
 fn unobserved(object: &Value) -> Option<i64> {
     let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
     let generation = number("/metadata/generation").unwrap_or(1);
@@ -21,7 +21,7 @@ fn replicas(object: &Value) -> i64 {
     object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1)
 }
 
-/// The status so far, to be changed: what is not spoken of stays.
+/// Returns the current status, to be changed: other fields stay.
 fn status(object: &Value) -> Map<String, Value> {
     object
         .get("status")
@@ -30,7 +30,7 @@ fn status(object: &Value) -> Map<String, Value> {
         .unwrap_or_default()
 }
 
-/// Sets counts; those that are zero are left out, as Kubernetes does.
+/// Sets counts. Zero counts are left out, as in Kubernetes.
 fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
     for (key, count) in counts {
         if *count == 0 {
@@ -42,7 +42,7 @@ fn set_counts(status: &mut Map<String, Value>, counts: &[(&str, i64)]) {
 }
 
 pub(super) fn deployment(object: &Value) -> Option<Value> {
-    // What was refused is taken now: that is news, too.
+    // A ReplicaSet that was refused is now accepted: report this, too.
     let generation = match progressing(object) {
         Some(condition) if text(condition, "/reason") == REFUSED => object.pointer("/metadata/generation")?.as_i64()?,
         _ => unobserved(object)?,
@@ -94,8 +94,8 @@ fn progressing(deployment: &Value) -> Option<&Value> {
         .find(|condition| text(condition, "/type") == "Progressing")
 }
 
-/// A Deployment that says that its newest ReplicaSet was refused, and why; nothing if it says that already. Its generation counts as
-/// observed only when it has one.
+/// Returns a Deployment with the condition that its newest ReplicaSet was refused, and why; `None` if the condition
+/// exists already. The generation counts as observed only once a ReplicaSet is accepted.
 pub(crate) fn with_refusal(deployment: &Value, set: &str, why: &str, now: Timestamp) -> Option<Value> {
     let message = format!("Failed to create new replica set \"{set}\": {why}");
     let said = progressing(deployment)
@@ -163,7 +163,7 @@ pub(super) fn stateful_set(object: &Value) -> Option<Value> {
     Some(Value::Object(status))
 }
 
-/// There are no nodes, so none is missing: nothing is desired, and all of it is there.
+/// Returns the status of a DaemonSet. The cluster has no nodes, so no Pod is desired and none is missing.
 pub(super) fn daemon_set(object: &Value) -> Option<Value> {
     let generation = unobserved(object)?;
     let mut status = status(object);
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(status.get("unavailableReplicas"), None);
         object["status"] = status;
         assert_eq!(deployment(&object), None);
-        // Whoever says that it is broken now is not contradicted.
+        // A later status that another writer sets for the generation stays.
         object["status"]["readyReplicas"] = json!(0);
         assert_eq!(deployment(&object), None);
     }

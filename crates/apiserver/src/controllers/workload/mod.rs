@@ -1,14 +1,13 @@
-//! Owns the *workload status* behaviour: workloads are stored here, never run, and this reports them as rolled out,
-//! without which nothing that waits for health would ever end. Pure; off unless the server is told to. Refuses to
-//! contradict anyone: it speaks once for each generation of an object, and what others write to a status afterwards
-//! stays.
+//! The *workload status* option: workloads are stored here and never run, and this module reports them as rolled out.
+//! Without these reports, every wait for health would never end. The module is pure, and off by default. It writes
+//! one status for each generation of an object, and never overwrites later statuses of other writers.
 //!
-//! What it says, plainly: a Deployment, ReplicaSet, ReplicationController and StatefulSet have all replicas that
-//! they ask for, updated, ready and available; a DaemonSet runs on none of the zero nodes; a Pod runs and is ready, or
-//! has succeeded if it is not to be restarted; a Job has completed; a PersistentVolumeClaim is bound to what it asks
-//! for; a Service of type LoadBalancer has its cluster's address. A Deployment has a ReplicaSet for each template that it had
-//! (`rollout`). No Pods are made, no volume for a claim, and no container is started. Times are those at which the object was
-//! created.
+//! The reported statuses: a Deployment, ReplicaSet, ReplicationController and StatefulSet have all desired replicas,
+//! updated, ready and available. A DaemonSet runs on none of the zero nodes. A Pod runs and is ready, or has
+//! succeeded if it is not to be restarted. A Job has completed. A PersistentVolumeClaim is bound with its requested
+//! size. A Service of type LoadBalancer has its cluster IP as its address. A Deployment has a ReplicaSet for each
+//! template that it had (`rollout`). No Pods, volumes or containers are created. Times are the object's creation
+//! time.
 
 mod controllers;
 mod once;
@@ -26,7 +25,7 @@ pub(crate) const FIELD_MANAGER: &str = "tenure-workload-status";
 
 type StatusOf = fn(&Value) -> Option<Value>;
 
-/// The kinds that it speaks for.
+/// The kinds with a reported status.
 const KINDS: [(&str, &str, StatusOf); 9] = [
     ("apps", "deployments", controllers::deployment),
     ("apps", "replicasets", controllers::replica_set),
@@ -39,13 +38,14 @@ const KINDS: [(&str, &str, StatusOf); 9] = [
     ("", "services", once::service),
 ];
 
-/// Whether it speaks for objects of this resource.
+/// Checks whether objects of this resource get a status.
 #[must_use]
 pub(crate) fn covers(object: &ObjectName) -> bool {
     KINDS.iter().any(|(group, plural, _)| object.is(group, plural))
 }
 
-/// The object with the status that it should have, for the `status` subresource; `None` if it has been spoken for.
+/// Returns the object with its reported status, for the `status` subresource; `None` if the generation has one
+/// already.
 #[must_use]
 pub(crate) fn rolled_out(name: &ObjectName, object: &Value) -> Option<Value> {
     if is_deleting(object) {

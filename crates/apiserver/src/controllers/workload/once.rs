@@ -1,10 +1,11 @@
-//! Owns the statuses of what happens once: Pods, Jobs, claims for volumes. Refuses to touch one that has got anywhere.
+//! The statuses of objects that finish once: Pods, Jobs, volume claims. An object that already has a later status
+//! stays unchanged.
 
 use serde_json::{Value, json};
 
 use super::super::object_name::text;
 
-/// A Pod runs and is ready; one that is not to be restarted has succeeded.
+/// Reports a Pod as running and ready, or as succeeded if it is not to be restarted.
 pub(super) fn pod(object: &Value) -> Option<Value> {
     if !matches!(text(object, "/status/phase"), "" | "Pending") {
         return None;
@@ -67,7 +68,7 @@ pub(super) fn pod(object: &Value) -> Option<Value> {
     Some(Value::Object(status))
 }
 
-/// A Job has completed, unless it is suspended.
+/// Reports a Job as completed, unless it is suspended.
 pub(super) fn job(object: &Value) -> Option<Value> {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let has = |kind: &str| {
@@ -110,7 +111,7 @@ pub(super) fn job(object: &Value) -> Option<Value> {
     }))
 }
 
-/// A claim is bound to as much as it asks for.
+/// Reports a claim as bound with its requested size.
 pub(super) fn claim(object: &Value) -> Option<Value> {
     if !matches!(text(object, "/status/phase"), "" | "Pending") {
         return None;
@@ -123,8 +124,8 @@ pub(super) fn claim(object: &Value) -> Option<Value> {
     }))
 }
 
-/// A Service of type LoadBalancer has the address that it has in the cluster; nothing listens there. One of a class of its own is
-/// somebody else's.
+/// Gives a Service of type LoadBalancer its cluster IP as its address; nothing listens there. A Service with a load
+/// balancer class belongs to another controller.
 pub(super) fn service(object: &Value) -> Option<Value> {
     let has_address = object
         .pointer("/status/loadBalancer/ingress")

@@ -1,6 +1,6 @@
-//! Owns the ReplicaSets of a Deployment: one for each template that it had, the newest with all replicas and the others with none, as
-//! after a rollout that has ended. `kubectl rollout history` and `undo` read and use them, and `helm --wait` looks for the newest.
-//! Refuses to make Pods, and to touch what another controller owns.
+//! The ReplicaSets of a Deployment: one for each template that it had. The newest has all replicas and the others
+//! have none, as after a finished rollout. `kubectl rollout history` and `undo` read and use them, and `helm --wait`
+//! looks for the newest. This module creates no Pods, and changes no object of another controller.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const REVISION_HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const DESIRED_REPLICAS: &str = "deployment.kubernetes.io/desired-replicas";
 const MAX_REPLICAS: &str = "deployment.kubernetes.io/max-replicas";
 
-/// The Deployment's own annotations that its ReplicaSets don't get, as Kubernetes' deployment controller has them.
+/// The Deployment's annotations that its ReplicaSets don't get, as in Kubernetes' deployment controller.
 const NOT_COPIED: [&str; 6] = [
     "kubectl.kubernetes.io/last-applied-configuration",
     REVISION,
@@ -25,18 +25,18 @@ const NOT_COPIED: [&str; 6] = [
     "deprecated.deployment.rollback.to",
 ];
 
-/// How many ReplicaSets without replicas are kept, unless the Deployment says otherwise.
+/// How many ReplicaSets without replicas are kept by default.
 const KEPT: i64 = 10;
 
 /// How many names are tried for a new ReplicaSet.
 const NAMES: u32 = 16;
 
-/// What is to be written so that a Deployment has the ReplicaSets that it should have.
+/// The writes that bring a Deployment's ReplicaSets to their desired state.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Rollout {
-    /// The ReplicaSet of a template that it never had.
+    /// The ReplicaSet of a new template.
     pub(crate) create: Option<Value>,
-    /// ReplicaSets as they should be.
+    /// ReplicaSets in their desired state.
     pub(crate) change: Vec<Value>,
     /// ReplicaSets beyond `spec.revisionHistoryLimit`.
     pub(crate) delete: Vec<Value>,
@@ -44,7 +44,8 @@ pub(crate) struct Rollout {
     pub(crate) deployment: Option<Value>,
 }
 
-/// Decides about the ReplicaSets of a Deployment. `dependents` name it as an owner; `named` finds a ReplicaSet by its name.
+/// Computes the writes for a Deployment's ReplicaSets. `dependents` name it as an owner; `named` finds a ReplicaSet
+/// by its name.
 pub(crate) fn roll_out(
     deployment: &Value,
     dependents: Vec<Value>,
@@ -54,7 +55,7 @@ pub(crate) fn roll_out(
     if is_deleting(deployment) {
         return rollout;
     }
-    // By name: what was just made may be among the one and not yet among the other.
+    // By name: a new ReplicaSet may be missing in one of the two sources.
     let mut owned: BTreeMap<String, Value> = dependents
         .into_iter()
         .filter(|set| text(set, "/kind") == "ReplicaSet" && is_controlled(set, deployment))
@@ -87,7 +88,7 @@ pub(crate) fn roll_out(
             let revised = owned.get(&newest).map_or(0, revision).max(highest.saturating_add(1));
             (Some(newest), Some(revised))
         }
-        // What is paused is scaled, and not rolled out.
+        // A paused Deployment is scaled, and not rolled out.
         None if paused => {
             let last = owned.iter().max_by_key(|(_, set)| revision(set));
             (last.map(|(name, _)| name.clone()), None)
@@ -132,7 +133,7 @@ pub(crate) fn roll_out(
     rollout
 }
 
-/// The Deployment that a ReplicaSet belongs to, by name.
+/// Returns the name of a ReplicaSet's Deployment.
 pub(crate) fn deployment_of(set: &Value) -> Option<&str> {
     let controller = controller(set)?;
     let is_deployment =
@@ -151,14 +152,14 @@ fn is_controlled(set: &Value, deployment: &Value) -> bool {
     controller(set).is_some_and(|controller| text(controller, "/uid") == text(deployment, "/metadata/uid"))
 }
 
-/// The ReplicaSet of a template; the first that was made, if there are several.
+/// Returns the ReplicaSet of a template; the oldest, if several match.
 fn find(owned: &BTreeMap<String, Value>, template: &Value) -> Option<String> {
     let of_template = owned.iter().filter(|(_, set)| is_of(set, template));
     let first = of_template.min_by_key(|(_, set)| text(set, "/metadata/creationTimestamp").to_owned());
     first.map(|(name, _)| name.clone())
 }
 
-/// Whether a ReplicaSet was made from a template: its own has one label more.
+/// Checks whether a ReplicaSet was made from a template. The ReplicaSet's own template has one label more.
 fn is_of(set: &Value, template: &Value) -> bool {
     set.pointer("/spec/template")
         .is_some_and(|own| without_hash(own) == without_hash(template))
@@ -175,7 +176,8 @@ fn without_hash(template: &Value) -> Value {
     template
 }
 
-/// A short text for a template, of letters that make no words (as Kubernetes' `SafeEncodeString`). Another one for each collision.
+/// Returns a short text for a template, of letters that form no words (as Kubernetes' `SafeEncodeString`). Each
+/// collision gives another text.
 fn hash(template: &Value, collisions: u32) -> String {
     const LETTERS: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let text = without_hash(template).to_string();
@@ -243,7 +245,7 @@ fn copy_annotations(deployment: &Value, set: &mut Value) {
     }
 }
 
-/// Gives a ReplicaSet a revision; the one before is kept in its history.
+/// Sets a ReplicaSet's revision, and adds the previous one to its history.
 fn revise(set: &mut Value, revised: i64) {
     let before = revision(set);
     if before == revised {
@@ -271,7 +273,7 @@ fn scale(set: &mut Value, deployment: &Value, count: i64) {
     annotate(set, MAX_REPLICAS, &most.to_string());
 }
 
-/// How many replicas there may be beyond those asked for, while a rollout is under way; shares are rounded up.
+/// Returns how many extra replicas a rollout may have. Percentages are rounded up.
 fn max_surge(deployment: &Value, replicas: i64) -> i64 {
     let surge = deployment.pointer("/spec/strategy/rollingUpdate/maxSurge");
     let share = |text: &str| {
@@ -289,7 +291,7 @@ fn annotate(object: &mut Value, key: &str, value: &str) {
     insert_under(object, &["metadata", "annotations"], key, json!(value));
 }
 
-/// Inserts into a map within an object, which is made where it is missing.
+/// Inserts into a map within an object, and creates the map if it is missing.
 fn insert_under(object: &mut Value, path: &[&str], key: &str, value: Value) {
     let mut at = object;
     for step in path {
@@ -309,7 +311,7 @@ fn insert_under(object: &mut Value, path: &[&str], key: &str, value: Value) {
 mod tests {
     use super::*;
 
-    /// A server that takes what a rollout says, until nothing is left to do.
+    /// A server that applies the writes of a rollout until nothing is left to do.
     struct Told {
         deployment: Value,
         sets: BTreeMap<String, Value>,
@@ -360,7 +362,7 @@ mod tests {
             self.settle();
         }
 
-        /// Image, revision and replicas of each, by revision.
+        /// Returns image, revision and replicas of each ReplicaSet, by revision.
         fn shown(&self) -> Vec<(String, i64, i64)> {
             let mut shown: Vec<_> = self
                 .sets
@@ -418,7 +420,7 @@ mod tests {
         shows(&told, &[("i:1", 1, 0), ("i:2", 2, 3)]);
         told.change("/spec/replicas", json!(5));
         shows(&told, &[("i:1", 1, 0), ("i:2", 2, 5)]);
-        // Back to what was: the same ReplicaSet is the newest again.
+        // Back to the first template: its ReplicaSet becomes the newest again.
         told.change(IMAGE, json!("i:1"));
         shows(&told, &[("i:2", 2, 0), ("i:1", 3, 5)]);
         let first = told.sets.values().find(|set| revision(set) == 3).unwrap();
@@ -451,7 +453,7 @@ mod tests {
         let foreign = json!({ "kind": "ReplicaSet", "metadata": { "name": "x" }, "spec": { "replicas": 2 } });
         let taken = FirstName::default();
         let rollout = roll_out(&deployment(), vec![foreign.clone()], |name| {
-            // The first name is somebody else's.
+            // The first name is taken by a foreign ReplicaSet.
             taken.is_first(name).then(|| Arc::new(foreign.clone()))
         });
         assert!(rollout.change.is_empty() && rollout.delete.is_empty());
@@ -459,7 +461,7 @@ mod tests {
         assert!(!taken.is_first(&name), "{name}");
     }
 
-    /// Remembers the first name that it was asked for.
+    /// Stores the first name that was looked up.
     #[derive(Default)]
     struct FirstName(std::cell::RefCell<Option<String>>);
 

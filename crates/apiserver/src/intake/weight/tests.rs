@@ -1,4 +1,4 @@
-//! Estimates beside what values really take: never below, and of ordinary manifests not far above.
+//! Estimates against the real sizes of values: never below, and for ordinary manifests not far above.
 
 use base64::Engine as _;
 use serde_json::json;
@@ -7,7 +7,7 @@ use tenure_kinds::schema::strict::{Twice, read_json};
 use super::*;
 use crate::yaml;
 
-/// Bytes that a value takes beside its own place, with maps that are as empty as they can be.
+/// Returns the bytes of a value beside its own slot, with maps as empty as possible.
 fn taken(value: &Value) -> usize {
     match value {
         Value::String(text) => text.capacity(),
@@ -20,7 +20,8 @@ fn taken(value: &Value) -> usize {
     }
 }
 
-/// Bytes of the nodes of a map. One that is not the first has five entries at least, and between two there is one more.
+/// Returns the bytes of the nodes of a map. Each node but the first has at least five entries, and one more entry is
+/// between two nodes.
 fn nodes(entries: usize) -> usize {
     let leaf = FAN * (size_of::<String>() + size_of::<Value>()) + 16;
     let inner = leaf + (FAN + 1) * size_of::<usize>();
@@ -36,7 +37,7 @@ fn nodes(entries: usize) -> usize {
     sum
 }
 
-/// Manifests of all built-in kinds, as JSON and as Go encodes them.
+/// Returns manifests of all built-in kinds, as JSON and in Go's encoding.
 fn manifests() -> Vec<(Value, Vec<u8>)> {
     let recorded = include_str!("../../../../kinds/tests/recorded/protobuf.jsonl");
     let cases = recorded
@@ -51,7 +52,7 @@ fn manifests() -> Vec<(Value, Vec<u8>)> {
         .collect()
 }
 
-/// What people write by hand, and what programs do.
+/// Returns manifests as people and programs write them.
 fn ordinary() -> Vec<Value> {
     let container = json!({"name": "app", "image": "example.com/team/app:1.2.3", "imagePullPolicy": "IfNotPresent",
         "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
@@ -71,7 +72,7 @@ fn ordinary() -> Vec<Value> {
     vec![deployment, map, text]
 }
 
-/// Texts that take far more than they look like.
+/// Returns texts that need far more memory than their size suggests.
 fn hostile() -> Vec<String> {
     let many = |item: &str| format!("[{}]", vec![item; 5_000].join(","));
     let nested = |open: &str, middle: &str, close: &str, depth: usize| {
@@ -115,7 +116,7 @@ fn hostile() -> Vec<String> {
     ]
 }
 
-/// The same in YAML's own words, a line for an entry or an item.
+/// Writes a value in YAML's block style, one line for an entry or item.
 fn block(value: &Value, depth: usize, out: &mut String) {
     let indent = "  ".repeat(depth);
     match value {
@@ -147,7 +148,7 @@ fn json_takes_no_more_than_it_weighs() {
     for text in hostile() {
         let weight = weigh_json(text.as_bytes());
         let shown = text.get(..text.len().min(30)).unwrap();
-        // What is refused has nothing to compare with.
+        // A refused text has no value to compare with.
         let Ok((value, _)) = read_json(text.as_bytes(), Twice::Last) else {
             continue;
         };
@@ -251,7 +252,7 @@ fn yaml_takes_no_more_than_it_weighs() {
     );
 }
 
-/// Texts put together by chance, of what means something.
+/// Random texts of meaningful tokens are never estimated below their size.
 #[test]
 fn nothing_weighs_less_than_it_takes() {
     const MARKS: [&str; 35] = [
@@ -284,7 +285,7 @@ fn nothing_weighs_less_than_it_takes() {
         }
     }
     assert!(read > 5_000, "{read}");
-    // Damaged protobuf: whatever of it is read.
+    // Damaged protobuf: the part that is decoded before the error.
     for (_, body) in manifests().iter().take(40) {
         for _ in 0..100 {
             let mut damaged = body.clone();
