@@ -1,7 +1,7 @@
-//! How much the object of a request is to the quotas of its Tenant, as Kubernetes counts it (`tenure_kinds::quota`), behind all doors alike.
+//! Counts the object of a request for the quotas of its Tenant, as Kubernetes counts it (`tenure_kinds::quota`). All admission points count
+//! alike.
 //!
-//! Owns which writes are counted: those that Kubernetes' own quotas charge. Refuses to say whether there is room for it: that is
-//! [`tenure_tenancy::admission::quota`].
+//! The writes that Kubernetes' own quotas charge are counted. [`tenure_tenancy::admission::quota`] decides whether capacity is left.
 
 use serde_json::Value;
 use tenure_kinds::quota::Counted;
@@ -10,7 +10,8 @@ use tenure_kinds::schema::resources::Resources;
 use tenure_tenancy::admission::{Operation, Request};
 use tenure_tenancy::{Facts, QuotaAmount, QuotaClaim, QuotaItem};
 
-/// What a request comes to use more of, of what its Tenant's namespaces share. Its object has to be as it would be stored.
+/// Returns the additional use of a request, in resources that its Tenant's namespaces share. The object must have its
+/// stored form.
 pub(crate) fn reckon(facts: &Facts, request: &Request<'_>) -> Option<QuotaClaim> {
     let resource = request.resource;
     let is_new = match request.operation {
@@ -81,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// Tenant blue has one namespace, and these items.
+    /// Returns the facts of Tenant blue with one namespace and these items.
     fn facts(items: &Value) -> Facts {
         let tenant: Tenant = serde_json::from_value(json!({
             "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "blue", "uid": "t-blue" },
@@ -100,7 +101,7 @@ mod tests {
         facts
     }
 
-    /// `pods: 0 to 1`, for each amount of a request to `resource` (`group/plural/part`).
+    /// Returns `pods: 0 to 1`, for each amount of a request to `resource` (`group/plural/part`).
     fn told(items: &Value, resource: &str, old: &Value, new: &Value) -> Vec<String> {
         let parts: Vec<&str> = resource.split('/').collect();
         let review = json!({

@@ -1,4 +1,5 @@
-//! The door of the embedded control plane: asked in its process, with everything known that was acknowledged.
+//! The admission point of the embedded control plane. It runs in the server's process, and knows every
+//! acknowledged write.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -25,10 +26,11 @@ const TENANTS: Followed = ("capsule.clastix.io", "tenants");
 const NAMESPACES: Followed = ("", "namespaces");
 const QUOTAS: Followed = ("", "resourcequotas");
 const INGRESSES: Followed = ("networking.k8s.io", "ingresses");
-/// Kinds that are followed besides those whose objects name namespaces. A kind that depends on another one comes after it.
+/// The kinds that are followed besides those whose objects name namespaces. A kind that depends on another one comes after
+/// it.
 const FOLLOWED: [Followed; 4] = [TENANTS, NAMESPACES, QUOTAS, INGRESSES];
 
-/// Judges what is written to the embedded control plane.
+/// Checks writes to the embedded control plane.
 #[derive(Debug)]
 pub struct EmbeddedGuard {
     settings: Settings,
@@ -36,24 +38,25 @@ pub struct EmbeddedGuard {
     followed: Vec<Followed>,
     /// The objects that name namespaces.
     mentions: RwLock<MentionIndex>,
-    /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew. Whoever writes passes here:
-    /// nothing is parsed, judged or waited for under it, as how long that takes depends on objects and roles that tenants wrote.
+    /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next change then copies the facts.
+    /// Every write takes this lock. Under it the guard parses, decides and waits for nothing, because the time for these depends on objects
+    /// and roles that tenants wrote.
     facts: RwLock<Arc<Facts>>,
-    /// Places that are kept in Tenants for namespaces which were let through, by uid; of those alone that keep any.
+    /// The reservations for admitted namespaces, by the Tenant's uid. Only Tenants with reservations have an entry.
     ledgers: Mutex<HashMap<String, Ledger>>,
-    /// What the namespaces of Tenants use, as far as Tenants bound it for all of theirs together.
+    /// The use of the namespaces of Tenants that limit the sum over all their namespaces.
     usages: RwLock<Usages>,
-    /// What was let through in such Tenants.
+    /// The reservations of such Tenants.
     quota_ledgers: Mutex<Shelf<QuotaLedger>>,
-    /// Which hosts and paths Ingresses have, as long as a Tenant wants no two to have the same.
+    /// The hosts and paths of Ingresses, while a Tenant demands that no two Ingresses share them.
     ingresses: RwLock<IngressIndex>,
-    /// What was let through of them.
+    /// The reservations of hosts and paths.
     host_ledgers: Mutex<Shelf<HostLedger>>,
 }
 
-/// What keeps for a while what was let through.
+/// A ledger whose reservations expire.
 trait Passing: Default {
-    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    /// Removes expired reservations. Returns true if others remain.
     fn forget_old(&mut self, now: u64) -> bool;
 }
 
@@ -69,23 +72,24 @@ impl Passing for HostLedger {
     }
 }
 
-/// Ledgers by name, mostly a Tenant's uid, each with a lock of its own: what one tenant keeps makes no other one wait.
+/// Ledgers by name, mostly a Tenant's uid, each with a lock of its own. The reservations of one tenant delay no other
+/// tenant.
 #[derive(Debug, Default)]
 struct Shelf<L> {
     by_name: BTreeMap<String, Arc<Mutex<L>>>,
-    /// Which ledger was looked at last, for having nothing in it any more.
+    /// The name of the ledger that was last checked for being empty.
     looked_at: String,
 }
 
 impl<L: Passing> Shelf<L> {
-    /// A ledger. Of one other each time it is forgotten what was kept long enough, so that nothing stays for good, and nobody works for all at
-    /// once.
+    /// Returns a ledger. Each call also removes the expired reservations of one other ledger, so no ledger stays forever and no call cleans
+    /// all ledgers at once.
     fn find(&mut self, name: &str, now: u64) -> Arc<Mutex<L>> {
         let after = (Bound::Excluded(self.looked_at.as_str()), Bound::Unbounded);
         let next = self.by_name.range::<str, _>(after).next();
         let next = next.or_else(|| self.by_name.iter().next());
         if let Some((looked_at, ledger)) = next.map(|(name, ledger)| (name.clone(), ledger)) {
-            // Whoever claims something has a share in it, or comes here first.
+            // A caller with a claim shares the ledger, or comes here first.
             let is_idle = Arc::strong_count(ledger) == 1 && !ledger.lock().forget_old(now);
             if is_idle && looked_at != name {
                 self.by_name.remove(&looked_at);
@@ -97,7 +101,7 @@ impl<L: Passing> Shelf<L> {
 }
 
 impl EmbeddedGuard {
-    /// A guard that knows nothing yet.
+    /// Returns a guard that knows no objects yet.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         let mentioning = MENTIONING_KINDS.iter().map(|kind| (kind.group, kind.plural));
@@ -115,30 +119,33 @@ impl EmbeddedGuard {
         }
     }
 
-    /// What is known now.
+    /// Returns the current facts.
     fn known(&self) -> Arc<Facts> {
         Arc::clone(&self.facts.read())
     }
 
-    /// A Tenant is, from now on, so, or is no more. Most of what is written to one, as its status, changes nothing of what is known.
+    /// Records the facts of a Tenant, or its deletion. Most writes of a Tenant, such as those of its status, change no fact.
     fn learn_tenant(&self, name: &str, tenant: Option<TenantFacts>) {
         if self.facts.read().find_tenant(name) != tenant.as_ref() {
             let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_tenant(name, tenant);
         }
     }
 
-    /// The same of a namespace: what its owner writes to it, how often ever, mostly concerns nobody.
+    /// Records the facts of a namespace, or its deletion. Most of the writes of its owner change no
+    /// fact, however often they come.
     fn learn_namespace(&self, name: &str, namespace: Option<NamespaceFacts>) {
         if self.facts.read().find_namespace(name) != namespace.as_ref() {
             let _told_by_watches = Arc::make_mut(&mut self.facts.write()).change_namespace(name, namespace);
         }
     }
 
-    /// Keeps a place, or says that there is none. Nothing is kept for what is a dry run.
+    /// Reserves a namespace in a Tenant, or denies the request because no capacity is left. A dry
+    /// run reserves nothing.
     fn claim_place(&self, mut claim: Claim, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let mut ledgers = self.ledgers.lock();
-        // What has been made since this was judged has its place no more, and is counted.
+        // A namespace that was created after the decision has no reservation any more and is
+        // counted.
         let facts = self.known();
         if let Some(tenant) = facts.find_tenant(&claim.tenant) {
             claim.seen = facts.count_namespaces(tenant);
@@ -158,7 +165,7 @@ impl EmbeddedGuard {
 }
 
 impl EmbeddedGuard {
-    /// Claims what takes others to tell, of an object as it would be stored.
+    /// Makes the claims that depend on other objects, for an object in its stored form.
     fn claim_rest(&self, facts: &Facts, request: &Request<'_>) -> Result<(), Refusal> {
         if let Some(claim) = collision::reckon(facts, request)? {
             self.claim_hosts(&claim, facts, request.is_dry_run)?;
@@ -169,12 +176,13 @@ impl EmbeddedGuard {
         Ok(())
     }
 
-    /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. Nothing is kept of a dry run.
+    /// Admits an object that counts against a Tenant's quota, or denies it because no capacity is left. A dry run reserves nothing.
     fn claim_quota(&self, claim: &QuotaClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
         let ledger = self.quota_ledgers.lock().find(&claim.tenant_uid, now);
         let mut ledger = ledger.lock();
-        // Read under the lock: what another one was let through for is kept, or counted.
+        // Read under the lock: an object that another request was admitted for is reserved or
+        // counted.
         let sums = quota::add_up(facts, &self.usages.read(), claim)?;
         match is_dry_run {
             true => ledger.check(claim, &sums, now),
@@ -182,10 +190,12 @@ impl EmbeddedGuard {
         }
     }
 
-    /// Lets an Ingress through with what is new of it, or says that another one has it. Nothing is kept of a dry run.
+    /// Admits the new hosts and paths of an Ingress, or denies them because another Ingress has them. A dry run
+    /// reserves nothing.
     fn claim_hosts(&self, claim: &HostClaim, facts: &Facts, is_dry_run: bool) -> Result<(), Refusal> {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
-        // What was stored before this was asked is known; what is let through meanwhile is kept for longer than this takes.
+        // Ingresses that were stored before this check are known. Reservations of Ingresses admitted meanwhile last longer
+        // than this check.
         collision::judge(facts, &self.ingresses.read(), claim)?;
         for part in claim.parts() {
             let ledger = match part.shared {
@@ -201,19 +211,19 @@ impl EmbeddedGuard {
         Ok(())
     }
 
-    /// What an Ingress has.
+    /// Records the hosts and paths of an Ingress.
     fn learn_ingress(&self, place: GuardPlace<'_>, ingress: Option<&Value>) {
-        // Read before anybody has to wait for it.
+        // Parsed before the lock is taken, so no other write waits for it.
         let pairs = ingress.map(IngressRoutes::of);
         self.ingresses
             .write()
             .learn(place.namespace, place.name, pairs.as_ref());
     }
 
-    /// What a ResourceQuota says, if it is one of Tenure's.
+    /// Records the contents of a ResourceQuota, if Tenure made it.
     fn learn_quota(&self, place: GuardPlace<'_>, quota: Option<&Value>) {
         let is_unknown = self.usages.read().is_unknown(place.namespace);
-        // Most of them are nobody's here.
+        // Most ResourceQuotas are not Tenure's.
         if !(is_unknown && quota.is_none()) {
             self.usages.write().learn(place.namespace, place.name, quota);
         }
@@ -246,7 +256,7 @@ impl Guard for EmbeddedGuard {
             (true, None, _) => self.learn_tenant(name, None),
             (true, Some(object), metadata) => {
                 let tenant = serde_json::from_value::<Tenant>(object.clone()).ok();
-                // One that can't be read is there, and nobody owns it.
+                // An unreadable Tenant exists, but has no owners.
                 let tenant =
                     tenant.map_or_else(|| describe_unread(name, metadata), |tenant| TenantFacts::from(&tenant));
                 self.learn_tenant(name, Some(tenant));
@@ -340,7 +350,7 @@ impl Guard for EmbeddedGuard {
     }
 }
 
-/// A request as rules read it; nothing where it is not known what it does.
+/// Returns the request in the form that rules read. Returns none if its operation is unknown.
 fn describe<'a>(review: &Review<'a>) -> Option<Request<'a>> {
     let extra = review.extra.iter();
     Some(Request {
@@ -365,7 +375,7 @@ fn describe<'a>(review: &Review<'a>) -> Option<Request<'a>> {
     })
 }
 
-/// What is known of a Tenant that can't be read.
+/// Returns the facts of an unreadable Tenant.
 fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
     TenantFacts {
         name: name.to_owned(),
@@ -374,10 +384,10 @@ fn describe_unread(name: &str, metadata: Option<ObjectMeta>) -> TenantFacts {
     }
 }
 
-/// The server, as rules ask it.
+/// The server, as the source of answers for the rules.
 struct Server<'a>(&'a dyn GuardSurroundings, &'a RwLock<MentionIndex>);
 
-/// A question as the server reads it.
+/// Translates a question into the form of the server.
 fn ask<'a>(question: &Question<'a>) -> GuardQuestion<'a> {
     GuardQuestion {
         verb: question.verb,

@@ -1,6 +1,7 @@
-//! Where tenancy's rules meet what is written.
+//! The points at which tenancy's rules meet a write.
 //!
-//! Owns the doors: how a request comes to [`tenure_tenancy::admission::decide`], and how its answer goes back. Refuses to decide.
+//! An admission point translates a request for [`tenure_tenancy::admission::decide`] and sends the answer back. It makes no
+//! decision.
 //!
 //! ```text
 //! a write to the embedded control plane ──[embedded]──┐

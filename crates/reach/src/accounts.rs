@@ -1,4 +1,5 @@
-//! The edges to ServiceAccounts: by tokens, Secrets, Pods, and names that wait for an account.
+//! The edges to ServiceAccounts: by tokens, Secrets, Pods, and names of accounts that do not exist
+//! yet.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::search::{Edge, Search};
 use crate::writes;
 
 impl Search<'_> {
-    /// A token by TokenRequest. Where policies look at token requests, each account is judged by itself.
+    /// Adds tokens by TokenRequest. If policies check token requests, each account is decided by itself.
     pub(crate) fn expand_tokens(
         &mut self,
         holder: &Identity,
@@ -47,7 +48,7 @@ impl Search<'_> {
             self.go(node, edge().judged(verdict));
         }
         if is_open && granted.names == Names::All {
-            // Accounts that do not exist yet are not judged: their names are enough.
+            // Accounts that do not exist yet are not decided one by one: their names are enough.
             self.go(Node::Tokens(binding.scope.clone()), edge());
         }
         is_open
@@ -66,7 +67,8 @@ impl Search<'_> {
         }
     }
 
-    /// A Secret of the type for tokens gets a token of the account that its annotation names.
+    /// Adds the accounts of new token Secrets. A Secret of this type gets a token of the account in
+    /// its annotation.
     pub(crate) fn reach_by_new_secret(&mut self, scope: &Scope, with: Node) {
         self.reach_accounts_by(scope, &Edge::new("new-token-secret", "create secrets", "").with(with));
     }
@@ -88,7 +90,7 @@ impl Search<'_> {
         }
     }
 
-    /// The Secrets with tokens that names allow, by namespace and name.
+    /// Lists the Secrets with tokens that `names` allow, by namespace and name.
     pub(crate) fn list_token_secrets(&self, scope: &Scope, names: &Names) -> Vec<(String, String)> {
         scoped(&self.cluster.token_secrets, scope)
             .into_iter()
@@ -126,7 +128,8 @@ impl Search<'_> {
         }
     }
 
-    /// Accounts that a binding names and that do not exist, where the subject can make ServiceAccounts and use them.
+    /// Adds accounts that a binding names and that do not exist, if the subject can make ServiceAccounts and use
+    /// them.
     pub(crate) fn reach_missing_accounts(&mut self, sort: &'static str, scope: &Scope) {
         for (meet, other) in self.combine(sort, scope, "new-accounts") {
             self.become_missing(&meet, Node::NewAccounts(other));

@@ -1,4 +1,4 @@
-//! What stands in the way of a write: ValidatingAdmissionPolicies, which are evaluated, and validating webhooks, which can only be named.
+//! The obstacles of a write: ValidatingAdmissionPolicies, which are evaluated, and validating webhooks, which can only be named.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -13,10 +13,10 @@ use crate::node::Identity;
 use crate::object::{list, list_texts, pointer_text};
 use crate::rules::selects;
 
-/// How deep variables of a policy may name each other.
+/// The greatest depth of variables of a policy that name each other.
 const DEEPEST: u32 = 32;
 
-/// A write that is tried in thought.
+/// A hypothetical write.
 pub(crate) struct Write {
     pub(crate) group: &'static str,
     pub(crate) version: &'static str,
@@ -38,23 +38,23 @@ impl Write {
     }
 }
 
-/// What judges a write, and what becomes of writes while Tenure is dead.
+/// A policy, webhook or rule that decides a write, and the fate of writes while Tenure is dead.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Judge {
     /// `ValidatingAdmissionPolicy/NAME`, `ValidatingWebhookConfiguration/NAME`, or a rule of a controller.
     pub name: String,
-    /// What becomes of writes while the program behind it is dead.
+    /// The fate of writes while the program behind it is dead.
     pub when_dead: WhenDead,
 }
 
 impl Judge {
-    /// Whether the configuration of admission in the cluster can take it away.
+    /// Checks whether admission's configuration in the cluster can remove it.
     pub(crate) fn is_configurable(&self) -> bool {
         self.name.starts_with("ValidatingAdmissionPolicy/") || self.name.starts_with("ValidatingWebhookConfiguration/")
     }
 }
 
-/// What becomes of a write that a judge looks at while the program behind the judge is dead.
+/// The fate of a write while the program behind its judge is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WhenDead {
@@ -69,7 +69,7 @@ pub enum WhenDead {
 }
 
 impl WhenDead {
-    /// In words.
+    /// Returns a description.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -81,14 +81,14 @@ impl WhenDead {
     }
 }
 
-/// What admission says of a write.
+/// Admission's decision about a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing denies it.
+    /// No judge denies the write.
     Admitted,
-    /// These look at it, and their answer can't be computed.
+    /// Judges with an unknown answer see the write.
     Unknown(Vec<Judge>),
-    /// This denies it.
+    /// A judge denies the write.
     Denied(Judge),
 }
 
@@ -110,7 +110,7 @@ struct Webhook {
     conditions: Vec<Result<Program, String>>,
 }
 
-/// All that judges writes.
+/// All judges of writes.
 #[derive(Default)]
 pub(crate) struct Admission {
     policies: Vec<Policy>,
@@ -182,7 +182,7 @@ impl Admission {
         self
     }
 
-    /// Whether anything looks at creations of a resource. Most writes are judged by nothing.
+    /// Checks whether any judge sees creations of a resource. Most writes have no judge.
     pub(crate) fn judges(&self, group: &str, resource: &str) -> bool {
         let mut matchers = self
             .policies
@@ -196,7 +196,7 @@ impl Admission {
         })
     }
 
-    /// Judges a creation: whether a policy denies it, or a webhook might.
+    /// Decides a creation: whether a policy denies it, or a webhook might.
     pub(crate) fn judge(&self, write: &Write, namespace: Option<&Value>, by: &Requester<'_>) -> Verdict {
         let request = describe(write, by);
         let inputs = Inputs {
@@ -255,7 +255,7 @@ impl Admission {
 }
 
 impl Policy {
-    /// Whether the policy admits a request; nothing when that can't be computed.
+    /// Checks whether the policy admits a request. Returns none if that can't be computed.
     fn judge(&self, inputs: &Inputs<'_>) -> Option<bool> {
         let activation = Activation::of(inputs, Some(&self.variables));
         let mut is_unknown = false;
@@ -375,7 +375,7 @@ fn matches_rules(matcher: &Value, pointer: &str, write: &Write) -> bool {
     })
 }
 
-/// Whether a policy or a webhook looks at a write.
+/// Checks whether a policy or a webhook sees a write.
 fn matches(matcher: &Value, write: &Write, namespace: Option<&Value>) -> bool {
     matches_rules(matcher, "/resourceRules", write) && selects_objects(matcher, write, namespace)
 }
@@ -401,7 +401,7 @@ fn selects_objects(matcher: &Value, write: &Write, namespace: Option<&Value>) ->
         && !matches_rules(matcher, "/excludeResourceRules", write)
 }
 
-/// The labels with the one that the API server sets on every namespace.
+/// Returns the labels with the one that the API server sets on every namespace.
 fn named(mut labels: Value, name: &str) -> Value {
     if let Some(labels) = labels.as_object_mut() {
         labels.insert("kubernetes.io/metadata.name".to_owned(), json!(name));
@@ -445,7 +445,8 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// What a condition says; nothing when it does not compile, fails, or is no truth value.
+    /// Returns the value of a condition. Returns none if it does not compile, fails, or is no
+    /// boolean.
     fn evaluate(&self, program: &Result<Program, String>) -> Option<bool> {
         let program = program.as_ref().ok()?;
         match program.evaluate(self, EXPRESSION_BUDGET).result {

@@ -1,4 +1,4 @@
-//! What a tenant reaches beyond its own namespaces, and no administrator granted.
+//! The nodes that a tenant reaches beyond its own namespaces without an administrator's grant.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use crate::report::{Reach, Reached};
 use crate::search::Search;
 use crate::subject::Subject;
 
-/// Lists what a tenant reaches outside its namespaces beyond what bindings give its owners and ServiceAccounts directly. A binding outside the tenant's
-/// namespaces was made by an administrator, or by the owner of the other namespace.
+/// Lists the nodes outside its namespaces that a tenant reaches beyond the direct rights of its owners and ServiceAccounts. An administrator, or the
+/// owner of the other namespace, made each binding outside the tenant's namespaces.
 ///
 /// # Errors
 /// When the cluster has no such tenant.
@@ -28,7 +28,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
         }
         _ => false,
     };
-    // What bindings give directly: where, and, in the whole cluster, that they do.
+    // The scopes that bindings give directly, and the whole cluster if one does.
     let mut granted: BTreeSet<Scope> = BTreeSet::new();
     for node in reach.nodes().iter().filter(|node| is_inside(node)) {
         let Some(identity) = node.identity() else { continue };
@@ -51,7 +51,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
     if holds_all {
         return Ok(Vec::new());
     }
-    // What holds all rights reaches all identities, too.
+    // An identity with all rights reaches all identities, too.
     let admin = reach.nodes().iter().position(Node::is_cluster_admin);
     let administrator = admin.and_then(|number| reach.list_way(number).into_iter().rev().nth(1));
     // A path's nodes come before its end.
@@ -78,7 +78,8 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
         let way = reach.list_way(number);
         let before: &[&Node] = way.split_last().map_or(&[], |(_, before)| before);
         let is_granted = |scope: &Scope| {
-            // What a binding in the whole cluster gives directly is an administrator's word; what it leads to is not.
+            // A binding in the whole cluster is an administrator's grant of the direct rights, and not of the nodes
+            // that they lead to.
             is_own(scope)
                 || (node.identity().is_none()
                     && granted.contains(scope)
@@ -86,13 +87,14 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
         };
         let is_ability = matches!(
             node,
-            // What an identity may do by itself is no authority over others.
+            // The own abilities of an identity are no authority over others.
             Node::AccessRequest(_) | Node::AccessApproval(..) | Node::CertificateRequests | Node::NewNamespaces
         );
         if is_inside(node) || is_ability || scope.as_ref().is_some_and(is_granted) {
             continue;
         }
-        // The first step out is a finding, and so is each identity; cluster-admin has all others.
+        // The first step out is a finding, and so is each identity. An identity with cluster-admin
+        // has all others.
         let is_first = !before.iter().any(|from| beyond_nodes.contains(from));
         let is_through_admin = before
             .iter()
@@ -111,7 +113,7 @@ pub fn list_beyond(cluster: &Cluster, tenant: &str) -> Result<Vec<Reached>, Stri
     Ok(beyond)
 }
 
-/// Whether a path is a binding of the tenant's own identity: an administrator's word.
+/// Checks whether a path is a binding of the tenant's own identity, which an administrator granted.
 fn is_direct(reached: &Reached) -> bool {
     reached
         .path
@@ -119,7 +121,8 @@ fn is_direct(reached: &Reached) -> bool {
         .all(|step| matches!(step.edge.as_str(), "owner" | "has-account" | "all-rights" | "member-of"))
 }
 
-/// The lane of a tenant has rights in the tenant's namespaces alone.
+/// Checks whether an identity is the tenant's lane, which has rights in the tenant's namespaces
+/// alone.
 fn is_own_lane(cluster: &Cluster, tenant: &str, identity: &Identity) -> bool {
     let own = cluster.tenants.get(tenant).map(|tenant| &tenant.namespaces);
     let works_for = |namespace: &String| {

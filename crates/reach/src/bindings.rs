@@ -1,6 +1,6 @@
 //! Edges that need several rights of one identity: `bind` and `escalate` with the right to write roles or bindings, and approvals of certificates.
 //!
-//! Without these verbs RBAC lets nothing be given that is not held.
+//! Without these verbs, RBAC lets an identity give only rights that it holds.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::rules::Names;
 use crate::search::{Edge, Search};
 use crate::writes;
 
-/// What may be done with roles and bindings in one scope; each with the binding that gives the right.
+/// The rights on roles and bindings in one scope, each with the binding that gives the right.
 #[derive(Default)]
 pub(crate) struct Bounds<'c> {
     writes_bindings: Option<&'c str>,
@@ -83,8 +83,8 @@ impl<'c> Combining<'c> {
 }
 
 impl<'c> Search<'c> {
-    /// Combines the rights of an identity's own bindings with each other and with those of its groups. What groups give alone is combined once, unless it
-    /// depends on the identity.
+    /// Combines the rights of an identity's own bindings with each other and with those of its groups. The rights of groups alone are combined once,
+    /// unless the result depends on the identity.
     pub(crate) fn expand_bindings(
         &mut self,
         identity: &Identity,
@@ -116,7 +116,7 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// The rights of groups, read once for each set of them.
+    /// Reads the rights of groups, once for each set of them.
     fn combine_groups(&mut self, shared: &[String]) -> Rc<Combining<'c>> {
         if let Some(known) = self.group_rights.get(shared) {
             return Rc::clone(known);
@@ -154,7 +154,8 @@ impl<'c> Search<'c> {
         self.expand_bounds(identity, groups, &Scope::EveryNamespace, &wholes);
     }
 
-    /// The approval needs the verb `approve` on the signer, of the same identity.
+    /// Adds the approval of certificates. It needs the verb `approve` on the signer, of the same
+    /// identity.
     fn approve_certificates(&mut self, signers: &[&Names], by: &str) {
         for (signer, node) in [
             ("kubernetes.io/kube-apiserver-client", Node::CertificateApproval),
@@ -173,7 +174,7 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// Combines rights that hold in the same scope.
+    /// Combines rights with the same scope.
     fn expand_bounds(&mut self, identity: &Identity, groups: &[String], scope: &Scope, parts: &[&Bounds<'_>]) {
         if let Some(by) = parts.iter().find_map(|part| part.escalates)
             && parts.iter().any(|part| part.writes_roles.is_some())

@@ -1,4 +1,4 @@
-//! A cluster as far as authority is concerned: read once from objects, with indexes for the search.
+//! The part of a cluster that gives authority: read once from objects, with indexes for the search.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -21,7 +21,7 @@ pub(crate) struct Role {
     pub(crate) label: String,
     pub(crate) rules: Vec<Rule>,
     pub(crate) powers: Vec<Granted>,
-    /// Whether some of the powers need another right of the same identity.
+    /// True if some of the powers need another right of the same identity.
     pub(crate) combines_rights: bool,
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct Binding {
     pub(crate) scope: Scope,
 }
 
-/// Something that runs as a ServiceAccount.
+/// A Pod or workload that runs as a ServiceAccount.
 pub(crate) struct Runner {
     pub(crate) label: String,
-    /// The name of its Pod; empty for workloads.
+    /// The name of its Pod. Empty for workloads.
     pub(crate) pod: String,
     pub(crate) account: String,
     pub(crate) is_privileged: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Provider {
     pub(crate) writer: String,
 }
 
-/// What is known of the nodes.
+/// The known facts about the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nodes {
     Unknown,
@@ -82,7 +82,7 @@ pub struct Cluster {
     pub(crate) bindings: BTreeMap<Identity, Vec<Binding>>,
     pub(crate) namespaces: BTreeMap<String, Value>,
     pub(crate) accounts: BTreeMap<String, BTreeSet<String>>,
-    /// ServiceAccounts that a binding or a Tenant names, and that do not exist; with the object that names each.
+    /// ServiceAccounts that a binding or a Tenant names and that do not exist, with the object that names each.
     pub(crate) missing_accounts: BTreeMap<String, BTreeMap<String, String>>,
     /// Namespaces that do not exist, and the object that names each.
     pub(crate) missing_namespaces: BTreeMap<String, String>,
@@ -100,7 +100,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Reads objects of any kinds; kinds without authority are passed over, and so are values of Secrets.
+    /// Reads objects of any kinds. Kinds without authority and values of Secrets are skipped.
     #[must_use]
     pub fn read(objects: &[Value], coverage: &Coverage) -> Self {
         let by_kind = index_kinds(objects);
@@ -182,7 +182,7 @@ impl Cluster {
     }
 
     fn read_roles(&mut self, cluster_roles: &[&Value], roles: &[&Value]) {
-        // A selector is compared with each ClusterRole once; an aggregate of aggregates is filled by Kubernetes' controller already.
+        // A selector is compared with each ClusterRole once; Kubernetes' controller has already filled an aggregate of aggregates.
         for role in cluster_roles {
             let name = pointer_text(role, "/metadata/name");
             let mut rules: Vec<Rule> = list(role, "/rules").iter().map(Rule::read).collect();
@@ -204,7 +204,7 @@ impl Cluster {
             let rules = list(role, "/rules").iter().map(Rule::read).collect();
             self.add_role(format!("Role/{namespace}/{name}"), rules);
         }
-        // A name that no role has can't be bound.
+        // A name without a role can't be bound.
         let names: HashSet<String> = self
             .role_index
             .keys()
@@ -259,7 +259,7 @@ impl Cluster {
                 self.lanes.entry(namespace.to_owned()).or_default().extend(lanes);
             }
             let Some(&role) = self.role_index.get(&role) else {
-                // The names stay taken: the role may come back.
+                // The names are still inherited: the role may be created again.
                 for subject in subjects {
                     self.bindings.entry(subject).or_default();
                 }
@@ -297,7 +297,7 @@ impl Cluster {
                     _ => Identity::from_user_name(name),
                 });
             }
-            // What a namespace says of itself counts only where no record was exported.
+            // The claims of namespaces count only if no record was exported.
             if tenant.get("status").is_some() {
                 read.namespaces = list_texts(tenant, "/status/namespaces").into_iter().collect();
                 let spaces = list(tenant, "/status/spaces").iter();
@@ -386,7 +386,7 @@ impl Cluster {
         });
     }
 
-    /// Finds names that something refers to and that do not exist: who makes the object inherits the rights of its name.
+    /// Finds missing objects that others name: the creator of such an object inherits the rights of its name.
     fn find_missing(&mut self) {
         let mut accounts: Vec<(String, String, String)> = Vec::new();
         let mut namespaces: Vec<(String, String)> = Vec::new();
@@ -433,12 +433,12 @@ impl Cluster {
         }
     }
 
-    /// Whether a binding gives rights that combine with others of the same identity.
+    /// Checks whether a binding gives rights that combine with others of the same identity.
     pub(crate) fn combines_rights(&self, binding: &Binding) -> bool {
         self.roles.get(binding.role).is_some_and(|role| role.combines_rights)
     }
 
-    /// The bindings of an identity and of its groups, its own first.
+    /// Returns the bindings of an identity and of its groups, its own first.
     pub(crate) fn list_bindings<'a>(&'a self, identity: &'a Identity, groups: &[String]) -> Vec<&'a Binding> {
         let mut found: Vec<&Binding> = self.bindings.get(identity).into_iter().flatten().collect();
         for group in groups {
@@ -450,7 +450,7 @@ impl Cluster {
         found
     }
 
-    /// Whether RBAC allows an identity something.
+    /// Checks whether RBAC allows a request of an identity.
     pub(crate) fn may(&self, identity: &Identity, groups: &[String], scope: &Scope, asked: &Asked<'_>) -> bool {
         if groups.iter().any(|group| group == "system:masters") {
             return true;
@@ -468,7 +468,7 @@ impl Cluster {
         })
     }
 
-    /// Whether an identity holds all rules of a role in a namespace.
+    /// Checks whether an identity holds all rules of a role in a namespace.
     pub(crate) fn covers(&self, bindings: &[&Binding], namespace: &str, role: &Role) -> bool {
         let held: Vec<&Rule> = bindings
             .iter()
@@ -479,7 +479,7 @@ impl Cluster {
         role.rules.iter().all(|rule| covers_rule(&held, rule))
     }
 
-    /// What the authorizer of an expression says.
+    /// Returns the answer of the authorizer in an expression.
     pub(crate) fn answer_check(&self, identity: &Identity, groups: &[String], check: &Check) -> bool {
         if check.stage != Stage::Resource {
             return false;
@@ -509,7 +509,7 @@ impl Cluster {
         }
     }
 
-    /// The Pod Security level that keeps Pods of a namespace from its nodes, if the namespace has one.
+    /// Returns the Pod Security level that keeps Pods of a namespace from its nodes, if it has one.
     pub(crate) fn find_pod_security(&self, namespace: &str) -> Option<&str> {
         let level = label(self.namespaces.get(namespace)?, POD_SECURITY_LABEL);
         matches!(level, "baseline" | "restricted").then_some(level)
@@ -565,7 +565,7 @@ fn read_subject(subject: &Value, namespace: &str) -> Option<Identity> {
     }
 }
 
-/// Whether a Pod has its node: by a path of the host, its namespaces, or a privileged container.
+/// Checks whether a Pod controls its node: by a path of the host, its namespaces, or a privileged container.
 fn is_privileged(spec: &Value) -> bool {
     let shares_host = ["/hostPID", "/hostNetwork", "/hostIPC"]
         .iter()
@@ -580,7 +580,7 @@ fn is_privileged(spec: &Value) -> bool {
     shares_host || has_path || has_container
 }
 
-/// The last part of an image's name, without tag and digest.
+/// Returns the last part of an image's name, without tag and digest.
 fn image_name(image: &str) -> &str {
     let image = image.split('@').next().unwrap_or_default();
     let name = image.rsplit('/').next().unwrap_or_default();

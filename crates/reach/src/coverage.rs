@@ -1,4 +1,4 @@
-//! Which kinds the objects of a cluster are complete for.
+//! The kinds for which the objects of a cluster are complete.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use serde_json::Value;
 use crate::kinds::{SOURCES, Source, is_custom};
 use crate::object::{group_of, pointer_text};
 
-/// Which kinds the objects are complete for.
+/// The kinds for which the objects are complete.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
     /// Kinds that could not be read, as `nodes` or `roles.rbac.authorization.k8s.io`.
     pub unread: BTreeSet<String>,
-    /// The name of a guard inside the API server that validates what tenants write, if it has one.
+    /// The name of a guard inside the API server that validates tenants' writes, if it has one.
     pub guard: Option<String>,
 }
 
 impl Coverage {
-    /// The coverage of files: a kind without a single object may have been left out.
+    /// Returns the coverage of files: a kind without a single object may have been left out.
     #[must_use]
     pub fn of_files(objects: &[Value]) -> Self {
         let found: BTreeSet<(&str, &str)> = objects
@@ -38,7 +38,7 @@ impl Coverage {
     }
 }
 
-/// The name of a kind in messages: `pods`, `roles.rbac.authorization.k8s.io`.
+/// Returns the name of a kind in messages: `pods`, `roles.rbac.authorization.k8s.io`.
 #[must_use]
 pub fn name_source(source: &Source) -> String {
     if source.group.is_empty() {

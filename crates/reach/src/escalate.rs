@@ -1,4 +1,4 @@
-//! Edges of owners and approvers: namespaces whose names are taken, and credentials.
+//! Edges of owners and approvers: namespaces with existing rights on their names, and credentials.
 
 use crate::admission::{Judge, Requester, Verdict, WhenDead, Write};
 use crate::cluster::Binding;
@@ -10,7 +10,7 @@ use crate::search::{Edge, Search};
 use crate::writes;
 
 impl Search<'_> {
-    /// What admission says of a write.
+    /// Returns admission's decision about a write.
     pub(crate) fn judge(&mut self, write: &Write, identity: &Identity, groups: &[String]) -> Verdict {
         if self.evaluations == 0 {
             self.notes
@@ -31,7 +31,8 @@ impl Search<'_> {
         cluster.admission.judge(write, namespace, &requester)
     }
 
-    /// Approvals of an identity. Answers whether they are the same for every identity: two of a target are enough.
+    /// Adds approvals of an identity. Returns whether they are the same for every identity: two of a target are
+    /// enough.
     pub(crate) fn approve_access(&mut self, holder: &Identity, names: &Names, edge: &Edge) -> bool {
         let cluster = self.cluster;
         let mut is_shared = true;
@@ -45,7 +46,7 @@ impl Search<'_> {
         is_shared
     }
 
-    /// What an owner of a tenant makes of the right to create namespaces: rights that already name a namespace, and credentials for names.
+    /// Adds the edges of an owner that may create namespaces: rights that already name a namespace, and credentials for names.
     pub(crate) fn expand_ownership(&mut self, identity: &Identity, groups: &[String], bindings: &[&Binding]) {
         let cluster = self.cluster;
         let is_owner =
@@ -97,7 +98,7 @@ impl Search<'_> {
         }
     }
 
-    /// New namespaces, for a subject that makes Pods or tokens in all of them.
+    /// Adds new namespaces, for a subject that makes Pods or tokens in all of them.
     pub(crate) fn reach_new_namespaces(&mut self, with: &Node) {
         let cluster = self.cluster;
         for (namespace, by) in &cluster.missing_namespaces {
@@ -106,8 +107,8 @@ impl Search<'_> {
         }
     }
 
-    /// The credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list by name: `*` says
-    /// that each tenant may ask, and lists none.
+    /// Adds the credential of an AccessProvider that names a namespace by a pattern, for a tenant that the AccessProvider does not list by name: `*`
+    /// says that each tenant may ask, and lists none.
     fn expand_credentials(
         &mut self,
         identity: &Identity,
@@ -125,7 +126,8 @@ impl Search<'_> {
             if is_listed {
                 continue;
             }
-            // The writer's role, as the installation ships it; bound in the namespace already, or bindable by who holds its rules there.
+            // The writer's role in the form of an installation. It is bound in the namespace already, or a holder of its rules there can
+            // bind it.
             let Some(role) = cluster.role_index.get(&format!("ClusterRole/{}", SECRET_WRITER)) else {
                 continue;
             };
@@ -151,7 +153,8 @@ impl Search<'_> {
                     let binds = may("bind", "clusterroles", SECRET_WRITER);
                     writes && (binds || cluster.covers(bindings, namespace, role))
                 }
-                // In a new namespace an owner gets what owners have in the tenant's other namespaces: Kubernetes' admin.
+                // In a new namespace an owner gets the same role as in the tenant's other namespaces: Kubernetes'
+                // `admin`.
                 Some(_) => cluster
                     .role_index
                     .get("ClusterRole/admin")
@@ -180,7 +183,7 @@ impl Search<'_> {
         }
     }
 
-    /// One identity asks, another one approves, and the subject is both.
+    /// Combines a requester and an approver if the subject is both.
     pub(crate) fn combine_access(&mut self, node: &Node) {
         match node {
             // Two requesters are enough: one of them is not the approver.
@@ -221,7 +224,8 @@ impl Search<'_> {
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any letters. Each part is looked for once, from where the previous one ended.
+/// Checks whether a name matches a pattern in which `*` stands for any letters. Each part is searched once, from the end of the
+/// previous one.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {

@@ -1,4 +1,4 @@
-//! The edges: what each node of the graph leads to.
+//! The edges from each node of the graph.
 
 use crate::admission::{Judge, Verdict, WhenDead};
 use crate::cluster::{Binding, Nodes};
@@ -127,7 +127,7 @@ impl Search<'_> {
 
     pub(crate) fn list_groups(&self, identity: &Identity) -> Vec<String> {
         let mut groups = identity.list_groups();
-        // Groups that the question names are the start's.
+        // Groups in the question belong to the start.
         if self
             .nodes
             .first()
@@ -138,7 +138,7 @@ impl Search<'_> {
         groups
     }
 
-    /// The groups that have bindings.
+    /// Returns the groups that have bindings.
     fn list_shared_groups(&self, groups: &[String]) -> Vec<String> {
         let is_bound = |group: &&String| {
             let group = Identity::Group((*group).clone());
@@ -182,7 +182,7 @@ impl Search<'_> {
         for binding in own {
             self.expand_role(identity, &groups, binding);
         }
-        // Thousands of accounts share their groups: what these give is expanded once, unless it depends on the account.
+        // Thousands of accounts share their groups: the edges of these are expanded once, unless they depend on the account.
         let shared = self.list_shared_groups(&groups);
         let all = cluster.list_bindings(identity, &groups);
         if !self.expanded_groups.contains(&shared) {
@@ -199,7 +199,7 @@ impl Search<'_> {
         self.expand_ownership(identity, &groups, &all);
     }
 
-    /// The edges of the rules of a role that an identity has in a scope.
+    /// Adds the edges of the rules of a role that an identity has in a scope.
     fn expand_role(&mut self, holder: &Identity, groups: &[String], binding: &Binding) -> bool {
         let key = (binding.role, binding.scope.clone());
         if self.expanded.contains(&key) {
@@ -219,7 +219,7 @@ impl Search<'_> {
         is_shared
     }
 
-    /// Adds the edges of one power. Answers whether they are the same for every holder.
+    /// Adds the edges of one power. Returns whether they are the same for every holder.
     fn expand_power(&mut self, holder: &Identity, groups: &[String], binding: &Binding, granted: &Granted) -> bool {
         let scope = &binding.scope;
         let is_cluster = *scope == Scope::Cluster;
@@ -308,7 +308,7 @@ impl Search<'_> {
     }
 
     fn expand_namespace_labels(&mut self, scope: &Scope, names: &Names, edge: &Edge) {
-        // A right in a namespace is for that Namespace itself.
+        // A right in a namespace also covers that Namespace itself.
         let cluster = self.cluster;
         for (name, _) in scoped(&cluster.namespaces, scope) {
             if names.contain(name) && cluster.find_pod_security(name).is_some() {
@@ -391,7 +391,7 @@ impl Search<'_> {
         }
     }
 
-    /// An object that names an account. Where a lane reconciles the namespace, the lane asks for the account's token.
+    /// Adds an object that names an account. If a lane reconciles the namespace, the lane requests the account's token.
     fn act_as(&mut self, namespace: &str, name: &str, group: &str) {
         let cluster = self.cluster;
         let node = Node::account(namespace, name);
@@ -422,7 +422,7 @@ impl Search<'_> {
         self.go_to_runners(scope, &Names::All, Edge::new("pod-account", "", ""));
     }
 
-    /// Goes to the accounts of running Pods; of named Pods only to theirs.
+    /// Goes to the accounts of running Pods. For named Pods, it goes only to theirs.
     fn go_to_runners(&mut self, scope: &Scope, names: &Names, edge: Edge) {
         if *names == Names::All && edge.name != "pod-account" {
             self.go(Node::RunningPods(scope.clone()), edge);
@@ -542,7 +542,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether an account is a lane's.
+    /// Checks whether an account is a lane's.
     pub(crate) fn is_lane(identity: &Identity) -> bool {
         matches!(identity, Identity::Account { name, .. } if name.starts_with(LANE_PREFIX))
     }

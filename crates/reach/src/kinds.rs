@@ -1,4 +1,4 @@
-//! What the kinds of Kubernetes, Flux, Tenure and others let an account do, as data.
+//! The rights that the kinds of Kubernetes, Flux, Tenure and others give an account, as data.
 
 /// A kind whose objects make Pods, or act as a ServiceAccount of their namespace.
 pub(crate) struct Deputy {
@@ -6,18 +6,19 @@ pub(crate) struct Deputy {
     pub(crate) group: &'static str,
     /// The resource.
     pub(crate) resource: &'static str,
-    /// What the objects do.
+    /// The effect of the objects.
     pub(crate) does: Does,
 }
 
-/// What the controller of a kind does for the author of an object.
+/// The action of a kind's controller for the author of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Does {
-    /// It creates Pods from a template, as any ServiceAccount of the namespace.
+    /// The controller creates Pods from a template, as any ServiceAccount of the namespace.
     MakesPods,
-    /// It acts as the ServiceAccount of the namespace that the object names; without a name as the account of this controller, unless that is locked down.
+    /// The controller acts as the ServiceAccount of the namespace that the object names. Without a name it acts as this account of its own, unless that is
+    /// locked down.
     ActsAs(&'static str),
-    /// It acts as the account of this controller, for objects in the controller's own namespace.
+    /// The controller acts as this account of its own, for objects in its own namespace.
     ActsInOwnNamespace(&'static str),
 }
 
@@ -84,7 +85,7 @@ pub(crate) const DEPUTIES: &[Deputy] = &[
     },
 ];
 
-/// The names of the controllers that deputies have.
+/// The names of the controllers of deputies.
 pub(crate) const CONTROLLERS: &[&str] = &[
     "kustomize-controller",
     "helm-controller",
@@ -106,9 +107,9 @@ pub(crate) const LANE_GROUPS: &[(&str, &str)] = &[
 
 /// Label of the RoleBindings that give a lane its namespaces.
 pub(crate) const LANE_LABEL: &str = "tenure.dev/lane";
-/// How the RoleBinding of a lane is called.
+/// The name of a lane's RoleBinding.
 pub(crate) const LANE_BINDING: &str = "tenure:lane";
-/// How the ServiceAccounts of lanes begin.
+/// The prefix of the ServiceAccounts of lanes.
 pub(crate) const LANE_PREFIX: &str = "tenure-lane-";
 /// The ServiceAccount that writes credentials unless an AccessProvider names another one.
 pub(crate) const SECRET_WRITER: &str = "tenure-secret-writer";
@@ -128,13 +129,13 @@ pub(crate) const ADMISSION: &str = "admissionregistration.k8s.io";
 pub struct Source {
     /// The API group.
     pub group: &'static str,
-    /// The version that it is known in.
+    /// The version in which `tenure reach` reads it.
     pub version: &'static str,
     /// The resource.
     pub resource: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// Whether metadata is enough. Of Secrets nothing else may be read.
+    /// True if metadata is enough. Only metadata of Secrets may be read.
     pub metadata_only: bool,
 }
 
@@ -203,7 +204,8 @@ pub const SOURCES: &[Source] = &[
     metadata("apiregistration.k8s.io", "apiservices", "APIService"),
 ];
 
-/// Kinds that exist only where their CustomResourceDefinition is installed: where these are absent, nothing is unknown.
+/// Checks whether a kind exists only if its CustomResourceDefinition is installed. If such a kind is absent, nothing is
+/// unknown.
 pub(crate) fn is_custom(source: &Source) -> bool {
     matches!(source.group, TENANT_GROUP | "tenure.dev")
 }

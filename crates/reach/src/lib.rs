@@ -1,9 +1,11 @@
 //! The authority that a subject can reach on a Kubernetes cluster, transitively, as a graph.
 //!
-//! A [`Cluster`] is read from objects. [`Reach::search`] finds everything that a user, a group, a ServiceAccount or a tenant can become, each with a
-//! shortest path of named edges, and what stops further edges. [`list_beyond`] keeps what no administrator granted to a tenant.
+//! A [`Cluster`] is read from objects. [`Reach::search`] finds everything that a user, a group, a ServiceAccount or a tenant can become. Each result
+//! has a shortest path of named edges, and stopped edges have the name of their obstacle. [`list_beyond`] keeps the results that no administrator
+//! granted to a tenant.
 //!
-//! Pure: objects come in, answers go out. Policies are evaluated; a webhook can only be named. What could not be read is unknown, never absent.
+//! The crate is pure: objects come in, and answers go out. Policies are evaluated, and a webhook can only be named. An unreadable object is unknown,
+//! never absent.
 
 mod accounts;
 mod admission;

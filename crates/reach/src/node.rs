@@ -1,4 +1,4 @@
-//! The nodes of the graph: identities, and what an identity can do as a whole.
+//! The nodes of the graph: identities, and abilities of an identity as a whole.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,13 +21,14 @@ pub enum Identity {
     },
 }
 
-/// How the user names of ServiceAccounts begin.
+/// The prefix of the user names of ServiceAccounts.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// How the groups of the ServiceAccounts of a namespace begin.
+/// The prefix of the groups of all ServiceAccounts of a namespace.
 pub(crate) const ACCOUNTS_PREFIX: &str = "system:serviceaccounts:";
 
 impl Identity {
-    /// The identity with a user name: the name of a ServiceAccount's user is that ServiceAccount.
+    /// Returns the identity with a user name. The user name of a ServiceAccount gives that
+    /// ServiceAccount.
     #[must_use]
     pub fn from_user_name(name: &str) -> Self {
         let account = name.strip_prefix(ACCOUNT_PREFIX).and_then(|rest| rest.split_once(':'));
@@ -52,7 +53,7 @@ impl Identity {
         }
     }
 
-    /// The groups that the API server adds.
+    /// Returns the groups that the API server adds.
     pub(crate) fn list_groups(&self) -> Vec<String> {
         let mut groups = vec!["system:authenticated".to_owned()];
         match self {
@@ -78,7 +79,7 @@ impl fmt::Display for Identity {
     }
 }
 
-/// Where a right holds.
+/// The scope of a right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// In the cluster: cluster-scoped resources, and those of all namespaces.
@@ -94,7 +95,7 @@ impl Scope {
         Self::Namespace(name.to_owned())
     }
 
-    /// The namespace, if the scope is a single one.
+    /// Returns the namespace, if the scope is a single one.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         match self {
@@ -107,7 +108,7 @@ impl Scope {
         self.namespace().is_none_or(|own| own == namespace)
     }
 
-    /// Where both hold.
+    /// Returns the common part of two scopes.
     pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Namespace(one), Self::Namespace(another)) => (one == another).then(|| self.clone()),
@@ -134,22 +135,22 @@ impl fmt::Display for Scope {
 pub enum Node {
     /// A tenant: its owners, and the ServiceAccounts of its namespaces.
     Tenant(String),
-    /// An identity that requests can be made as.
+    /// An identity as which requests can be made.
     Identity(Identity),
-    /// The subject's identity has a role where it created a binding.
+    /// A role that the subject's identity has where it created a binding.
     Role {
         /// The identity that the binding names.
         holder: Identity,
         /// The role, as `ClusterRole/admin` or `Role/a/b`.
         role: String,
-        /// Where it is bound.
+        /// The scope of the binding.
         scope: Scope,
     },
     /// Every right: in the cluster, the rights of cluster-admin.
     Everything(Scope),
     /// Pods with any ServiceAccount and any Secret of the namespace.
     Pods(Scope),
-    /// The Pods that run.
+    /// The running Pods.
     RunningPods(Scope),
     /// Tokens of the ServiceAccounts.
     Tokens(Scope),
@@ -190,13 +191,13 @@ pub enum Node {
     EveryGroup,
     /// Every object of a custom kind.
     CustomResources,
-    /// Policies and validating webhooks: the subject can take them away.
+    /// Policies and validating webhooks: the subject can remove them.
     Admission,
     /// Objects of a kind, whose controller acts for their author.
     Deputies {
         /// The resource, as `kustomizations.kustomize.toolkit.fluxcd.io`.
         resource: String,
-        /// Where.
+        /// The scope.
         scope: Scope,
     },
     /// A request for a credential, by an identity.
@@ -212,7 +213,7 @@ impl Node {
         Self::Identity(Identity::account(namespace, name))
     }
 
-    /// The identity, if the node is one.
+    /// Returns the identity, if the node is one.
     #[must_use]
     pub fn identity(&self) -> Option<&Identity> {
         match self {
@@ -221,13 +222,13 @@ impl Node {
         }
     }
 
-    /// Whether the node has every right in the cluster.
+    /// Checks whether the node has every right in the cluster.
     #[must_use]
     pub fn is_cluster_admin(&self) -> bool {
         matches!(self, Self::Everything(Scope::Cluster))
     }
 
-    /// What sort of node it is, one word.
+    /// Returns the sort of the node, one word.
     #[must_use]
     pub fn sort(&self) -> &'static str {
         match self {
@@ -286,7 +287,8 @@ impl Serialize for Node {
     }
 }
 
-/// The entries of a map by namespace that a scope includes. One namespace is looked up: a map may have thousands.
+/// Returns the entries of a map by namespace that a scope includes. A single namespace is looked up: a map may
+/// have thousands.
 pub(crate) fn scoped<'m, T>(map: &'m BTreeMap<String, T>, scope: &Scope) -> Vec<(&'m String, &'m T)> {
     match scope.namespace() {
         Some(namespace) => map.get_key_value(namespace).into_iter().collect(),

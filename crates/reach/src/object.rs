@@ -26,14 +26,14 @@ pub(crate) fn is_true(object: &Value, pointer: &str) -> bool {
     object.pointer(pointer).and_then(Value::as_bool) == Some(true)
 }
 
-/// The API group of an object.
+/// Returns the API group of an object.
 pub(crate) fn group_of(object: &Value) -> &str {
     pointer_text(object, "/apiVersion")
         .rsplit_once('/')
         .map_or("", |(group, _)| group)
 }
 
-/// The value of a label. Labels have slashes in their names, so no pointer is used.
+/// Returns the value of a label. Labels have slashes in their names, so no pointer is used.
 pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object
         .pointer("/metadata/labels")

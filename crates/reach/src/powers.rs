@@ -1,4 +1,5 @@
-//! What the rules of a role let its holder become: one table from verbs on resources to powers.
+//! The powers that the rules of a role give its holder: one table from verbs on resources to
+//! powers.
 
 use crate::kinds::{ADMISSION, DEPUTIES, Does, LANE_GROUPS, RBAC};
 use crate::rules::{Names, Rule};
@@ -39,14 +40,14 @@ pub(crate) enum Power {
     CreateVolumes,
     RequestAccess,
     ApproveAccess,
-    /// Writes what a lane reconciles.
+    /// Writes objects that a lane reconciles.
     FeedLane,
     /// Writes a deputy, by its place in the table.
     Deputy(usize),
 }
 
 impl Power {
-    /// Whether the power leads somewhere only with another right of the same identity.
+    /// Checks whether the power leads somewhere only with another right of the same identity.
     pub(crate) fn needs_another(self) -> bool {
         matches!(
             self,
@@ -173,7 +174,7 @@ const ROWS: &[Row] = &[
     Row(Power::ApproveAccess, &["approve"], "tenure.dev", "fluxaccesstargets"),
 ];
 
-/// A power, the names that it is bounded to, and the right that gives it.
+/// A power, the names that limit it, and the right that gives it.
 #[derive(Clone, Debug)]
 pub(crate) struct Granted {
     pub(crate) power: Power,
@@ -181,7 +182,7 @@ pub(crate) struct Granted {
     pub(crate) right: String,
 }
 
-/// The powers of rules, each once.
+/// Lists the powers of rules, each once.
 pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
     let mut granted: Vec<Granted> = Vec::new();
     for rule in rules {
@@ -227,7 +228,7 @@ pub(crate) fn list_powers(rules: &[Rule]) -> Vec<Granted> {
     granted
 }
 
-/// A right in the words of kubectl: `create pods`, `create deployments.apps`.
+/// Returns a right in the words of kubectl: `create pods`, `create deployments.apps`.
 fn describe(verb: &str, group: &str, resource: &str) -> String {
     if group.is_empty() {
         format!("{verb} {resource}")

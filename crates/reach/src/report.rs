@@ -1,4 +1,4 @@
-//! The answer: what was reached, by which paths, with which rights, and what stopped the rest.
+//! The answer: the reached nodes with their paths and rights, and the stopped edges.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,50 +12,50 @@ use crate::rules::{Asked, Rule};
 use crate::search::{Edge, Search};
 use crate::subject::Subject;
 
-/// How many writes are evaluated by the policies of admission.
+/// The greatest number of writes that the policies of admission evaluate.
 const MOST_EVALUATIONS: usize = 20_000;
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Step {
-    /// Where the step begins.
+    /// The node at its beginning.
     pub from: String,
     /// The name of the edge.
     pub edge: String,
     /// The right that it needs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub right: String,
-    /// The binding, or another object, that gives it.
+    /// The binding, or another object, that gives the right.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub by: String,
-    /// What the step needs besides: the subject reaches it, too.
+    /// A second node that the step needs. The subject reaches it, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with: Option<String>,
-    /// What looks at the write, where its answer can't be computed.
+    /// The judges of the write whose answer can't be computed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub judged_by: Vec<Judge>,
-    /// What stops the write, where the subject can take that away.
+    /// The obstacle of the write, if the subject can remove it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken_away: Option<Judge>,
-    /// Where it leads.
+    /// The node at its end.
     pub to: String,
 }
 
-/// Something that was reached.
+/// A reached node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reached {
-    /// What: `cluster-admin`, `serviceaccount a/b`, `Secrets in namespace a`.
+    /// The node: `cluster-admin`, `serviceaccount a/b`, `Secrets in namespace a`.
     pub node: Node,
-    /// What sort of node it is.
+    /// The sort of node.
     pub sort: &'static str,
-    /// Whether nothing whose answer is unknown is on the way.
+    /// True if the path has no judge with an unknown answer.
     pub is_certain: bool,
     /// A shortest path.
     pub path: Vec<Step>,
 }
 
 impl std::fmt::Display for Reached {
-    /// The path in one line.
+    /// Writes the path in one line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: ", self.node)?;
         for step in &self.path {
@@ -78,7 +78,7 @@ pub struct Right {
     pub binding: String,
     /// The role.
     pub role: String,
-    /// Where it holds.
+    /// The scope of the role.
     pub scope: String,
     /// Its rules.
     pub rules: Vec<Rule>,
@@ -87,24 +87,24 @@ pub struct Right {
 /// An edge that a policy stops.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stopped {
-    /// Where it begins.
+    /// The node at its beginning.
     pub from: String,
     /// Its name.
     pub edge: String,
-    /// Where it would lead.
+    /// The node to which it would lead.
     pub to: String,
-    /// What stops it.
+    /// The obstacle.
     pub by: Judge,
 }
 
-/// An object that is asked about.
+/// An object in a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// The API group.
     pub group: String,
     /// The resource.
     pub resource: String,
-    /// The namespace; empty for the cluster's.
+    /// The namespace. Empty for a cluster-scoped object.
     pub namespace: String,
     /// The name.
     pub name: String,
@@ -117,11 +117,11 @@ pub struct Access {
     pub access: &'static str,
     /// The right, and the binding that gives it.
     pub by: String,
-    /// Whose right it is.
+    /// The holder of the right.
     pub reached: Reached,
 }
 
-/// All that a subject reaches.
+/// All nodes that a subject reaches.
 pub struct Reach<'c> {
     cluster: &'c Cluster,
     search: Search<'c>,
@@ -144,7 +144,7 @@ impl<'c> Reach<'c> {
         Ok(Self { cluster, search })
     }
 
-    /// Everything that was reached, the nearest first; the subject itself is the first.
+    /// Lists all reached nodes, the nearest first. The subject itself is the first.
     #[must_use]
     pub fn list_reached(&self) -> Vec<Reached> {
         let mut numbers: Vec<usize> = (0..self.search.nodes.len()).collect();
@@ -152,13 +152,13 @@ impl<'c> Reach<'c> {
         numbers.into_iter().filter_map(|number| self.describe(number)).collect()
     }
 
-    /// Whether a node was reached.
+    /// Returns a node with its path, if it was reached.
     #[must_use]
     pub fn find(&self, node: &Node) -> Option<Reached> {
         self.describe(self.search.find(node)?)
     }
 
-    /// The path to cluster-admin, if it was reached.
+    /// Returns the path to cluster-admin, if it was reached.
     #[must_use]
     pub fn find_cluster_admin(&self) -> Option<Reached> {
         self.find(&Node::Everything(Scope::Cluster))
@@ -172,7 +172,7 @@ impl<'c> Reach<'c> {
         self.cluster
     }
 
-    /// The nodes on the path to a node, the subject first.
+    /// Returns the nodes on the path to a node, the subject first.
     pub(crate) fn list_way(&self, number: usize) -> Vec<&Node> {
         let way = self.search.trace(number);
         way.into_iter()
@@ -214,7 +214,7 @@ impl<'c> Reach<'c> {
         })
     }
 
-    /// The roles of all identities that were reached, each role once in each scope.
+    /// Lists the roles of all reached identities, each role once in each scope.
     #[must_use]
     pub fn list_rights(&self) -> Vec<Right> {
         let mut seen = BTreeSet::new();
@@ -239,7 +239,7 @@ impl<'c> Reach<'c> {
         rights
     }
 
-    /// Edges that a policy stops.
+    /// Lists the edges that a policy stops.
     #[must_use]
     pub fn list_stopped(&self) -> Vec<Stopped> {
         let stopped = self.search.stopped.iter();
@@ -256,19 +256,20 @@ impl<'c> Reach<'c> {
             .collect()
     }
 
-    /// What could not be read or computed.
+    /// Lists the parts that could not be read or computed.
     #[must_use]
     pub fn list_unknown(&self) -> Vec<String> {
         self.cluster.unknown.iter().chain(&self.search.notes).cloned().collect()
     }
 
-    /// Whether an object can be read, written and deleted, each with the nearest way.
+    /// Returns the nearest ways to read, write and delete an object.
     #[must_use]
     pub fn find_access(&self, target: &Target) -> Vec<Access> {
         const WAYS: [(&str, &[&str]); 3] = [
             ("read", &["get", "list", "watch"]),
             ("write", &["update", "patch"]),
-            // An ownerReference to a missing object lets the garbage collector delete what may be changed.
+            // An ownerReference to a missing object lets the garbage collector delete an object that may
+            // be changed.
             ("delete", &["delete", "deletecollection", "update", "patch"]),
         ];
         let mut numbers: Vec<usize> = (0..self.search.nodes.len()).collect();
@@ -290,7 +291,7 @@ impl<'c> Reach<'c> {
         found
     }
 
-    /// The right by which a node allows one of the verbs on an object.
+    /// Returns the right by which a node allows one of the verbs on an object.
     fn allows(&self, node: &Node, target: &Target, access: &str, verbs: &[&str]) -> Option<String> {
         let is_secret = target.group.is_empty() && target.resource == "secrets";
         let holds = |scope: &Scope| match scope {
@@ -333,7 +334,7 @@ impl<'c> Reach<'c> {
         }
     }
 
-    /// The paths as a graph in the language of Graphviz.
+    /// Returns the paths as a graph in the language of Graphviz.
     #[must_use]
     pub fn write_dot(&self) -> String {
         let mut text = String::from("digraph reach {\n  rankdir=LR;\n  node [shape=box];\n");
@@ -361,7 +362,7 @@ impl<'c> Reach<'c> {
     }
 }
 
-/// A text of the language of Graphviz.
+/// Returns a quoted text in the language of Graphviz.
 fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Rules of RBAC: which verbs on which resources a rule allows, and under which names.
+//! Rules of RBAC: the verbs, the resources and the names that a rule allows.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub struct Rule {
     /// Resources, with subresources as in `pods/exec`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Names of objects; all when empty.
+    /// Names of objects. All if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_names: Vec<String>,
     /// Paths that belong to no resource.
@@ -34,7 +34,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) group: &'a str,
     /// The resource, with its subresource.
     pub(crate) resource: &'a str,
-    /// The name; empty when no name is known.
+    /// The name. Empty if no name is known.
     pub(crate) name: &'a str,
 }
 
@@ -49,7 +49,7 @@ impl Rule {
         }
     }
 
-    /// Whether the rule allows a verb on a resource, under some name.
+    /// Checks whether the rule allows a verb on a resource, with some name.
     pub(crate) fn covers(&self, verb: &str, group: &str, resource: &str) -> bool {
         self.has_verb(verb) && self.has_group(group) && self.has_resource(resource)
     }
@@ -77,14 +77,16 @@ impl Rule {
         self.resource_names.is_empty() || self.resource_names.iter().any(|known| known == name)
     }
 
-    /// Whether the rule allows all that another rule allows, as the escalation check of RBAC asks.
+    /// Checks whether the rule allows everything that another rule allows, as the escalation check
+    /// of RBAC does.
     fn contains(&self, verb: &str, group: &str, resource: &str, names: &[String]) -> bool {
         self.covers(verb, group, resource)
             && (self.resource_names.is_empty() || (!names.is_empty() && names.iter().all(|name| self.has_name(name))))
     }
 }
 
-/// Whether rules together allow everything that a rule allows. Names are not split over several rules.
+/// Checks whether rules together allow everything that a rule allows. Names are not split over several
+/// rules.
 pub(crate) fn covers_rule(held: &[&Rule], wanted: &Rule) -> bool {
     wanted.verbs.iter().all(|verb| {
         wanted.api_groups.iter().all(|group| {
@@ -104,7 +106,7 @@ pub(crate) fn covers_rule(held: &[&Rule], wanted: &Rule) -> bool {
 pub(crate) enum Names {
     /// Every name.
     All,
-    /// These.
+    /// These names.
     Some(BTreeSet<String>),
 }
 
@@ -133,12 +135,12 @@ impl Names {
     }
 }
 
-/// Whether a ClusterRole with these labels is aggregated by one of the selectors.
+/// Checks whether one of the selectors aggregates a ClusterRole with these labels.
 pub(crate) fn is_aggregated(selectors: &[Value], labels: &Value) -> bool {
     selectors.iter().any(|selector| selects(selector, labels))
 }
 
-/// Whether a label selector matches labels.
+/// Checks whether a label selector matches labels.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     let equal = selector

@@ -1,7 +1,7 @@
 //! The search: shortest paths from a subject over edges that are made when a node is first reached.
 //!
-//! A path that nothing is known to stop comes before one that a webhook may stop, and a shorter path before a longer one. In the end the search follows the
-//! stopped edges, if the subject reaches admission's configuration and can take away what stops them.
+//! A path without a known obstacle comes before one that a webhook may stop, and a shorter path before a longer one. In the end the search follows the
+//! stopped edges, if the subject reaches admission's configuration and can remove the obstacles.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -12,9 +12,9 @@ use crate::bindings::Combining;
 use crate::cluster::Cluster;
 use crate::node::{Identity, Node, Scope};
 
-/// How many stopped edges are kept for the report.
+/// The greatest number of stopped edges in the report.
 const MOST_STOPPED: usize = 1000;
-/// How many nodes a search reaches.
+/// The greatest number of nodes that a search reaches.
 const MOST_NODES: usize = 300_000;
 
 /// An edge, as it is made.
@@ -52,12 +52,12 @@ impl Edge {
     }
 }
 
-/// How a node was reached.
+/// The way in which a node was reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Arrival {
     pub(crate) from: Option<usize>,
     pub(crate) edge: Option<Edge>,
-    /// Judges whose answer is unknown, and steps, on the way.
+    /// The number of judges with an unknown answer, and of steps, on the way.
     pub(crate) cost: (u32, u32),
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct StoppedEdge {
     pub(crate) judge: Judge,
 }
 
-/// What was reached.
+/// The state of a search.
 pub(crate) struct Search<'c> {
     pub(crate) cluster: &'c Cluster,
     /// Groups of the subject, beyond those that the API server adds.
@@ -82,7 +82,7 @@ pub(crate) struct Search<'c> {
     queue: BinaryHeap<Reverse<((u32, u32), usize)>>,
     pub(crate) stopped: Vec<StoppedEdge>,
     stopped_nodes: BTreeSet<Node>,
-    /// Whether what stops edges is taken away.
+    /// True if the obstacles of edges have been removed.
     pub(crate) ignores_stops: bool,
     /// Roles whose edges are open for every identity, by role and scope.
     pub(crate) expanded: BTreeSet<(usize, Scope)>,
@@ -94,12 +94,12 @@ pub(crate) struct Search<'c> {
     /// Nodes that combine with others, by sort.
     pub(crate) combined: BTreeMap<&'static str, BTreeSet<Scope>>,
     pub(crate) expanding: usize,
-    /// Evaluations of admission that may still be made.
+    /// The number of evaluations of admission that are left.
     pub(crate) evaluations: usize,
     pub(crate) notes: BTreeSet<String>,
-    /// Identities that ask for credentials, the first two.
+    /// The first two identities that request credentials.
     pub(crate) requesters: Vec<Identity>,
-    /// Identities that approve requests, the first two of each target.
+    /// The first two identities that approve requests, for each target.
     pub(crate) approvers: BTreeMap<String, Vec<Identity>>,
 }
 
@@ -181,17 +181,17 @@ impl<'c> Search<'c> {
         number
     }
 
-    /// Whether no further nodes are taken.
+    /// Checks whether the limit of nodes is reached.
     pub(crate) fn is_full(&self) -> bool {
         self.nodes.len() >= MOST_NODES
     }
 
-    /// The number of a node that was reached.
+    /// Returns the number of a reached node.
     pub(crate) fn find(&self, node: &Node) -> Option<usize> {
         self.index.get(node).copied()
     }
 
-    /// Whether a node was reached already, at no higher cost than an edge from the present node could have.
+    /// Checks whether a node was already reached, at no higher cost than by an edge from the current node.
     pub(crate) fn is_done(&self, node: &Node) -> bool {
         self.find(node)
             .is_some_and(|number| self.done.get(number).copied().unwrap_or(false))
@@ -217,7 +217,7 @@ impl<'c> Search<'c> {
         let Some((unknown_before, steps)) = self.arrivals.get(from).map(|arrival| arrival.cost) else {
             return;
         };
-        // The second node of a combination is on the way, too.
+        // The second node of a combination is also on the way.
         let beside = edge.with.as_ref().and_then(|node| self.find(node));
         let beside = beside
             .and_then(|number| self.arrivals.get(number))
@@ -252,12 +252,12 @@ impl<'c> Search<'c> {
         }
     }
 
-    /// The numbers of the nodes on the path to a node, from the subject on.
+    /// Returns the numbers of the nodes on the path to a node, from the subject on.
     pub(crate) fn trace(&self, number: usize) -> Vec<usize> {
         let mut path = vec![number];
         let mut at = number;
         while let Some(from) = self.arrivals.get(at).and_then(|arrival| arrival.from) {
-            // Costs fall along the way, so it ends.
+            // Costs decrease along the way, so the loop ends.
             path.push(from);
             at = from;
         }
@@ -265,7 +265,7 @@ impl<'c> Search<'c> {
         path
     }
 
-    /// Records a node that combines with others in the scope where both hold.
+    /// Records a node that combines with others in the scope of both.
     pub(crate) fn combine(&mut self, sort: &'static str, scope: &Scope, with: &'static str) -> Vec<(Scope, Scope)> {
         self.combined.entry(sort).or_default().insert(scope.clone());
         let Some(others) = self.combined.get(with) else {

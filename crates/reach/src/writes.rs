@@ -1,4 +1,4 @@
-//! The writes that an attack consists of, as objects for admission to judge.
+//! The writes of an attack, as objects for admission to decide.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ pub(crate) fn token(namespace: &str, name: &str) -> Write {
     }
 }
 
-/// A binding of a role, as `ClusterRole/admin` or `Role/a/b`, to a subject.
+/// Returns a binding of a role, as `ClusterRole/admin` or `Role/a/b`, to a subject.
 pub(crate) fn binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
     let (kind, name) = role.split_once('/').unwrap_or(("ClusterRole", role));
     let name = name.rsplit('/').next().unwrap_or_default();
@@ -57,7 +57,7 @@ pub(crate) fn binding(role: &str, scope: &Scope, subject: &Identity) -> Write {
     }
 }
 
-/// A namespace of a tenant.
+/// Returns a namespace of a tenant.
 pub(crate) fn namespace(name: &str, tenant: &str, uid: &str) -> Write {
     Write {
         group: "",

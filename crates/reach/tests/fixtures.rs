@@ -1,4 +1,4 @@
-//! Clusters with a known hole each, and the path that `reach` has to find there.
+//! Clusters with a known weakness each, and the path that `reach` has to find there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,11 +12,11 @@ use kubernetes_reach::{Cluster, Coverage, Reach, Reached, Subject, list_beyond};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A cluster, and what is expected of subjects there.
+/// A cluster, and the expected results for subjects there.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fixture {
-    /// What the cluster is about.
+    /// The topic of the cluster.
     #[expect(dead_code, reason = "for readers of the file")]
     about: String,
     objects: Vec<Value>,
@@ -39,7 +39,7 @@ struct Expected {
     /// `EDGE to NODE by JUDGE`.
     #[serde(default)]
     stopped: Vec<String>,
-    /// What a tenant reaches beyond its namespaces; not checked when absent.
+    /// The nodes that a tenant reaches beyond its namespaces. Not checked if absent.
     beyond: Option<Vec<String>>,
 }
 
@@ -48,10 +48,10 @@ struct Expected {
 struct Path {
     node: String,
     by: Vec<String>,
-    /// What has to stand in the path's steps.
+    /// Texts that the path's steps must contain.
     #[serde(default)]
     mentions: Vec<String>,
-    /// Judges whose answer is unknown.
+    /// Judges with an unknown answer.
     #[serde(default)]
     judged_by: Vec<String>,
 }
@@ -182,7 +182,8 @@ fn unread_kinds_are_unknown() {
     check(include_str!("fixtures/unread.yaml"));
 }
 
-/// A cluster made to be slow: wildcards, thousands of roles, bindings and namespaces, and roles that aggregate each other.
+/// A cluster that is made to be slow: wildcards, thousands of roles, bindings and namespaces, and roles that aggregate
+/// each other.
 #[test]
 fn a_hostile_cluster_is_searched_in_time() {
     let mut objects = Vec::new();
@@ -212,7 +213,8 @@ fn a_hostile_cluster_is_searched_in_time() {
                "aggregationRule":{{"clusterRoleSelectors":[{{"matchLabels":{{"a":"{selects}"}}}}]}}}}"#
         )));
     }
-    // A search that grows with the number of paths would never end. How fast the machine is doesn't matter.
+    // A search that grows with the number of paths would never end. The speed of the machine doesn't
+    // matter.
     let patience = std::time::Duration::from_secs(600);
     let (sender, receiver) = std::sync::mpsc::channel();
     #[expect(clippy::disallowed_methods, reason = "the test bounds the time")]

@@ -1,8 +1,8 @@
-//! How an administrator makes namespaces a Tenant's (`tenure adopt`): what is refused, and what is written on the namespace and in the
-//! Tenant's record, as whoever asks.
+//! Decides how an administrator adopts namespaces into a Tenant (`tenure adopt`). It makes the patches of the namespace and of the Tenant's record, which are
+//! sent with the administrator's rights.
 //!
-//! Owns the checks that hold whoever asks, and the patches. Refuses what is Kubernetes' or the platform's own, what another Tenant has or has its home in, and what is going; that somebody may
-//! do it at all is the API server's to say, and admission's ([`crate::admission::rights::ADOPT`]).
+//! The checks here hold for every user. They deny namespaces of Kubernetes or the platform, namespaces that another Tenant has recorded or has its home in, and
+//! namespaces in deletion. The API server and admission decide whether the user may adopt at all ([`crate::admission::rights::ADOPT`]).
 
 use serde_json::{Map, Value, json};
 use tenure_api::metadata::TENANT_LABEL;
@@ -13,23 +13,24 @@ use crate::denial::Denial;
 use crate::realm::{NamespaceFacts, Realm, TenantFacts};
 use crate::record::RecordState;
 
-/// What there is to be done about one namespace.
+/// The steps of the adoption of one namespace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adoption {
     /// The namespace.
     pub namespace: String,
-    /// What is written on it, as a merge patch that holds for what was seen; nothing where it names the Tenant already.
+    /// The merge patch of the namespace, which is valid only for the version that was read. None if the namespace names
+    /// the Tenant already.
     pub patch: Option<Value>,
-    /// Whether the Tenant's record has it already.
+    /// True if the Tenant's record has the namespace already.
     pub is_recorded: bool,
-    /// What happens, in words.
+    /// A description of the steps.
     pub says: String,
 }
 
 /// Decides about one namespace. The realm has all Tenants, and `object` is the namespace as it is stored.
 ///
 /// # Errors
-/// Why it is not made the Tenant's.
+/// The reason why the Tenant can't get the namespace.
 pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Adoption, Denial> {
     let metadata = read_metadata(object);
     let facts = NamespaceFacts::from(&metadata);
@@ -98,7 +99,7 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
     })
 }
 
-/// The namespace as it is to be: what it has of other owners stays.
+/// Returns the patch of a namespace. Owner references to other objects stay.
 fn write_patch((uid, version): (&str, &str), references: &[OwnerReference], tenant: &TenantFacts) -> Value {
     let is_tenants = |owner: &&OwnerReference| {
         owner.kind == "Tenant"
@@ -114,8 +115,8 @@ fn write_patch((uid, version): (&str, &str), references: &[OwnerReference], tena
     }})
 }
 
-/// The Tenant's record with these namespaces, names and uids, as a merge patch of its status that holds for the Tenant as it was seen; nothing where it
-/// has them all. `now` is when a condition changes that says so.
+/// Adds these namespaces, names and uids, to the Tenant's record. Returns a merge patch of its status that is valid only for the version that was read,
+/// or none if the record has them all. `now` is the transition time of the condition.
 #[must_use]
 pub fn write_record(tenant: &Tenant, namespaces: &[(String, String)], now: &str) -> Option<Value> {
     let facts = TenantFacts::from(tenant);
@@ -133,7 +134,8 @@ pub fn write_record(tenant: &Tenant, namespaces: &[(String, String)], now: &str)
     let mut fields = Map::new();
     fields.insert("spaces".to_owned(), Value::Array(spaces));
     if RecordState::of(tenant) == RecordState::New {
-        // With it the record counts as one: else everything that claims the Tenant would be taken over with it.
+        // This condition begins the record. Without it, the controllers would also record every other namespace
+        // that claims the Tenant.
         let mut conditions: Vec<Value> = status
             .conditions
             .iter()
@@ -144,7 +146,7 @@ pub fn write_record(tenant: &Tenant, namespaces: &[(String, String)], now: &str)
             "message": "the namespaces in status.spaces are the Tenant's"
         }));
         fields.insert("conditions".to_owned(), Value::Array(conditions));
-        // Required, and the controllers' to say.
+        // A required field. The controllers set its real value.
         fields.insert("size".to_owned(), json!(status.size));
         fields.insert(
             "state".to_owned(),
@@ -257,7 +259,7 @@ mod tests {
     #[test]
     fn a_record_is_added_to_and_a_lost_one_begins() {
         let shop = [("shop".to_owned(), "n".to_owned())];
-        // An entry of a namespace that was made again makes room, and others stay as they are.
+        // The entry of a re-created namespace is replaced, and other entries stay.
         let status = json!({ "size": 2, "state": "Active", "spaces": [
             { "name": "blue", "uid": "b", "metadata": { "labels": { "a": "b" } } }, { "name": "shop", "uid": "older" }
         ]});

@@ -1,10 +1,9 @@
-//! What a Tenant says of objects in its namespaces, read so that one can ask it: the one place where it is decided whether a name is
-//! allowed or denied.
+//! The bounds that a Tenant sets for objects in its namespaces. Only this module decides whether a name is allowed or denied.
 //!
-//! Owns how names are compared: letter by letter, or by an expression in Go's syntax, as Capsule has them, compiled once within a bound, in
-//! linear time. What is allowed by an expression is so as a whole name, while Capsule looks for it anywhere in a name; what is denied by
-//! one is so where it is found anywhere, as in Capsule. Refuses to guess what an expression means that can't be read: by one that would
-//! allow nothing is allowed, by one that would deny everything is denied, and the Tenant says so ([`Bounds::list_problems`]).
+//! Names are compared letter by letter, or by an expression in Go's syntax, as in Capsule. Expressions are compiled once within a size
+//! limit, and match in linear time. An allowing expression must match the whole name, while Capsule lets it match anywhere in the name. A
+//! denying expression may match anywhere, as in Capsule. An unreadable allowing expression allows nothing, an unreadable denying one denies
+//! everything, and the Tenant reports both ([`Bounds::list_problems`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,11 +15,11 @@ use tenure_api::metadata::NODE_SELECTOR;
 use tenure_api::tenant::{AllowedClasses, AllowedNames, CollisionScope, DeniedNames, IngressOptions, TenantBounds};
 use tenure_api::{ObjectView, TenantSpec};
 
-/// Bytes of an expression, and bytes that it may become.
+/// The greatest number of bytes of an expression, and of its compiled form.
 pub const LONGEST_EXPRESSION: usize = 1 << 10;
 const COMPILED: usize = 64 << 10;
 
-/// What a Tenant says of objects in its namespaces. Cheap to clone.
+/// The bounds that a Tenant sets for objects in its namespaces. Cheap to clone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "SaidBounds", into = "SaidBounds")]
 pub struct Bounds(Arc<Read>);
@@ -28,22 +27,23 @@ pub struct Bounds(Arc<Read>);
 #[derive(Debug, Default)]
 struct Read {
     said: SaidBounds,
-    /// Expressions by their text, compiled when the first one is asked for: who hears of a Tenant may hold a lock that others wait for.
+    /// Expressions by their text. They are compiled at the first use, since the reader of a Tenant may hold a lock that others wait
+    /// for.
     expressions: OnceLock<BTreeMap<Expression, Result<Regex, String>>>,
 }
 
-/// What it says, in the form that it has in a Tenant's spec.
+/// The bounds in the form of a Tenant's spec.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SaidBounds {
-    /// Of objects in its namespaces.
+    /// The bounds of objects in its namespaces.
     #[serde(flatten)]
     pub objects: TenantBounds,
-    /// Of its namespaces.
+    /// The bounds of its namespaces.
     pub namespace_options: ForbiddenMetadata,
 }
 
-/// Labels and annotations that owners don't set.
+/// Labels and annotations that owners may not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ForbiddenMetadata {
@@ -55,23 +55,23 @@ pub struct ForbiddenMetadata {
     pub forbidden_annotations: Option<DeniedNames>,
 }
 
-/// An expression, and what it is for.
+/// An expression and its use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Expression {
-    /// Of whole names.
+    /// An expression for whole names.
     Whole(String),
-    /// Of any part of a name.
+    /// An expression for any part of a name.
     Anywhere(String),
 }
 
-/// Names of which one may be allowed: all that lists of names and of classes have in common.
+/// A list of allowed names: the common part of lists of names and of classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
-    /// Letter by letter.
+    /// Exact names.
     pub exact: &'a [String],
     /// An expression.
     pub expression: Option<&'a str>,
-    /// The one that is allowed since it is the default.
+    /// The default name, which is always allowed.
     pub default: Option<&'a str>,
 }
 
@@ -95,13 +95,13 @@ impl<'a> From<&'a AllowedClasses> for Names<'a> {
     }
 }
 
-/// The class of what names none, if there is one.
+/// Returns the class of objects that name none, if one is set.
 #[must_use]
 pub fn find_default(classes: &AllowedClasses) -> Option<&str> {
     classes.default.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Whether a class is allowed by the labels that it bears.
+/// Checks whether a class is allowed by its labels.
 #[must_use]
 pub fn is_selected(classes: &AllowedClasses, class: &serde_json::Value) -> bool {
     let labels = ObjectView::of(class);
@@ -144,7 +144,8 @@ impl From<&TenantSpec> for Bounds {
         });
         let mut namespace_options = namespace_options.unwrap_or_default();
         if !spec.node_selector.is_empty() {
-            // By this annotation Kubernetes knows on which nodes Pods run: who sets it himself leaves the tenant's.
+            // Kubernetes reads from this annotation on which nodes Pods run. An owner that sets it could leave the
+            // tenant's nodes.
             let denied = namespace_options.forbidden_annotations.get_or_insert_default();
             denied.denied.push(NODE_SELECTOR.to_owned());
         }
@@ -164,32 +165,32 @@ impl PartialEq for Bounds {
 impl Eq for Bounds {}
 
 impl Bounds {
-    /// Whether they bound nothing.
+    /// Checks whether these bounds limit nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.said == SaidBounds::default()
     }
 
-    /// What is said of objects.
+    /// Returns the bounds of objects.
     #[must_use]
     pub fn objects(&self) -> &TenantBounds {
         &self.0.said.objects
     }
 
-    /// Among which Ingresses no two have the same host and path, if that is said.
+    /// Returns the scope in which no two Ingresses share a host and path, if the Tenant sets one.
     #[must_use]
     pub fn collision_scope(&self) -> Option<CollisionScope> {
         let options = self.objects().ingress_options.as_ref();
         options.and_then(IngressOptions::collision_scope)
     }
 
-    /// What is said of namespaces.
+    /// Returns the bounds of namespaces.
     #[must_use]
     pub fn namespaces(&self) -> &ForbiddenMetadata {
         &self.0.said.namespace_options
     }
 
-    /// Whether a name is allowed.
+    /// Checks whether a name is allowed.
     #[must_use]
     pub fn allows(&self, names: Names<'_>, name: &str) -> bool {
         names.exact.iter().any(|exact| exact == name)
@@ -199,7 +200,7 @@ impl Bounds {
                 .is_some_and(|expression| matches!(self.find(&expression), Some(Ok(found)) if found.is_match(name)))
     }
 
-    /// Whether a name is denied.
+    /// Checks whether a name is denied.
     #[must_use]
     pub fn denies(&self, names: &DeniedNames, name: &str) -> bool {
         names.denied.iter().any(|exact| exact == name)
@@ -207,7 +208,8 @@ impl Bounds {
                 .is_some_and(|expression| !matches!(self.find(&expression), Some(Ok(found)) if !found.is_match(name)))
     }
 
-    /// An expression of whole names as an evaluator of Go's expressions reads it, if it can be read.
+    /// Returns the expression for whole names in the form of an evaluator of Go's expressions, if it
+    /// is readable.
     #[must_use]
     pub fn anchor(&self, names: Names<'_>) -> Option<String> {
         let expression = names.expression()?;
@@ -215,7 +217,7 @@ impl Bounds {
         matches!(self.find(&expression), Some(Ok(_))).then(|| format!("^(?:{text})$"))
     }
 
-    /// Whether the expression of what is denied can be read, if there is one.
+    /// Checks whether the denying expression is readable, or missing.
     #[must_use]
     pub fn can_read(&self, names: &DeniedNames) -> bool {
         find_denied_expression(names).is_none_or(|expression| matches!(self.find(&expression), Some(Ok(_))))
@@ -236,7 +238,7 @@ impl Bounds {
         })
     }
 
-    /// All expressions, by their paths in the spec.
+    /// Lists all expressions, by their paths in the spec.
     fn list_expressions(&self) -> Vec<(&'static str, Expression)> {
         let (objects, namespaces) = (self.objects(), self.namespaces());
         let ingress = objects.ingress_options.as_ref();
@@ -283,7 +285,7 @@ impl Bounds {
         allowed.chain(denied).collect()
     }
 
-    /// What can't be read of what is said, and what holds meanwhile.
+    /// Describes each unreadable expression, and its effect.
     #[must_use]
     pub fn list_problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
@@ -323,11 +325,11 @@ impl Expression {
                 text.len()
             ));
         }
-        // It would be two lines where policies read it.
+        // Policies would read it as two lines.
         if text.contains(['\n', '\r']) {
             return Err("an expression of several lines".to_owned());
         }
-        // By itself first: a parenthesis that closes what isn't its own would end what holds it together.
+        // Translated by itself first: an unmatched closing parenthesis would end the surrounding group.
         let translated = go_words::pattern::translate(text).map_err(|error| error.to_string())?;
         let translated = match self {
             Self::Whole(_) => format!("^(?:{translated})$"),
@@ -352,7 +354,8 @@ pub struct Network {
 }
 
 impl Network {
-    /// Reads one. What an IPv4 address is in IPv6's clothes (`::ffff:192.0.2.1`) is the IPv4 address, as Kubernetes routes it.
+    /// Reads a network or an address. An IPv4 address in IPv6 form (`::ffff:192.0.2.1`) counts as the IPv4 address, as
+    /// Kubernetes routes it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
@@ -376,14 +379,14 @@ impl Network {
         })
     }
 
-    /// Whether an address is in it.
+    /// Checks whether the network contains an address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.first.is_ipv4() && mask(address, self.bits) == self.first
     }
 
-    /// It in the form that expressions of policies read.
+    /// Returns the network in the form that expressions of policies read.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{}/{}", self.first, self.bits)

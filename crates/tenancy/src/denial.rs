@@ -1,35 +1,35 @@
-//! Why something is not allowed, in words for the person whom it concerns.
+//! Denials, with a message for the affected person.
 
 use serde::{Deserialize, Serialize};
 use tenure_api::reason;
 
-/// A refusal.
+/// A denial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct Denial {
-    /// What kind of refusal it is.
+    /// The kind of denial.
     pub reason: DenialReason,
-    /// What is refused, why, and what would have to be so for it to be allowed.
+    /// The denied thing, the reason, and the condition under which it would be allowed.
     pub message: String,
 }
 
-/// What kind of refusal it is. All that occur.
+/// All kinds of denials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DenialReason {
-    /// It may not be done there, or not to that.
+    /// The action is not allowed in this place or on this object.
     AccessDenied,
-    /// Nobody is known who may act there.
+    /// No account is known that may act there.
     IdentityMissing,
-    /// A surface does not live where one may live.
+    /// A Surface is in a namespace where none may live.
     WrongNamespace,
-    /// What it is about is not named well enough to decide.
+    /// The object is not named precisely enough for a decision.
     ReconciliationFailed,
-    /// A field can't be what it is.
+    /// A field has an invalid value.
     InvalidSpec,
 }
 
 impl DenialReason {
-    /// The word as it stands in conditions and events.
+    /// Returns the reason in conditions and events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,13 +43,13 @@ impl DenialReason {
 }
 
 impl Denial {
-    /// A refusal with Flux's reason `AccessDenied`.
+    /// Returns a denial with Flux's reason `AccessDenied`.
     #[must_use]
     pub fn access(message: impl Into<String>) -> Self {
         Self::because(DenialReason::AccessDenied, message)
     }
 
-    /// A refusal with another reason.
+    /// Returns a denial with another reason.
     #[must_use]
     pub fn because(reason: DenialReason, message: impl Into<String>) -> Self {
         Self {

@@ -1,24 +1,24 @@
-//! Whether what lives in a namespace is about to lose it, or has lost the tenant that it acted for. Nothing is destroyed or given up
-//! on this answer alone: it says for how long an answer that does not come may be waited for.
+//! Decides whether a namespace is being deleted, or its tenant no longer exists. This answer alone destroys nothing and gives
+//! nothing up. It only bounds the wait for another answer that is missing.
 //!
-//! It refuses to guess: a contradiction between labels and ownerReferences is a dispute, which somebody may settle, and no ending.
+//! A contradiction between label and ownerReferences is a dispute, which an administrator may settle. It counts as no ending.
 
 use serde::{Deserialize, Serialize};
 
 use crate::realm::{NamespaceFacts, Realm, TenantOwnerReference};
 
-/// What is ending.
+/// The thing that is ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Ending {
     /// The namespace is being deleted.
     Namespace,
-    /// The Tenant that the namespace belonged to does not exist any more, or soon won't: nobody will act in it again.
+    /// The Tenant of the namespace no longer exists, or is being deleted: no account will act for it again.
     Tenant,
 }
 
 impl Realm {
-    /// What is ending about a namespace, if anything is known to be.
+    /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
     pub fn ending(&self, namespace: &str) -> Option<Ending> {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace)?;
@@ -37,7 +37,8 @@ impl Realm {
     }
 }
 
-/// What is ending about a namespace, by what is known of it and of whether Tenants are there: one of this name, and the one that an ownerReference names.
+/// Returns what is ending about a namespace. The two functions check whether a Tenant with this name exists, and whether the Tenant of an ownerReference
+/// exists.
 pub(crate) fn judge(
     facts: &NamespaceFacts,
     has_name: impl Fn(&str) -> bool,
@@ -47,7 +48,8 @@ pub(crate) fn judge(
         return Some(Ending::Namespace);
     }
     let gone = match facts.tenant_owners.as_slice() {
-        // Garbage collection takes the reference away before or after the Tenant: the label still tells.
+        // Garbage collection removes the reference before or after the Tenant. The label still names the
+        // Tenant.
         [] => facts.tenant_label.as_ref().is_some_and(|label| !has_name(label)),
         owners => !owners.iter().any(is_there),
     };

@@ -1,5 +1,5 @@
-//! Which artifacts that other controllers make are taken, and from where. Owns how that is written, and what an address must be to be below
-//! another: a status names it, and whoever may write the status could name any.
+//! The artifacts of other controllers that are accepted, and their addresses. A status names the address, and every writer of the status
+//! could name any. So the address must be below an allowed one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,36 +7,36 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tenure_api::names::{NamespaceName, ObjectName};
 
-/// Stands for every name.
+/// Matches every name.
 const ANY: &str = "*";
-/// Bytes of an address.
+/// The greatest number of bytes of an address.
 const LONGEST: usize = 2048;
 
-/// That an ExternalArtifact which another controller makes may be used, if it is at an address below this one: `NAMESPACE/NAME=URL`, where the
-/// name may be `*`. Only an administrator makes one: it is a setting of the installation.
+/// The permission to use ExternalArtifacts of other controllers whose address is below this one: `NAMESPACE/NAME=URL`, where the name may be
+/// `*`. Only an administrator sets one, in the settings of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalGrant {
     namespace: NamespaceName,
-    /// Every one when there is none.
+    /// The name. None matches every name.
     name: Option<ObjectName>,
-    /// It has a host, and ends with a slash.
+    /// The address. It has a host, and ends with a slash.
     prefix: String,
 }
 
 impl ExternalGrant {
-    /// Whether it is about an ExternalArtifact.
+    /// Checks whether the permission is about an ExternalArtifact.
     #[must_use]
     pub fn names(&self, namespace: &str, name: &str) -> bool {
         let is_named = self.name.as_ref().is_none_or(|granted| granted.as_str() == name);
         is_named && self.namespace.as_str() == namespace
     }
 
-    /// The namespace of what it is about.
+    /// Returns the namespace of these ExternalArtifacts.
     pub(crate) fn namespace(&self) -> &str {
         self.namespace.as_str()
     }
 
-    /// Whether an address is below the one that is allowed: the same in all that is allowed, and behind it a plain path that leads nowhere else.
+    /// Checks whether an address is below the allowed one: equal in all its parts, and followed by a plain path that leads nowhere else.
     #[must_use]
     pub fn covers(&self, url: &str) -> bool {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte);

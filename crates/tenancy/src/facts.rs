@@ -1,8 +1,8 @@
-//! What is known of Tenants and namespaces, by every name that they are looked up by. One object that changes is one change here,
-//! however many others there are.
+//! The known Tenants and namespaces, with an index for each lookup. The change of one object is one change here, however many other
+//! objects exist.
 //!
-//! Owns the lookups, and whom a change concerns; whose a namespace is follows from [`crate::realm`] alone. Refuses to hold what tenancy
-//! doesn't decide by.
+//! This module also decides whom a change concerns. [`crate::realm`] alone decides whose a namespace is. Only data that tenancy needs
+//! for decisions is stored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,25 +15,27 @@ use crate::realm::{
 };
 use crate::settings::Settings;
 
-/// Whom a change concerns: nobody else's placement, and no other Tenant's namespaces, are different after it.
+/// The Tenants and namespaces that a change concerns. The placement of all other namespaces, and the
+/// namespaces of all other Tenants, stay the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concerned {
-    /// Names of the Tenants that may have another namespace now, or may take one.
+    /// The names of Tenants that may have a new namespace now, or may take one.
     pub tenants: BTreeSet<String>,
-    /// Names of the namespaces that may be placed in another way now, or may be ending.
+    /// The names of namespaces whose placement may differ now, or which may be ending.
     pub namespaces: BTreeSet<String>,
-    /// Whether a namespace has come, has gone or is going: who writes to it from elsewhere may have waited for that.
+    /// True if a namespace was created, removed or began its deletion. Writers from other namespaces may have waited
+    /// for this.
     pub has_come_or_gone: bool,
 }
 
 impl Concerned {
-    /// Whether nobody is.
+    /// Checks whether the change concerns none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Adds whom another change concerns.
+    /// Adds those that another change concerns.
     pub fn extend(&mut self, other: Self) {
         self.tenants.extend(other.tenants);
         self.namespaces.extend(other.namespaces);
@@ -41,28 +43,29 @@ impl Concerned {
     }
 }
 
-/// Tenants and namespaces, looked up by name, by owner and by home.
+/// The known Tenants and namespaces, indexed by name, by owner and by home.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     settings: Settings,
     tenants: HashMap<String, Arc<TenantFacts>>,
     namespaces: HashMap<String, NamespaceFacts>,
-    /// The Tenants of namespaces, by the name of the namespace: what every write in one asks, found in one place.
+    /// The Tenants of namespaces, by the namespace's name. Every write in a namespace needs this lookup.
     found: HashMap<String, Arc<TenantFacts>>,
-    /// Names of the Tenants whose home namespace it is, or would be.
+    /// The names of the Tenants for which a namespace is, or would be, the home.
     homes: HashMap<String, BTreeSet<String>>,
-    /// Names of the Tenants of an owner.
+    /// The names of the Tenants of an owner.
     owned: HashMap<TenantOwnerFacts, BTreeSet<String>>,
-    /// Names of the namespaces that name a Tenant by their label or as an owner, by its name; whether they are its is another question.
+    /// The names of the namespaces that name a Tenant by their label or an ownerReference. The Tenant need not have them.
     claims: HashMap<String, BTreeSet<String>>,
-    /// Names of the Tenants that have recorded a namespace of this name, whatever it is now.
+    /// The names of the Tenants that have recorded a namespace with this name, in whatever state
+    /// the namespace is now.
     recorders: HashMap<String, BTreeSet<String>>,
-    /// Names of the Tenants that let Ingresses not collide.
+    /// The names of the Tenants that let no two Ingresses share a host and path.
     colliding: BTreeSet<String>,
 }
 
 impl Facts {
-    /// Nothing is known yet.
+    /// Returns facts without any Tenant or namespace.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -71,7 +74,7 @@ impl Facts {
         }
     }
 
-    /// Everything that a realm has.
+    /// Returns the facts of a realm.
     #[must_use]
     pub fn of(realm: &Realm) -> Self {
         let mut facts = Self::new(realm.settings.clone());
@@ -88,13 +91,13 @@ impl Facts {
         facts
     }
 
-    /// What an administrator set.
+    /// Returns the administrator's settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// A Tenant is, from now on, so.
+    /// Records the current state of a Tenant.
     pub fn set_tenant(&mut self, tenant: TenantFacts) {
         self.unlist_tenant(&tenant.name);
         insert(&mut self.homes, tenant.home().to_owned(), &tenant.name);
@@ -112,13 +115,13 @@ impl Facts {
         self.find_again(&name);
     }
 
-    /// A Tenant is no more.
+    /// Removes a Tenant.
     pub fn remove_tenant(&mut self, name: &str) {
         self.unlist_tenant(name);
         self.find_again(name);
     }
 
-    /// Takes a Tenant out of what it is looked up by, but for its namespaces: those are [said anew](Self::find_again) by whoever calls this, once.
+    /// Removes a Tenant from the indexes, except those of its namespaces. The caller [updates these](Self::find_again) once afterwards.
     fn unlist_tenant(&mut self, name: &str) {
         let Some(tenant) = self.tenants.remove(name) else {
             return;
@@ -133,7 +136,7 @@ impl Facts {
         }
     }
 
-    /// Says anew of each namespace that names a Tenant whose it is.
+    /// Looks up the Tenant of each namespace that names this one.
     fn find_again(&mut self, tenant: &str) {
         for namespace in self.claims.get(tenant).into_iter().flatten() {
             match find_tenant_of(&self.settings, &self.tenants, self.namespaces.get(namespace)) {
@@ -143,7 +146,7 @@ impl Facts {
         }
     }
 
-    /// A namespace is, from now on, so.
+    /// Records the current state of a namespace.
     pub fn set_namespace(&mut self, namespace: NamespaceFacts) {
         self.remove_namespace(&namespace.name);
         for tenant in named_tenants(&namespace) {
@@ -155,7 +158,7 @@ impl Facts {
         self.namespaces.insert(namespace.name.clone(), namespace);
     }
 
-    /// A namespace is no more.
+    /// Removes a namespace.
     pub fn remove_namespace(&mut self, name: &str) {
         let Some(namespace) = self.namespaces.remove(name) else {
             return;
@@ -166,8 +169,9 @@ impl Facts {
         self.found.remove(name);
     }
 
-    /// A namespace is, from now on, so, or is no more. Who is concerned: those that it names or named, those who have their home there or have
-    /// recorded it, and the namespaces of those that it names, since each of them tells of the others.
+    /// Records the current state of a namespace, or its removal. The change concerns the Tenants that it names or named, and those that have
+    /// their home there or have recorded it. It also concerns all namespaces of the named Tenants, since the placement of each lists the
+    /// others.
     pub fn change_namespace(&mut self, name: &str, new: Option<NamespaceFacts>) -> Concerned {
         let old = self.namespaces.get(name).cloned();
         if old == new {
@@ -191,13 +195,15 @@ impl Facts {
         concerned.namespaces.insert(name.to_owned());
         let claimed = concerned.tenants.iter().filter_map(|tenant| self.claims.get(tenant));
         concerned.namespaces.extend(claimed.flatten().cloned());
-        // Who has recorded it looks at it, and is left with the namespaces that it has.
+        // A Tenant that has recorded the namespace looks at it again, and then keeps the namespaces
+        // that still exist.
         let recorders = self.recorders.get(name).into_iter().flatten().cloned();
         concerned.tenants.extend(recorders);
         concerned
     }
 
-    /// A Tenant is, from now on, so, or is no more. Who is concerned: itself, its namespaces, and whoever has the same home, or a namespace that is its.
+    /// Records the current state of a Tenant, or its removal. The change concerns this Tenant, its namespaces, and the Tenants that share its home or
+    /// that its home namespace names.
     pub fn change_tenant(&mut self, name: &str, new: Option<TenantFacts>) -> Concerned {
         let old = self.find_tenant(name).cloned();
         if old == new {
@@ -225,8 +231,8 @@ impl Facts {
         concerned
     }
 
-    /// What there is for one Tenant to be decided by: its namespaces, those that it might take and those that it has recorded, and the Tenants that
-    /// have their home in one of the first two. However many others there are, it is no larger.
+    /// Returns the part of the facts that decides one Tenant: its namespaces, those that it might take or has recorded, and some other Tenants.
+    /// These have their home in a namespace of the first two groups. The size of this part doesn't depend on the number of other Tenants.
     #[must_use]
     pub fn extract(&self, tenant: &TenantFacts) -> Realm {
         let mut names: BTreeSet<&str> = self
@@ -255,7 +261,7 @@ impl Facts {
         }
     }
 
-    /// Everything, by name.
+    /// Returns all facts, sorted by name.
     #[must_use]
     pub fn to_realm(&self) -> Realm {
         let tenants: BTreeMap<&String, &Arc<TenantFacts>> = self.tenants.iter().collect();
@@ -267,7 +273,7 @@ impl Facts {
         }
     }
 
-    /// What is ending about a namespace, if anything is known to be.
+    /// Returns what is ending about a namespace, if anything is known.
     #[must_use]
     pub fn ending(&self, namespace: &str) -> Option<Ending> {
         let is_there = |owner: &TenantOwnerReference| {
@@ -281,20 +287,21 @@ impl Facts {
         )
     }
 
-    /// Whether a namespace is a tenant's, or may become one's: of those that are not, nobody's Tenant tells.
+    /// Checks whether a namespace names a Tenant, so that it belongs to one or may do so later.
     #[must_use]
     pub fn names_tenant(&self, namespace: &str) -> bool {
         let facts = self.namespaces.get(namespace);
         facts.is_some_and(|facts| named_tenants(facts).next().is_some())
     }
 
-    /// A Tenant by its name.
+    /// Returns a Tenant by its name.
     #[must_use]
     pub fn find_tenant(&self, name: &str) -> Option<&TenantFacts> {
         self.tenants.get(name).map(Arc::as_ref)
     }
 
-    /// The Tenant that a namespace is named after: the one with the longest name that the namespace has, or begins with before a hyphen.
+    /// Returns the Tenant that a namespace is named after. Its name is the longest one that equals the namespace's name, or precedes a
+    /// hyphen in it.
     #[must_use]
     pub fn find_namesake(&self, namespace: &str) -> Option<&TenantFacts> {
         let hyphens = namespace.rmatch_indices('-').map(|(position, _)| position);
@@ -302,52 +309,52 @@ impl Facts {
         beginnings.find_map(|end| self.find_tenant(namespace.get(..end)?))
     }
 
-    /// A namespace by its name.
+    /// Returns a namespace by its name.
     #[must_use]
     pub fn find_namespace(&self, name: &str) -> Option<&NamespaceFacts> {
         self.namespaces.get(name)
     }
 
-    /// Whether a Tenant asks which Ingresses there are.
+    /// Checks whether a Tenant needs the index of Ingresses.
     #[must_use]
     pub fn needs_ingresses(&self) -> bool {
         !self.colliding.is_empty()
     }
 
-    /// The Tenants that an owner is named in, by name.
+    /// Returns the Tenants of an owner, by name.
     pub fn tenants_of<'a>(&'a self, owner: &TenantOwnerFacts) -> impl Iterator<Item = &'a TenantFacts> {
         let names = self.owned.get(owner).into_iter().flatten();
         names.filter_map(|name| self.find_tenant(name))
     }
 
-    /// The Tenants whose home namespace it is, or would be if it existed.
+    /// Returns the Tenants for which the namespace is the home, or would be if it existed.
     pub fn tenants_at_home<'a>(&'a self, namespace: &str) -> impl Iterator<Item = &'a TenantFacts> {
         let names = self.homes.get(namespace).into_iter().flatten();
         names.filter_map(|name| self.find_tenant(name))
     }
 
-    /// The Tenant whose rules bound what is written in a namespace: the one that it names by its label and with its uid, whether that one has
-    /// recorded it or not. None where it is the platform's, nobody's, in dispute or unknown. Nothing is granted by it: who may act there, and what
-    /// is within reach, says [`Facts::place`].
+    /// Returns the Tenant whose rules bound writes in a namespace: the one that the namespace names by its label, whether the Tenant has recorded
+    /// it or not. Returns none for a namespace of the platform, without a tenant, in dispute or unknown. This lookup grants nothing:
+    /// [`Facts::place`] decides who may act there, and on which objects.
     #[must_use]
     pub fn tenant_of(&self, namespace: &str) -> Option<&TenantFacts> {
         self.found.get(namespace).map(Arc::as_ref)
     }
 
-    /// The tenant that has recorded a namespace.
+    /// Returns the tenant that has recorded a namespace.
     #[must_use]
     pub fn find_holder(&self, namespace: &str) -> Holder {
         let facts = self.namespaces.get(namespace);
         Holder::of(&self.settings, |name| self.find_tenant(name), facts)
     }
 
-    /// How many namespaces are a tenant's, or say so, those that are being deleted included.
+    /// Counts the namespaces that belong to a tenant or claim to, including those in deletion.
     #[must_use]
     pub fn count_namespaces(&self, tenant: &TenantFacts) -> usize {
         self.list_namespaces(tenant).count()
     }
 
-    /// Whether a namespace is among those that [`count_namespaces`](Self::count_namespaces) counts of the Tenant with this uid.
+    /// Checks whether [`count_namespaces`](Self::count_namespaces) counts the namespace for the Tenant with this uid.
     #[must_use]
     pub fn is_counted(&self, tenant_uid: &str, namespace: &str) -> bool {
         self.tenant_of(namespace).is_some_and(|tenant| tenant.uid == tenant_uid)
@@ -359,7 +366,7 @@ impl Facts {
         known.filter(|facts| self.tenant_of(&facts.name).is_some_and(|owner| owner.uid == tenant.uid))
     }
 
-    /// Whose a namespace is.
+    /// Returns the placement of a namespace.
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
         let find_tenant = |name: &str| self.find_tenant(name);
@@ -378,7 +385,7 @@ impl Facts {
     }
 }
 
-/// Whose a namespace is.
+/// Returns the Tenant that a namespace names.
 fn find_tenant_of(
     settings: &Settings,
     tenants: &HashMap<String, Arc<TenantFacts>>,
@@ -389,7 +396,7 @@ fn find_tenant_of(
     tenants.get(&found.name).cloned()
 }
 
-/// The Tenants that a namespace names, by its label and as its owners.
+/// Returns the Tenants that a namespace names, by its label and its ownerReferences.
 fn named_tenants(namespace: &NamespaceFacts) -> impl Iterator<Item = &str> {
     let owners = namespace.tenant_owners.iter().map(|owner| owner.name.as_str());
     namespace.tenant_label.as_deref().into_iter().chain(owners)

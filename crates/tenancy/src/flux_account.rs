@@ -1,23 +1,23 @@
-//! Who objects of Flux's kinds act as in a tenant's namespaces.
+//! Decides with which account objects of Flux's kinds act in a tenant's namespaces.
 //!
-//! Owns the one answer, which admission forces, policies read on namespaces, and a Surface's children name. It follows from the namespace,
-//! the kind, and what an administrator set. Refuses to look at the object: by a label of shards its writer would choose which of Flux's
-//! controllers takes it, besides Tenure, which takes every one of a kind that it reconciles; so no two objects of one kind and one
-//! namespace act as two accounts.
+//! Admission forces this one answer, policies read it from namespaces, and the objects that a Surface generates name it. The answer
+//! follows from the namespace, the kind, and the administrator's settings, and never from the object. By a shard label the object's writer
+//! would choose which of Flux's controllers takes it, besides Tenure, which takes every object of a kind that it reconciles. So no two
+//! objects of one kind and one namespace act with two accounts.
 
 use crate::settings::Settings;
 
-/// A kind whose `spec.serviceAccountName` says who it acts as.
+/// A kind whose `spec.serviceAccountName` names the account with which it acts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ActingKind {
-    /// Reconciled here, unless an administrator leaves them to Flux's kustomize-controller.
+    /// Tenure reconciles it, unless an administrator leaves it to Flux's kustomize-controller.
     Kustomization,
-    /// Reconciled by Flux's helm-controller alone.
+    /// Only Flux's helm-controller reconciles it.
     HelmRelease,
 }
 
 impl ActingKind {
-    /// Whether Flux's own controllers reconcile it, and speak in its account's name.
+    /// Checks whether Flux's own controllers reconcile the kind, with the account of the object.
     fn is_left_to_flux(self, settings: &Settings) -> bool {
         match self {
             Self::Kustomization => settings.leaves_kustomizations,
@@ -26,9 +26,11 @@ impl ActingKind {
     }
 }
 
-/// The account of a kind's objects in a namespace of a tenant. In the home namespace it is the account of the tenant's surfaces, which is kept
-/// from everybody who has no token of it; where Flux's own controllers reconcile the kind, and an administrator named an account for the
-/// home namespace, it is that one. Elsewhere it is the one that he named for the namespace, else `default`.
+/// Returns the account of a kind's objects in a namespace of a tenant.
+///
+/// In the home namespace, the account is that of the tenant's Surfaces, which only holders of its token can use. If Flux's own controllers
+/// reconcile the kind, and an administrator named an account for the home namespace, it is this account. In another namespace, it is the
+/// account that the administrator named for that namespace, else `default`.
 pub(crate) fn name_account<'a>(
     settings: &'a Settings,
     kind: ActingKind,
@@ -68,7 +70,7 @@ mod tests {
         settings.leaves_kustomizations = true;
         assert_eq!(ask(&settings, ActingKind::Kustomization, "home"), is("flux"));
         assert_eq!(ask(&settings, ActingKind::Kustomization, "dev"), is("deployer"));
-        // Without an account of its own, nothing acts there unless an administrator named one.
+        // Without a GitOps account, nothing acts there unless an administrator named an account.
         let nobody = |kind| name_account(&Settings::default(), kind, "home", ("home", None)).is_none();
         assert!(nobody(ActingKind::Kustomization) && nobody(ActingKind::HelmRelease));
     }

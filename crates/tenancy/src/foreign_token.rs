@@ -1,9 +1,9 @@
-//! Which token of this cluster may be sent to another one, to prove who asks there.
+//! Decides which token of this cluster may be sent to another cluster, to prove the sender's identity there.
 //!
-//! Another cluster may believe the tokens of this one: they name a ServiceAccount and whom they are meant for, their audiences. Whoever gets
-//! one can use it wherever one of these is accepted. So a token goes out for a ServiceAccount of the own namespace only, and never with an
-//! audience that this cluster's own API server accepts, or has as its issuer: where it goes, and for which audience, stands in a ConfigMap.
-//! It refuses to guess: while it isn't known what is accepted here, no token goes out.
+//! Another cluster may accept the tokens of this one: they name a ServiceAccount and their audiences. A receiver of a token can use it in
+//! every place that accepts one of these audiences. So a token goes out only for a ServiceAccount of the own namespace, and never with an
+//! audience that this cluster's own API server accepts or has as its issuer. A ConfigMap names the address and the audience of the other
+//! cluster. While the audiences accepted here are unknown, no token goes out.
 
 use std::fmt;
 
@@ -13,12 +13,12 @@ use crate::denial::Denial;
 use crate::identity::{self, ServiceAccount};
 use crate::realm::Placement;
 
-/// The most audiences of one token.
+/// The greatest number of audiences of one token.
 const MOST_AUDIENCES: usize = 16;
 /// The longest audience, in bytes.
 const LONGEST_AUDIENCE: usize = 512;
 
-/// A token to ask for, which is to be sent to another cluster. Only this module makes one.
+/// An order for a token that will be sent to another cluster. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TokenOrder {
     account: ServiceAccount,
@@ -26,13 +26,13 @@ pub struct TokenOrder {
 }
 
 impl TokenOrder {
-    /// Whose token.
+    /// Returns the account of the token.
     #[must_use]
     pub fn account(&self) -> &ServiceAccount {
         &self.account
     }
 
-    /// For whom; never empty.
+    /// Returns the audiences. The list is never empty.
     #[must_use]
     pub fn audiences(&self) -> &[String] {
         &self.audiences
@@ -51,7 +51,7 @@ impl Serialize for TokenOrder {
     }
 }
 
-/// What a token of this cluster says of itself: whom it is meant for, and who made it.
+/// The claims of a token of this cluster about its audiences and its issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TokenClaims {
@@ -61,20 +61,20 @@ pub struct TokenClaims {
     pub issuer: Option<String>,
 }
 
-/// What this cluster's own API server says to a token that is to be sent away.
+/// The answer of this cluster's own API server to a token that will be sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnAnswer {
-    /// It proves nobody here.
+    /// The token proves no identity here.
     Refused,
-    /// It proves somebody here.
+    /// The token proves an identity here.
     Accepted,
 }
 
-/// Decides whose token a Kustomization that acts as `acting` sends to another cluster: that of the ServiceAccount of its namespace that the
-/// ConfigMap names, else of `acting`. Never a token of the controller's, or of a lane's.
+/// Decides whose token a Kustomization that acts as `acting` sends to another cluster: that of the ServiceAccount in its namespace that the
+/// ConfigMap names, else of `acting`. The controller's and the lanes' tokens are never sent.
 ///
 /// # Errors
-/// When nobody may act in the namespace, the name is not a ServiceAccount's or one of Tenure's own, or an audience can't be one.
+/// When no account may act in the namespace, the name is not a ServiceAccount's or is one of Tenure's own, or an audience is invalid.
 pub fn order_token(
     placement: &Placement,
     namespace: &str,
@@ -101,10 +101,10 @@ pub fn order_token(
     Ok(TokenOrder { account, audiences })
 }
 
-/// Whether a token may be asked for, by what this cluster's own tokens say of themselves: `own` is one that its API server accepts.
+/// Checks whether a token may be requested, by the claims of this cluster's own tokens: `own` is one that its API server accepts.
 ///
 /// # Errors
-/// When one of its audiences is accepted here, or it isn't known which are.
+/// When one of the audiences is accepted here, or the accepted ones are unknown.
 pub fn check_order(order: &TokenOrder, own: &TokenClaims) -> Result<(), Denial> {
     if own.audiences.is_empty() {
         return Err(Denial::access(
@@ -121,10 +121,10 @@ pub fn check_order(order: &TokenOrder, own: &TokenClaims) -> Result<(), Denial> 
     }
 }
 
-/// Whether a token may be sent away, by what it says of itself and what this cluster's API server says to it.
+/// Checks whether a token may be sent away, by its claims and the answer of this cluster's API server.
 ///
 /// # Errors
-/// When it is accepted here, or is meant for somebody whom nobody asked for.
+/// When the token is accepted here, or has an audience that was not requested.
 pub fn check_token(order: &TokenOrder, own: &TokenClaims, made: &TokenClaims, answer: OwnAnswer) -> Result<(), Denial> {
     check_order(order, own)?;
     let is_other = |audience: &&String| !order.audiences.contains(audience);
@@ -148,7 +148,7 @@ fn refuse_audience(audience: &str) -> Denial {
     ))
 }
 
-/// Whether two audiences are the same to somebody who doesn't look closely.
+/// Checks whether two audiences look alike.
 fn is_alike(one: &str, other: &str) -> bool {
     one.trim_end_matches('/')
         .eq_ignore_ascii_case(other.trim_end_matches('/'))

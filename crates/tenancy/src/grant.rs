@@ -1,4 +1,4 @@
-//! What an administrator grants besides what follows from whose a namespace is: references to other namespaces. Owns how a grant is written.
+//! Grants of an administrator for references to other namespaces, beyond those within one tenant.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,11 +6,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tenure_api::names::{NamespaceName, ObjectName, TenantName};
 
-/// Stands for everybody, or for every name.
+/// Matches every namespace, or every name.
 const ANY: &str = "*";
-/// Before the name of a tenant.
+/// The prefix of a tenant's name.
 const TENANT: &str = "tenant:";
-/// The kinds that may be granted.
+/// The kinds that a grant may name.
 const KINDS: [&str; 5] = [
     "GitRepository",
     "OCIRepository",
@@ -20,18 +20,18 @@ const KINDS: [&str; 5] = [
 ];
 pub(crate) const KUSTOMIZATION: &str = "Kustomization";
 
-/// That somebody may refer to something in another namespace: `FROM=NAMESPACE/KIND/NAME`, where `FROM` is a namespace, `tenant:NAME` or `*`,
-/// and the last name may be `*`. Only an administrator makes one: it is a setting of the installation.
+/// The permission to refer to something in another namespace: `FROM=NAMESPACE/KIND/NAME`, where `FROM` is a namespace, `tenant:NAME` or `*`,
+/// and the last name may be `*`. Only an administrator sets one, in the settings of the installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferenceGrant {
     from: GrantedTo,
     namespace: NamespaceName,
     kind: &'static str,
-    /// Every one of the kind when there is none.
+    /// The name. None matches every object of the kind.
     name: Option<ObjectName>,
 }
 
-/// To whom.
+/// The receiver of a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum GrantedTo {
     Everybody,
@@ -40,7 +40,7 @@ enum GrantedTo {
 }
 
 impl ReferenceGrant {
-    /// Whether somebody, a namespace and the tenant that it belongs to, may refer to something: a namespace, a kind and a name.
+    /// Checks whether a referrer, as a namespace and its tenant, may refer to a target: a namespace, a kind and a name.
     pub(crate) fn covers(
         &self,
         (from, tenant): (&str, Option<&TenantName>),
@@ -55,7 +55,7 @@ impl ReferenceGrant {
         is_named && names_it && self.kind == kind && self.namespace.as_str() == namespace
     }
 
-    /// Whether a namespace is granted something, or is what others are granted. A grant to a tenant is that tenant's own.
+    /// Checks whether a namespace receives the grant, or is its target. A grant to a tenant counts as the tenant's own.
     pub(crate) fn names_namespace(&self, namespace: &str, tenant: &str) -> bool {
         let from = match &self.from {
             GrantedTo::Namespace(granted) => granted.as_str() == namespace,
@@ -65,7 +65,7 @@ impl ReferenceGrant {
         from || (!is_own && self.namespace.as_str() == namespace)
     }
 
-    /// What a namespace of a tenant may refer to by it, as `NAMESPACE/KIND/NAME`, if it is granted to that one.
+    /// Returns the target of the grant as `NAMESPACE/KIND/NAME`, if a namespace of a tenant receives it.
     pub(crate) fn find_target(&self, (from, tenant): (&str, &str)) -> Option<String> {
         let is_named = match &self.from {
             GrantedTo::Everybody => true,

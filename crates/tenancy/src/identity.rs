@@ -1,9 +1,14 @@
-//! Who acts. An [`Identity`] is made here and nowhere else, and nothing can be written to a cluster without one. A [`ServiceAccount`] acts
-//! for what somebody asked for; an [`ElsewhereUser`] in the cluster of a kubeconfig that it has read; a [`LaneAccount`] keeps the books of one lane; the [`Controller`] those that are above all lanes; the
-//! [`SecretWriter`] writes credentials where an administrator lets it. Where one of them is wanted no other can stand.
+//! The identities that act. Only this module makes an [`Identity`], and no write to a cluster is possible without one. The type of an identity is part of each
+//! interface, so none can take the place of another.
 //!
-//! It refuses empty, unknown and malformed names, refuses to act as an account of Tenure's own for a repository, and never falls back to
-//! the rights of a lane or of the controller.
+//! - A [`ServiceAccount`] acts for a request of a user or a repository.
+//! - An [`ElsewhereUser`] acts in the cluster of a kubeconfig that a ServiceAccount has read.
+//! - A [`LaneAccount`] does the bookkeeping of one lane.
+//! - The [`Controller`] does the bookkeeping above all lanes.
+//! - The [`SecretWriter`] writes credentials where an administrator lets it.
+//!
+//! Empty, unknown and malformed names are denied. No identity acts as an account of Tenure's own for a repository, and none falls back to the rights of a lane
+//! or of the controller.
 
 use std::fmt;
 
@@ -23,13 +28,13 @@ pub struct ServiceAccount {
 }
 
 impl ServiceAccount {
-    /// Its namespace.
+    /// Returns the account's namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {
         self.namespace.as_str()
     }
 
-    /// Its name.
+    /// Returns the account's name.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_str()
@@ -37,7 +42,7 @@ impl ServiceAccount {
 }
 
 impl fmt::Display for ServiceAccount {
-    /// The user name that the cluster sees.
+    /// Writes the user name that the cluster sees.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "system:serviceaccount:{}:{}", self.namespace, self.name)
     }
@@ -49,22 +54,22 @@ impl Serialize for ServiceAccount {
     }
 }
 
-/// The account of one lane, in the platform namespace: for the books of what is reconciled in the lane's namespaces (statuses, finalizers,
-/// events, what a Surface generates), and for asking for the tokens of the ServiceAccounts there. It applies nothing that a repository
-/// contains. Only this module makes one.
+/// The account of one lane, in the platform namespace. It does the bookkeeping of the lane's namespaces (statuses, finalizers, events,
+/// objects that a Surface generates), and requests the tokens of the ServiceAccounts there. It applies nothing that a repository contains.
+/// Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LaneAccount {
     name: String,
 }
 
 impl LaneAccount {
-    /// Its namespace.
+    /// Returns the account's namespace.
     #[must_use]
     pub fn namespace(&self) -> &'static str {
         PLATFORM_NAMESPACE
     }
 
-    /// Its name.
+    /// Returns the account's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -72,7 +77,7 @@ impl LaneAccount {
 }
 
 impl fmt::Display for LaneAccount {
-    /// The user name that the cluster sees.
+    /// Writes the user name that the cluster sees.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "system:serviceaccount:{PLATFORM_NAMESPACE}:{}", self.name)
     }
@@ -84,8 +89,8 @@ impl Serialize for LaneAccount {
     }
 }
 
-/// The controller itself, with its own narrow RBAC: for what is above all lanes (Tenants, what they generate, the rights of lanes), never
-/// for what a repository contains. Only this module makes one.
+/// The controller itself, with its own narrow RBAC: for everything above the lanes (Tenants, the objects that they generate, the rights
+/// of lanes), never for content of a repository. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Controller(());
 
@@ -101,19 +106,20 @@ impl Serialize for Controller {
     }
 }
 
-/// The account that writes credentials, in the platform namespace: the Secrets that Tenure makes, and what lets one account read one of them.
-/// It has no right but where an administrator has bound it, and reads and writes nothing else. Only this module makes one.
+/// The account that writes credentials, in the platform namespace. It writes the Secrets that Tenure makes, and the rights by which one
+/// account reads one of them. It has rights only where an administrator has bound it, and reads and writes nothing else. Only this module
+/// makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretWriter(());
 
 impl SecretWriter {
-    /// Its namespace.
+    /// Returns the account's namespace.
     #[must_use]
     pub fn namespace(&self) -> &'static str {
         PLATFORM_NAMESPACE
     }
 
-    /// Its name.
+    /// Returns the account's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         SECRET_WRITER
@@ -121,7 +127,7 @@ impl SecretWriter {
 }
 
 impl fmt::Display for SecretWriter {
-    /// The user name that the cluster sees.
+    /// Writes the user name that the cluster sees.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "system:serviceaccount:{PLATFORM_NAMESPACE}:{SECRET_WRITER}")
     }
@@ -133,7 +139,7 @@ impl Serialize for SecretWriter {
     }
 }
 
-/// Whom a kubeconfig makes its bearer in another cluster. It has no rights here: what it is sent with is what a Secret holds that the
+/// The user of a kubeconfig in another cluster. It has no rights here. Its requests carry the credential from a Secret that the
 /// ServiceAccount may read, and never a token of this cluster. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ElsewhereUser {
@@ -141,7 +147,7 @@ pub struct ElsewhereUser {
 }
 
 impl ElsewhereUser {
-    /// The ServiceAccount that has read the kubeconfig.
+    /// Returns the ServiceAccount that has read the kubeconfig.
     #[must_use]
     pub fn account(&self) -> &ServiceAccount {
         &self.account
@@ -154,8 +160,8 @@ impl fmt::Display for ElsewhereUser {
     }
 }
 
-/// Who puts an installation in place: the administrator with whose rights the program writes what an installation consists of, before
-/// anybody else acts. It stands for no tenant and for no repository. Only this module makes one.
+/// The administrator that installs Tenure. With this user's rights the program writes the objects of an installation, before any
+/// other identity acts. It stands for no tenant and for no repository. Only this module makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installer(());
 
@@ -165,12 +171,12 @@ impl fmt::Display for Installer {
     }
 }
 
-/// Who acts. Serialised as the user name that the cluster sees.
+/// The identity that acts. It is serialised as the user name that the cluster sees.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Identity {
     /// A ServiceAccount, by a token that TokenRequest gave for it.
     ServiceAccount(ServiceAccount),
-    /// The account of a lane, likewise.
+    /// The account of a lane, by a token that TokenRequest gave for it.
     Lane(LaneAccount),
     /// The controller itself.
     Controller(Controller),
@@ -211,7 +217,7 @@ impl From<ElsewhereUser> for Identity {
 }
 
 impl Identity {
-    /// The ServiceAccount, unless it is an account of Tenure's own.
+    /// Returns the ServiceAccount, unless it is an account of Tenure's own.
     #[must_use]
     pub fn service_account(&self) -> Option<&ServiceAccount> {
         match self {
@@ -239,41 +245,43 @@ impl Serialize for Identity {
     }
 }
 
-/// The account that keeps the books of what lives in a namespace: the status, the finalizers and the events of what is reconciled there,
-/// and what a Surface generates. Each lane has its own, and no two lanes one of the same name: a tenant's is never called as the
-/// platform's or the pool's, whatever the tenant is called.
+/// Returns the account that does the bookkeeping of a namespace: the statuses, finalizers and events of its objects, and the objects
+/// that a Surface generates. Each lane has its own account. The name of a tenant's lane never equals that of the platform's or the
+/// pool's, whatever the tenant's name is.
 #[must_use]
 pub fn decide_for_lane(placement: &Placement, namespace: &str) -> LaneAccount {
     let name = match decide_lane(placement, namespace) {
         Lane::Platform => format!("{LANE_PREFIX}platform"),
         Lane::Pool => format!("{LANE_PREFIX}pool"),
         Lane::Protected(namespace) => format!("{LANE_PREFIX}protected-{namespace}"),
-        // A tenant's name has at most 63 characters, of those that a ServiceAccount's may have.
+        // A tenant's name has at most 63 characters, all of which are valid in the name of a
+        // ServiceAccount.
         Lane::Tenant(tenant) => format!("{LANE_PREFIX}{TENANT_LANE}{tenant}"),
     };
     LaneAccount { name }
 }
 
-/// The controller, for what is above all lanes: Tenants, and what they generate, and the accounts and rights of the lanes.
+/// Returns the controller, for everything above the lanes: Tenants, the objects that they generate, and the accounts and
+/// rights of the lanes.
 #[must_use]
 pub fn use_for_bookkeeping() -> Controller {
     Controller(())
 }
 
-/// Who writes the credentials of what lives in a namespace, into that namespace: the keys of a Surface's sources, where the Surface may live.
+/// Returns the account that writes credentials into a namespace: the keys of a Surface's sources, where the Surface may live.
 ///
 /// # Errors
-/// Wherever no Surface may live.
+/// Where no Surface may live.
 pub fn decide_for_credentials(placement: &Placement, namespace: &str) -> Result<SecretWriter, Denial> {
     crate::surface::decide_tier(placement, namespace)?;
     Ok(SecretWriter(()))
 }
 
-/// Who writes the Secrets of an AccessProvider into the namespaces where an administrator lets it: the account that writes credentials, or another one
-/// of the platform namespace, by its name.
+/// Returns the account that writes the Secrets of an AccessProvider into namespaces in which an administrator allows it. This is the account that
+/// writes credentials, or the named one of the platform namespace.
 ///
 /// # Errors
-/// When the name is not a ServiceAccount's, or another account's of Tenure's own.
+/// When the name is not a ServiceAccount's, or is another account of Tenure's own.
 pub fn decide_for_access_writer(service_account_name: Option<&str>) -> Result<Identity, Denial> {
     match service_account_name {
         None | Some(SECRET_WRITER) => Ok(SecretWriter(()).into()),
@@ -284,10 +292,11 @@ pub fn decide_for_access_writer(service_account_name: Option<&str>) -> Result<Id
     }
 }
 
-/// Who reads the credential of an AccessProvider's authoriser, and writes what is made with it before it is spread.
+/// Returns the account that reads the credential of an AccessProvider's authoriser, and writes new credentials
+/// before they are delivered.
 ///
 /// # Errors
-/// When the name is not a ServiceAccount's, or an account's of Tenure's own.
+/// When the name is not a ServiceAccount's, or is an account of Tenure's own.
 pub fn decide_for_authoriser(service_account_name: &str) -> Result<ServiceAccount, Denial> {
     service_account(
         PLATFORM_NAMESPACE,
@@ -296,7 +305,8 @@ pub fn decide_for_authoriser(service_account_name: &str) -> Result<ServiceAccoun
     )
 }
 
-/// Whom a kubeconfig that a ServiceAccount has read makes its bearer, in the cluster that it names.
+/// Returns the user of a kubeconfig that a ServiceAccount has read, in the cluster that the
+/// kubeconfig names.
 #[must_use]
 pub fn use_elsewhere(account: &ServiceAccount) -> ElsewhereUser {
     ElsewhereUser {
@@ -304,16 +314,18 @@ pub fn use_elsewhere(account: &ServiceAccount) -> ElsewhereUser {
     }
 }
 
-/// Whoever puts in place what an installation consists of; nothing of that comes out of a repository.
+/// Returns the administrator that writes the objects of an installation. None of these objects comes
+/// from a repository.
 #[must_use]
 pub fn use_for_installation() -> Installer {
     Installer(())
 }
 
-/// The identity of a Kustomization: its `serviceAccountName`, else the default of its own namespace.
+/// Returns the identity of a Kustomization: its `serviceAccountName`, else the default of its own
+/// namespace.
 ///
 /// # Errors
-/// When the name is not a ServiceAccount's, or nobody may act in the namespace.
+/// When the name is not a ServiceAccount's, or no account may act in the namespace.
 pub fn decide_for_kustomization(
     placement: &Placement,
     namespace: &str,
@@ -337,10 +349,11 @@ pub fn decide_for_kustomization(
     )
 }
 
-/// The ServiceAccount of a namespace that a ConfigMap names, whose token proves who asks in another cluster.
+/// Returns the ServiceAccount of a namespace that a ConfigMap names, whose token proves the sender in
+/// another cluster.
 ///
 /// # Errors
-/// When the name is not a ServiceAccount's, or nobody may act in the namespace.
+/// When the name is not a ServiceAccount's, or no account may act in the namespace.
 pub(crate) fn decide_for_token(placement: &Placement, namespace: &str, name: &str) -> Result<ServiceAccount, Denial> {
     match placement {
         Placement::Disputed { message } => Err(nobody_acts(message)),
@@ -348,11 +361,11 @@ pub(crate) fn decide_for_token(placement: &Placement, namespace: &str, name: &st
     }
 }
 
-/// The identity that a source reads its Secrets as: as a Kustomization without a name would; in a tenant's home namespace as the
-/// tenant's GitOps ServiceAccount.
+/// Returns the identity with which a source reads its Secrets. In a tenant's home namespace, this is the tenant's GitOps
+/// account. Elsewhere it is the identity of a Kustomization without a name.
 ///
 /// # Errors
-/// When nobody may act in the namespace, or the tenant has no GitOps ServiceAccount.
+/// When no account may act in the namespace, or the tenant has no GitOps account.
 pub fn decide_for_source(placement: &Placement, namespace: &str) -> Result<ServiceAccount, Denial> {
     match placement {
         Placement::Tenant(tenant) if tenant.home.as_str() == namespace => {
@@ -363,11 +376,11 @@ pub fn decide_for_source(placement: &Placement, namespace: &str) -> Result<Servi
     }
 }
 
-/// The identity of a Surface: the named ServiceAccount in the platform tier, the tenant's GitOps ServiceAccount in the tenant tier, or the one
-/// that an administrator named for Flux's own controller where that applies what Surfaces generate.
+/// Returns the identity of a Surface: the named ServiceAccount in the platform tier, and the tenant's GitOps account in the tenant tier. If
+/// Flux's own controller applies the objects of Surfaces, and an administrator named an account for it, that account is returned.
 ///
 /// # Errors
-/// When the Surface lives where none may live, a platform surface names nobody, or a tenant's surface names somebody.
+/// When no Surface may live in the namespace, a Surface of the platform names no account, or a tenant's Surface names one.
 pub fn decide_for_surface(
     placement: &Placement,
     namespace: &str,

@@ -1,7 +1,7 @@
-//! Which hosts and paths the Ingresses of a cluster have, so that one can ask whether another one has them (`ingressOptions.hostnameCollisionScope`).
+//! The hosts and paths of a cluster's Ingresses, to find another Ingress with the same ones (`ingressOptions.hostnameCollisionScope`).
 //!
-//! Owns what a host and a path of an Ingress are, and when two are the same; and how much is remembered of one namespace, whoever writes there:
-//! what is beyond is not known, and [`IngressIndex::is_full`] says so. Refuses to remember anything of an Ingress but that and its name.
+//! The memory for one namespace is bounded, whoever writes there. Hosts beyond the bound are unknown, and [`IngressIndex::is_full`] reports that. The
+//! index stores only hosts, paths and names of Ingresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,32 +9,33 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// How many hosts and paths one Ingress has, at most, where they are compared.
+/// The greatest number of hosts and paths of one Ingress, where they are compared.
 pub const MOST_OF_ONE: usize = 256;
-/// How many are remembered of a namespace, and of how many Ingresses more it is remembered that there was no room for all of theirs.
+/// The greatest number of pairs that are stored for a namespace. The index also notes this many more Ingresses whose pairs did not
+/// all fit.
 pub const MOST_OF_NAMESPACE: usize = 1024;
-/// Bytes of the digest by which a host and a path are compared.
+/// The number of bytes of the digest by which pairs of host and path are compared.
 const DIGEST: usize = 16;
 
-/// Stands for a host and a path: however long these are, it is as long as any other.
+/// The digest of a host and a path. All digests have the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PairDigest([u8; DIGEST]);
 
 impl PairDigest {
-    /// It as text.
+    /// Returns the digest as text.
     #[must_use]
     pub fn to_hex(self) -> String {
         hex::encode(self.0)
     }
 
-    /// Its first byte, by which many are spread.
+    /// Returns the first byte, which spreads many digests over several places.
     pub(crate) fn first_byte(self) -> u8 {
         let [first, ..] = self.0;
         first
     }
 }
 
-/// The digest of texts, none of which runs into the next one.
+/// Returns the digest of texts. Different lists of texts never give the same input.
 pub(crate) fn digest_of(texts: &[&str]) -> PairDigest {
     let mut hasher = Sha256::new();
     for text in texts {
@@ -51,9 +52,9 @@ pub(crate) fn digest_of(texts: &[&str]) -> PairDigest {
 /// A host and a path of an Ingress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPath {
-    /// The host; empty is every host.
+    /// The host. Empty matches every host.
     pub host: String,
-    /// The path; of a host without one, `/`.
+    /// The path. A host without a path has `/`.
     pub path: String,
 }
 
@@ -62,8 +63,8 @@ pub struct HostPath {
 pub struct IngressRoutes(BTreeMap<PairDigest, HostPath>);
 
 impl IngressRoutes {
-    /// Those of its rules. A default backend takes what nobody else has, so it has none, as in Capsule. A rule without paths is about all of its
-    /// host's. A slash at the end of a path says nothing but where the path is `Exact`, as Kubernetes has it.
+    /// Returns the hosts and paths of an Ingress's rules. A default backend takes requests that no rule matches, so it has no pair, as in
+    /// Capsule. A rule without paths is about its whole host. A slash at the end of a path counts only for an `Exact` path, as in Kubernetes.
     #[must_use]
     pub fn of(ingress: &Value) -> Self {
         let rules = ingress.pointer("/spec/rules").and_then(Value::as_array);
@@ -97,19 +98,19 @@ impl IngressRoutes {
         Self(pairs)
     }
 
-    /// How many there are.
+    /// Returns the number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Checks whether there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Those that the other one doesn't have.
+    /// Returns the pairs that `other` doesn't have.
     #[must_use]
     pub fn without(self, other: &Self) -> Vec<(PairDigest, HostPath)> {
         let new = self.0.into_iter();
@@ -117,33 +118,33 @@ impl IngressRoutes {
     }
 }
 
-/// Of all Ingresses that there are, the hosts and paths.
+/// The hosts and paths of all Ingresses.
 #[derive(Clone, Debug, Default)]
 pub struct IngressIndex {
     namespaces: HashMap<String, Shelf>,
-    /// In which namespaces there is one that has it.
+    /// The namespaces with an Ingress that has a pair.
     holders: BTreeSet<(PairDigest, Arc<str>)>,
 }
 
-/// Those of one namespace.
+/// The Ingresses of one namespace.
 #[derive(Clone, Debug, Default)]
 struct Shelf {
     ingresses: BTreeMap<Arc<str>, Held>,
     pairs: BTreeSet<(PairDigest, Arc<str>)>,
-    /// How many of them there was no room for.
+    /// The number of pairs that did not fit.
     cut: usize,
-    /// Whether there was none even for remembering that.
+    /// True if even the number could not be stored.
     is_lost: bool,
 }
 
-/// What one Ingress has.
+/// The pairs of one Ingress.
 #[derive(Clone, Debug, Default)]
 struct Held {
     pairs: Vec<PairDigest>,
     is_cut: bool,
 }
 
-/// Who has a host and a path.
+/// The Ingress that has a host and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Namespace.
@@ -153,7 +154,7 @@ pub struct Holder {
 }
 
 impl IngressIndex {
-    /// An Ingress has, from now on, these hosts and paths, or is no more.
+    /// Records the hosts and paths of an Ingress, or its removal.
     pub fn learn(&mut self, namespace: &str, name: &str, pairs: Option<&IngressRoutes>) {
         self.forget(namespace, name);
         let Some(pairs) = pairs.filter(|pairs| !pairs.is_empty()) else {
@@ -193,8 +194,8 @@ impl IngressIndex {
         }
     }
 
-    /// A namespace is no more. Of its Ingresses it is told one by one that they are no more, and maybe later: one of the same name may have come
-    /// since.
+    /// Removes a namespace. The removals of its Ingresses are reported one by one, and maybe later, when a namespace with the same name may
+    /// exist again.
     pub fn forget_namespace(&mut self, namespace: &str) {
         if let Some(shelf) = self.namespaces.get_mut(namespace) {
             shelf.is_lost = false;
@@ -209,13 +210,14 @@ impl IngressIndex {
         }
     }
 
-    /// Whether nothing is remembered.
+    /// Checks whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.namespaces.is_empty()
     }
 
-    /// Whether a namespace has more than is remembered of it, or would with so many more of this Ingress.
+    /// Checks whether a namespace has more pairs than the index stores, or would have with `more` pairs
+    /// of this Ingress.
     #[must_use]
     pub fn is_full(&self, namespace: &str, name: &str, more: usize) -> bool {
         let Some(shelf) = self.namespaces.get(namespace) else {
@@ -226,7 +228,7 @@ impl IngressIndex {
         shelf.cut > 0 || shelf.is_lost || others.saturating_add(more) > MOST_OF_NAMESPACE
     }
 
-    /// Another Ingress of a namespace that has it.
+    /// Returns another Ingress of a namespace with this pair.
     #[must_use]
     pub fn find_in(&self, namespace: &str, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
         let shelf = self.namespaces.get(namespace)?;
@@ -238,7 +240,7 @@ impl IngressIndex {
         })
     }
 
-    /// Another Ingress of the cluster that has it.
+    /// Returns another Ingress of the cluster with this pair.
     #[must_use]
     pub fn find(&self, digest: PairDigest, but: (&str, &str)) -> Option<Holder> {
         let beside = find_first(&self.holders, digest, but.0);
@@ -247,7 +249,7 @@ impl IngressIndex {
     }
 }
 
-/// The first name beside a digest that isn't this one.
+/// Returns the first name for a digest other than this one.
 fn find_first<'a>(pairs: &'a BTreeSet<(PairDigest, Arc<str>)>, digest: PairDigest, but: &str) -> Option<&'a str> {
     let same = pairs.range((digest, Arc::from(""))..);
     let mut same = same.take_while(|(found, _)| *found == digest);
@@ -317,7 +319,7 @@ mod tests {
         assert_eq!(index.find(pair, ("one", "web")).unwrap().namespace, "two");
         index.learn("one", "twin", Some(&pairs));
         assert_eq!(index.find(pair, ("one", "web")).unwrap().name, "twin");
-        // It moves on, and goes.
+        // The Ingress moves to another namespace, and is removed later.
         index.learn("one", "twin", Some(&ingress(&[("b", "/", "Prefix")])));
         index.learn("one", "web", None);
         index.learn("two", "web", None);

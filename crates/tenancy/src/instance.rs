@@ -1,8 +1,8 @@
-//! Which of several instances of the controllers sees to what: shards, by the label `sharding.fluxcd.io/key` (Flux's).
+//! Decides which instance of the controllers reconciles what: shards, by Flux's label `sharding.fluxcd.io/key`.
 //!
-//! The key is read of the Tenant, or of a namespace that is nobody's, and never of the object that is reconciled: who may write that one must
-//! not choose who acts for it, nor leave a shard. The platform's namespace, Kubernetes' own and what is in dispute are the main instance's,
-//! whatever stands on them.
+//! The key is read from the Tenant, or from a namespace without a tenant, and never from the reconciled object: a writer of that object must
+//! not choose the instance that acts for it, nor leave a shard. The platform's namespace, Kubernetes' own and disputed ones belong to the
+//! main instance, whatever labels they have.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +13,7 @@ use tenure_api::metadata::{CONTROLLER_LEASE, SHARD_LEASE_PREFIX, SHARDING_KEY};
 use crate::realm::{Atlas, NamespaceFacts, Placement};
 use crate::settings::is_kubernetes_own;
 
-/// The longest name: what is called after a shard has room for it.
+/// The longest name of a shard. Names of objects for a shard contain it.
 const LONGEST: usize = 40;
 
 /// The name of a shard: a key that an instance can be started for.
@@ -21,7 +21,7 @@ const LONGEST: usize = 40;
 pub struct ShardName(String);
 
 impl ShardName {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -56,15 +56,15 @@ impl FromStr for ShardName {
     }
 }
 
-/// A selector that says something else than which shard.
+/// The reason why a selector names no shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSelector {
-    /// It selects otherwise.
+    /// The selector has another form.
     #[error(
         "{0:?} selects by something else than one shard: write {SHARDING_KEY}=NAME for a shard, or !{SHARDING_KEY} for the main instance"
     )]
     Other(String),
-    /// What it names is no shard.
+    /// The name in the selector is no shard's.
     #[error(transparent)]
     Name(#[from] InvalidShard),
 }
@@ -72,19 +72,20 @@ pub enum InvalidSelector {
 /// One of the instances of the controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Instance {
-    /// The only one: keys mean nothing to it.
+    /// The only instance. Keys have no effect.
     #[default]
     Only,
-    /// The one that sees to what has no key.
+    /// The instance for everything without a key.
     Main,
-    /// The one that sees to what has this key.
+    /// The instance for everything with this key.
     Shard(ShardName),
 }
 
 impl FromStr for Instance {
     type Err = InvalidSelector;
 
-    /// Reads what Flux calls a selector of labels: which of the shards it is, and nothing else.
+    /// Reads one of Flux's label selectors. Only a selector of one shard, or of all objects without
+    /// a key, is valid.
     fn from_str(selector: &str) -> Result<Self, Self::Err> {
         let other = || InvalidSelector::Other(selector.to_owned());
         let selector = selector.trim();
@@ -114,7 +115,7 @@ impl fmt::Display for Instance {
 }
 
 impl Instance {
-    /// The Lease of whoever leads among the candidates for it.
+    /// Returns the name of the Lease of this instance's leader.
     #[must_use]
     pub fn lease(&self) -> String {
         match self {
@@ -123,7 +124,8 @@ impl Instance {
         }
     }
 
-    /// The key that a Lease is for, if it is one of an instance: none for the main one's.
+    /// Returns the key of an instance's Lease. The main instance's Lease has no key. Returns none
+    /// for other Leases.
     #[must_use]
     pub fn find_key_of_lease(lease: &str) -> Option<Option<&str>> {
         if lease == CONTROLLER_LEASE {
@@ -132,7 +134,7 @@ impl Instance {
         lease.strip_prefix(SHARD_LEASE_PREFIX).map(Some)
     }
 
-    /// Whether it sees to what has this key, or none.
+    /// Checks whether the instance reconciles what has this key, or no key.
     #[must_use]
     pub fn sees_to(&self, key: Option<&str>) -> bool {
         match self {
@@ -143,7 +145,7 @@ impl Instance {
     }
 }
 
-/// What is let go of, and taken, as a whole.
+/// The unit that an instance takes and releases as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Estate {
     /// A Tenant itself: its namespaces, accounts and rights.
@@ -161,17 +163,17 @@ impl fmt::Display for Estate {
     }
 }
 
-/// Everything that there is, with what an instance sees to.
+/// The part of an instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Domain {
-    /// What the instance sees to.
+    /// The units that the instance reconciles.
     pub own: BTreeSet<Estate>,
-    /// The keys that something has.
+    /// All keys in the cluster.
     pub keys: BTreeSet<String>,
 }
 
-/// The key of a namespace, if it has one that counts. One that names a Tenant goes where that is: it is recorded there, or nothing is done in
-/// it, and no instance takes it from another for a moment's sake.
+/// Returns the key of a namespace that counts, if it has one. A namespace that names a Tenant has the key of that Tenant: it is recorded
+/// there, or nothing is done in it. So no instance takes it from another for a moment.
 #[must_use]
 pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
     let realm = atlas.realm();
@@ -185,7 +187,7 @@ pub fn find_key(atlas: &Atlas, facts: &NamespaceFacts) -> Option<String> {
     }
 }
 
-/// What of all Tenants and namespaces an instance sees to.
+/// Returns the part of all Tenants and namespaces that an instance reconciles.
 #[must_use]
 pub fn survey(atlas: &Atlas, instance: &Instance) -> Domain {
     let realm = atlas.realm();
@@ -204,7 +206,8 @@ pub fn survey(atlas: &Atlas, instance: &Instance) -> Domain {
         }
         domain.keys.extend(key);
     }
-    // There from the start: it is where everybody is told what nobody else can tell.
+    // The platform's namespace always counts as existing: reports without another place are written
+    // there.
     let platform = Estate::Namespace(realm.settings.platform_namespace.clone());
     if instance.sees_to(None) {
         domain.own.insert(platform);
@@ -292,16 +295,17 @@ mod tests {
             ],
             namespaces: vec![
                 namespace("green", Some("green"), None),
-                // Its owner would leave, or go to another one.
+                // An owner of the namespace tries to leave the shard, or to move to another one.
                 namespace("green-dev", Some("green"), Some("b")),
                 namespace("mauve", Some("mauve"), Some("a")),
-                // It isn't recorded yet: nothing is done there, by the instance that will.
+                // The Tenant hasn't recorded it yet. Nothing is done there, and later the Tenant's
+                // instance reconciles it.
                 namespace("green-new", Some("green"), Some("b")),
                 namespace("nobodys", None, Some("a")),
                 namespace("nobodys-too", None, None),
                 namespace("tenure-system", None, Some("a")),
                 namespace("kube-system", None, Some("a")),
-                // Its ownerReference names another Tenant than its label.
+                // Its ownerReference and its label name two Tenants.
                 NamespaceFacts {
                     tenant_owners: vec![TenantOwnerReference {
                         name: "mauve".to_owned(),

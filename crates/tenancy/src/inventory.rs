@@ -1,5 +1,5 @@
-//! Which entries of a status's inventory are believed. A status can be forged by whoever may write the status subresource, so an
-//! entry gives no right: it is a hint of what may be pruned, checked like everything else.
+//! Decides which entries of a status's inventory are believed. Every writer of the status subresource can forge an entry, so an
+//! entry gives no right. It is a hint of what may be pruned, and is checked like everything else.
 
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView};
@@ -8,10 +8,10 @@ use crate::denial::Denial;
 use crate::reach::{self, Scope};
 use crate::realm::Placement;
 
-/// Whether an entry's object could have been applied by what lives here.
+/// Checks whether an object in an inventory could have been applied from this namespace.
 ///
 /// # Errors
-/// When the entry names what [`reach::check_object`] refuses.
+/// When the entry names an object that [`reach::check_object`] denies.
 pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
     let (scope, namespace) = if id.namespace.is_empty() {
         (Scope::Cluster, None)
@@ -21,7 +21,8 @@ pub fn check_entry(placement: &Placement, id: &ObjectId) -> Result<(), Denial> {
     reach::check_object(placement, scope, &id.kind, namespace, &id.name)
 }
 
-/// Whether a live object says of itself that this Kustomization owns it: both owner labels, exactly.
+/// Checks whether a live object names this Kustomization as its owner: with both owner labels,
+/// exactly.
 #[must_use]
 pub fn is_owned(object: &serde_json::Value, kustomization_namespace: &str, kustomization_name: &str) -> bool {
     let object = ObjectView::of(object);

@@ -9,7 +9,7 @@ use tenure_api::names::TenantName;
 use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
 
-/// What the name of a tenant's lane begins with; the tenant's name follows.
+/// The prefix of the name of a tenant's lane. The tenant's name follows.
 pub(crate) const TENANT_LANE: &str = "tenant-";
 
 /// A lane.
@@ -26,7 +26,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// Value of the lane's label.
+    /// Returns the value of the lane's label.
     #[must_use]
     pub fn sort(&self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl Lane {
     }
 }
 
-/// The lane of a namespace.
+/// Returns the lane of a namespace.
 #[must_use]
 pub fn decide_lane(placement: &Placement, namespace: &str) -> Lane {
     match placement {
@@ -50,8 +50,8 @@ pub fn decide_lane(placement: &Placement, namespace: &str) -> Lane {
     }
 }
 
-/// The ClusterRole that a lane is bound to in a namespace. It follows from the name alone: which role a RoleBinding gives can't be changed,
-/// and in a namespace that is being deleted none can be made anew.
+/// Returns the ClusterRole that a lane is bound to in a namespace. It follows from the name alone: the role of a RoleBinding can't be
+/// changed, and in a namespace in deletion no new RoleBinding can be created.
 #[must_use]
 pub fn decide_role(namespace: &str) -> &'static str {
     if is_kubernetes_own(namespace) {

@@ -1,23 +1,23 @@
-//! Who may do what in which tenant: the only code besides Kubernetes' own RBAC that allows or denies.
+//! Decides who may do what in which tenant. No other code allows or denies, except Kubernetes' own RBAC.
 //!
-//! Data in, a decision out: nothing here reads a cluster, a clock or a file. Every refusal carries a message for the person whom it
-//! concerns, which names what is missing. It refuses to guess: what is empty, unknown, ambiguous or contradictory is denied.
+//! Data goes in, and a decision comes out: this crate reads no cluster, clock or file. Every denial has a message for the affected
+//! person, which names the missing condition. Empty, unknown, ambiguous and contradictory values are denied.
 //!
 //! ```text
 //! namespaces and Tenants ──[realm]──▶ Placement ──[identity]──▶ Identity   who acts
 //!                                        │
-//!                                        ├──[lane]───────▶ in which lane, and with which rights it keeps its books?
+//!                                        ├──[lane]───────▶ in which lane, and with which rights for bookkeeping?
 //!                                        ├──[reference]──▶ may it name that source, that dependency?
 //!                                        ├──[reach]──────▶ may it write that object?
 //!                                        ├──[foreign_token]▶ which of its tokens may another cluster see?
 //!                                        ├──[owner]──────▶ whose is an object that two want?
 //!                                        └──[surface]────▶ which tier is a Surface here?
 //!
-//! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may somebody write this, before it is stored?
+//! Tenants and namespaces ──[facts]──▶ Facts ──[admission]──▶ may a user write this, before it is stored?
 //!                                                │
-//!                                                ├──[admission::ledger]──▶ is there room for it, with what was let through just now?
-//!                                                ├──[admission::quota]──▶ the same, of what a Tenant's namespaces use together
-//!                                                ├──[mentions]──▶ does something outside the tenant name that namespace already?
+//!                                                ├──[admission::ledger]──▶ is capacity left, with the reservations of a moment ago?
+//!                                                ├──[admission::quota]──▶ is capacity left that a Tenant's namespaces share?
+//!                                                ├──[mentions]──▶ does an object outside the tenant name that namespace already?
 //!                                                └──[admission::collision]──▶ does another Ingress have its host and path?
 //! ```
 

@@ -1,6 +1,7 @@
-//! Which tenant somebody belongs to, for what all share: requests, memory and processors are shared by tenants.
+//! Returns the tenant of a user, to share common resources fairly: tenants share requests, memory and
+//! processors.
 //!
-//! Grants nothing: who may act in a tenant says [`crate::identity`].
+//! A membership grants nothing: [`crate::identity`] decides who may act in a tenant.
 
 use tenure_api::metadata::LANE_PREFIX;
 
@@ -8,19 +9,19 @@ use crate::facts::Facts;
 use crate::lane::TENANT_LANE;
 use crate::realm::TenantOwnerFacts;
 
-/// What the user names of ServiceAccounts begin with.
+/// The prefix of the user names of ServiceAccounts.
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// What Kubernetes calls groups of its own, which have more members than any tenant.
+/// The prefix of Kubernetes' own groups, which have more members than any tenant.
 const KUBERNETES_PREFIX: &str = "system:";
 
-/// Whose somebody is.
+/// The tenant of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership<'a> {
-    /// This Tenant's.
+    /// The user belongs to this Tenant.
     Tenant(&'a str),
-    /// No Tenant's.
+    /// The user belongs to no Tenant.
     Nobody,
-    /// The namespace of this ServiceAccount is unknown.
+    /// The user is a ServiceAccount whose namespace is unknown.
     Unknown,
 }
 
@@ -30,8 +31,8 @@ impl<'a> Membership<'a> {
     }
 }
 
-/// Finds the Tenant of somebody: of a ServiceAccount the one of its namespace, of a lane's account the one of the lane, of anybody else the first
-/// one by name that has them, or one of their groups, as an owner.
+/// Finds the Tenant of a user. A ServiceAccount has the Tenant of its namespace, and a lane's account has that of the lane. Any other user has
+/// the first Tenant by name that lists the user, or one of their groups, as an owner.
 #[must_use]
 pub fn find_membership<'a>(facts: &'a Facts, user: &str, groups: &[String]) -> Membership<'a> {
     let account = user.strip_prefix(ACCOUNT_PREFIX);

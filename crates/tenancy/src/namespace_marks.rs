@@ -1,4 +1,4 @@
-//! Labels and annotations that a Tenant sets on its namespaces, as far as it takes the Tenant's spec to tell which keys they are.
+//! Labels and annotations that a Tenant sets on its namespaces. The keys are read from the Tenant's spec.
 //!
 //! Other controllers obey them: the scheduler's plugins, Pod Security, network policies that select namespaces. So only users
 //! with the verb `adopt` change a key that a Tenant sets.
@@ -36,7 +36,7 @@ pub struct SaidMarks {
     /// The Pod Security level of all its namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_security: Option<PodSecurityLevel>,
-    /// Whether a selector chooses the Pod Security level.
+    /// True if a selector chooses the Pod Security level.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub chooses_pod_security: bool,
 }
@@ -93,7 +93,7 @@ impl SaidMarks {
     fn fix(&mut self, labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) {
         for (into, from) in [(&mut self.labels, labels), (&mut self.annotations, annotations)] {
             for (key, value) in from {
-                // The first entry of a key holds.
+                // The first entry of a key takes effect.
                 into.entry(key.clone()).or_insert_with(|| value.clone());
             }
         }
@@ -101,42 +101,42 @@ impl SaidMarks {
 }
 
 impl NamespaceMarks {
-    /// Whether the Tenant sets nothing.
+    /// Checks whether the Tenant sets nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self.0 == SaidMarks::default()
     }
 
-    /// The level that the Tenant's labels set on all its namespaces.
+    /// Returns the level that the Tenant's labels set on all its namespaces.
     #[must_use]
     pub fn pod_security(&self) -> Option<PodSecurityLevel> {
         self.0.pod_security
     }
 
-    /// Whether a selector chooses the Pod Security level.
+    /// Checks whether a selector chooses the Pod Security level.
     #[must_use]
     pub fn chooses_pod_security(&self) -> bool {
         self.0.chooses_pod_security
     }
 
-    /// The value that the Tenant sets for a label of a namespace.
+    /// Returns the value that the Tenant sets for a label of a namespace.
     #[must_use]
     pub fn find_label(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
         find(&self.0.labels, &self.0.chosen_labels, key, names)
     }
 
-    /// The value that the Tenant sets for an annotation of a namespace.
+    /// Returns the value that the Tenant sets for an annotation of a namespace.
     #[must_use]
     pub fn find_annotation(&self, key: &str, names: (&str, &str)) -> Option<Mark> {
         find(&self.0.annotations, &self.0.chosen_annotations, key, names)
     }
 
-    /// All labels that the Tenant sets, with their values.
+    /// Lists all labels that the Tenant sets, with their values.
     pub fn list_labels<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
         list(&self.0.labels, &self.0.chosen_labels, names)
     }
 
-    /// All annotations that the Tenant sets, with their values.
+    /// Lists all annotations that the Tenant sets, with their values.
     pub fn list_annotations<'a>(&'a self, names: (&'a str, &'a str)) -> impl Iterator<Item = (&'a str, Mark)> {
         list(&self.0.annotations, &self.0.chosen_annotations, names)
     }
@@ -166,7 +166,7 @@ fn list<'a>(
         .filter_map(move |key| Some((key, find(fixed, chosen, key, names)?)))
 }
 
-/// The annotation for the nodes that a Tenant's Pods run on, if it says any.
+/// Returns the annotation for the nodes of a Tenant's Pods, if the Tenant sets one.
 #[must_use]
 pub fn write_node_selector(spec: &TenantSpec) -> Option<String> {
     let selector = spec.node_selector.iter().map(|(key, value)| format!("{key}={value}"));
@@ -174,7 +174,7 @@ pub fn write_node_selector(spec: &TenantSpec) -> Option<String> {
     (!selector.is_empty()).then_some(selector)
 }
 
-/// Puts names where a value asks for them.
+/// Inserts names into the placeholders of a value.
 #[must_use]
 pub fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
     let mut filled = String::with_capacity(text.len());
@@ -187,7 +187,7 @@ pub fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
         match asked.trim() {
             "tenant.name" => filled.push_str(tenant),
             "namespace" => filled.push_str(namespace),
-            // Nothing, as in Capsule.
+            // An unknown placeholder becomes empty, as in Capsule.
             _ => {}
         }
         rest = behind;

@@ -1,8 +1,8 @@
-//! Whose an object is when two Kustomizations want it.
+//! Decides whose an object is if two Kustomizations want it.
 //!
-//! The owner is who says so in the object's labels *and* names the object in its inventory. Labels alone are written by whoever edits
-//! the object, and would lock others out; an inventory alone can be forged. The platform precedes everybody else; among equals the
-//! first keeps it. It refuses to tell a tenant who else there is: names are for those who share them.
+//! The owner is the Kustomization that the object's labels name *and* that has the object in its inventory. Labels alone can be
+//! written by every editor of the object, and would lock others out. An inventory alone can be forged. The platform precedes all
+//! others, and among equals the first owner keeps the object. A tenant never learns the name of another tenant's Kustomization.
 
 use tenure_api::metadata::{OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{ObjectId, ObjectView};
@@ -10,32 +10,33 @@ use tenure_api::{ObjectId, ObjectView};
 use crate::inventory;
 use crate::realm::Placement;
 
-/// What follows from another Kustomization's owning an object.
+/// The order of two Kustomizations, one of which owns an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precedence {
-    /// The one that asks goes first.
+    /// The Kustomization that asks goes first.
     Asker,
-    /// The owner keeps it, and each may know of the other by name.
+    /// The owner keeps the object, and each may know the other by name.
     OwnerByName,
-    /// The owner keeps it, and who that is isn't told.
+    /// The owner keeps the object, and its name isn't shown.
     Owner,
 }
 
-/// The Kustomization, namespace and name, that an object's labels name.
+/// Returns the Kustomization, as namespace and name, in an object's labels.
 #[must_use]
 pub fn read_owner_labels(object: &serde_json::Value) -> Option<(&str, &str)> {
     let object = ObjectView::of(object);
     Some((object.find_label(OWNER_NAMESPACE)?, object.find_label(OWNER_NAME)?))
 }
 
-/// Whether an inventory's entry is believed of a Kustomization that lives there: it must be within its reach. A placement in dispute
-/// proves nothing, so it takes nothing away either.
+/// Checks whether an inventory's entry of a Kustomization is believed: the object must be within reach of the Kustomization's
+/// namespace. A placement in dispute proves nothing, so it takes nothing away either.
 #[must_use]
 pub fn is_believed(placement: &Placement, id: &ObjectId) -> bool {
     matches!(placement, Placement::Disputed { .. }) || inventory::check_entry(placement, id).is_ok()
 }
 
-/// Who goes first: the Kustomization of the namespace that asks, or the owner in another one or the same.
+/// Decides the order of two Kustomizations by their namespaces: the one that asks, and the owner. Both
+/// may be in the same namespace.
 #[must_use]
 pub fn decide_precedence(asker: (&Placement, &str), owner: (&Placement, &str)) -> Precedence {
     match (asker, owner) {
@@ -44,7 +45,7 @@ pub fn decide_precedence(asker: (&Placement, &str), owner: (&Placement, &str)) -
         ((Placement::Tenant(asker), _), (Placement::Tenant(owner), _)) if asker.tenant == owner.tenant => {
             Precedence::OwnerByName
         }
-        // A namespace of nobody is its own neighbour only.
+        // A namespace without a tenant shares names only with itself.
         ((Placement::Unclaimed { .. }, asker), (Placement::Unclaimed { .. }, owner)) if asker == owner => {
             Precedence::OwnerByName
         }

@@ -1,5 +1,5 @@
-//! Pod Security levels: which one a Tenant's namespaces have at least. Kubernetes' Pod Security admission enforces the level by a label of the
-//! namespace; owners may choose a stricter one, and never a weaker one.
+//! Pod Security levels: the least strict level that a Tenant's namespaces may have. Kubernetes' Pod Security admission enforces the level by a
+//! label of the namespace. Owners may choose a stricter level, and never a weaker one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ impl PodSecurityLevel {
     /// All levels.
     pub const ALL: [Self; 3] = [Self::Privileged, Self::Baseline, Self::Restricted];
 
-    /// The level as labels spell it.
+    /// Returns the level in the spelling of labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl PodSecurityLevel {
         Self::ALL.into_iter().find(|level| level.as_str() == text)
     }
 
-    /// Reads what an administrator wrote. An unknown level counts as the strictest one.
+    /// Reads an administrator's value. An unknown level counts as the strictest one.
     #[must_use]
     pub fn parse_strictly(text: &str) -> Self {
         Self::parse(text).unwrap_or(Self::Restricted)
@@ -65,13 +65,13 @@ impl FromStr for PodSecurityLevel {
     }
 }
 
-/// The value of a Tenant's annotation for its level.
+/// Returns the value of a Tenant's annotation for its level.
 #[must_use]
 pub fn read_annotation(tenant: &ObjectMeta) -> Option<&str> {
     tenant.annotations.as_ref()?.get(POD_SECURITY).map(String::as_str)
 }
 
-/// The mistake in a Tenant's annotation for its level, if there is one.
+/// Returns the mistake in a Tenant's annotation for its level, if there is one.
 #[must_use]
 pub fn find_problem(tenant: &Tenant) -> Option<String> {
     let said = read_annotation(&tenant.metadata)?;
@@ -81,14 +81,14 @@ pub fn find_problem(tenant: &Tenant) -> Option<String> {
     ))
 }
 
-/// The level that a namespace bears by the record of its Tenant.
+/// Returns the level of a namespace in the record of its Tenant.
 #[must_use]
 pub fn read_recorded(metadata: Option<&AdditionalMetadata>) -> Option<PodSecurityLevel> {
     let label = metadata?.labels.get(POD_SECURITY_ENFORCE)?;
     Some(PodSecurityLevel::parse_strictly(label))
 }
 
-/// The Pod Security levels that a status lists, by names.
+/// Returns the Pod Security levels in a status, by the names of namespaces.
 pub(crate) fn read_levels(spaces: &[TenantSpace]) -> BTreeMap<String, PodSecurityLevel> {
     let levels = spaces.iter();
     levels

@@ -1,8 +1,8 @@
-//! `resourceQuotas` with scope `Tenant`: what the namespaces of a Tenant may use together, and what each of them was seen to use.
+//! `resourceQuotas` with scope `Tenant`: the limits that the namespaces of a Tenant share, and the counted use of each namespace.
 //!
-//! Owns which ResourceQuotas count. In each namespace the controllers keep one for each item, with the Tenant's own `hard`, so that Kubernetes
-//! counts there, exactly; what it has counted is taken from its status. Refuses to count anything itself: a watch of everything that can be
-//! counted would be a watch of Secrets, too.
+//! In each namespace the controllers write one ResourceQuota for each item, with the Tenant's own `hard`, so that Kubernetes counts there
+//! exactly. The counts are read from its status. This module counts nothing itself: a watch of everything that can be counted would also be a
+//! watch of Secrets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,38 +13,39 @@ use serde_json::{Map, Value};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::{ObjectView, TenantSpec};
 
-/// How many items of a kind each namespace has.
+/// The greatest number of items of a kind in each namespace.
 pub const MOST_ITEMS: usize = 16;
-/// Bytes of an item as JSON.
+/// The greatest number of bytes of an item as JSON.
 pub const LARGEST_ITEM: usize = 16 << 10;
-/// How many ResourceQuotas are remembered of a namespace: whoever may make some there makes nobody remember more.
+/// The greatest number of ResourceQuotas that are stored for a namespace. A user that creates more of them uses
+/// no more memory here.
 const MOST_REMEMBERED: usize = 64;
 
-/// The name of the object that a namespace has for an item of its Tenant, as in Capsule.
+/// Returns the name of a namespace's object for an item of its Tenant, as in Capsule.
 #[must_use]
 pub fn name_content(tenant: &str, index: usize) -> String {
     format!("capsule-{tenant}-{index}")
 }
 
-/// What a Tenant's namespaces may use together. Cheap to clone.
+/// The limits that a Tenant's namespaces share. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<QuotaItem>", into = "Vec<QuotaItem>")]
 pub struct TenantQuotas(Arc<[QuotaItem]>);
 
-/// One item of them.
+/// One item of these limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaItem {
-    /// Which item it is.
+    /// The position of the item.
     pub index: usize,
-    /// How much there may be, by the names that quotas have for resources.
+    /// The limits, by the names of resources in quotas.
     pub hard: BTreeMap<String, String>,
-    /// Which objects it is about: `scopes` and `scopeSelector` of a ResourceQuota's spec, where they say something.
+    /// The objects that the item counts: the non-empty `scopes` and `scopeSelector` of a ResourceQuota's spec.
     pub scopes: Value,
 }
 
 impl QuotaItem {
-    /// How much there may be of a resource. Of what can't be read, nothing.
+    /// Returns the limit of a resource. An unreadable limit is zero.
     #[must_use]
     pub fn limit(&self, resource: &str) -> Quantity {
         let text = self.hard.get(resource);
@@ -66,7 +67,8 @@ impl From<TenantQuotas> for Vec<QuotaItem> {
 }
 
 impl From<&TenantSpec> for TenantQuotas {
-    /// Those that are written into namespaces: what is beyond them, the Tenant's Ready condition says.
+    /// Reads the items that are written into namespaces. The Tenant's Ready condition reports the
+    /// items beyond the limit.
     fn from(spec: &TenantSpec) -> Self {
         let quotas = spec.resource_quotas.as_ref();
         let quotas = quotas.filter(|quotas| !quotas.is_for_each_namespace());
@@ -83,19 +85,20 @@ impl From<&TenantSpec> for TenantQuotas {
 }
 
 impl TenantQuotas {
-    /// Whether they bound nothing.
+    /// Checks whether the items limit nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The items.
+    /// Returns the items.
     #[must_use]
     pub fn items(&self) -> &[QuotaItem] {
         &self.0
     }
 
-    /// Whether writes of these may be counted: all but of the quotas themselves, without which nothing is.
+    /// Checks whether objects of this resource may be counted: all except ResourceQuotas, without which
+    /// nothing is counted.
     #[must_use]
     pub fn concerns(&self, group: &str, resource: &str) -> bool {
         let is_never = group.is_empty() && matches!(resource, "resourcequotas" | "events");
@@ -103,7 +106,7 @@ impl TenantQuotas {
     }
 }
 
-/// Whether an item is larger than what is written.
+/// Checks whether an item is larger than the largest one that is written.
 #[must_use]
 pub fn is_too_large(item: &Map<String, Value>) -> bool {
     serde_json::to_string(item).map_or(usize::MAX, |text| text.len()) > LARGEST_ITEM
@@ -122,7 +125,7 @@ fn read_hard(item: &Map<String, Value>) -> BTreeMap<String, String> {
     texts.collect()
 }
 
-/// The part of a spec that says which objects it is about, without what says nothing.
+/// Returns the part of a spec that selects objects, without empty fields.
 fn read_scopes(spec: &Map<String, Value>) -> Value {
     let says_something = |value: &&Value| !value.is_null() && value.as_array().is_none_or(|list| !list.is_empty());
     let part = ["scopes", "scopeSelector"].into_iter().filter_map(|field| {
@@ -132,11 +135,11 @@ fn read_scopes(spec: &Map<String, Value>) -> Value {
     Value::Object(part.collect())
 }
 
-/// What the namespaces of Tenants were seen to use, as Kubernetes has counted it.
+/// The use of Tenants' namespaces, as Kubernetes has counted it.
 #[derive(Clone, Debug, Default)]
 pub struct Usages(HashMap<String, BTreeMap<String, CountedQuota>>);
 
-/// One ResourceQuota of Tenure's.
+/// One ResourceQuota of Tenure.
 #[derive(Clone, Debug)]
 struct CountedQuota {
     /// The Tenants that own it, by uid.
@@ -146,21 +149,23 @@ struct CountedQuota {
     is_there: bool,
 }
 
-/// What a namespace uses of a quota.
+/// The use of a quota in a namespace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Used {
-    /// So much.
+    /// The counted amount.
     Counted(Quantity),
-    /// Nobody has counted it.
+    /// Kubernetes has not counted it yet.
     Uncounted,
 }
 
 impl Usages {
-    /// A ResourceQuota is, from now on, so, or is no more. Those that aren't Tenure's count for nothing.
+    /// Records the current state of a ResourceQuota, or its deletion. Only Tenure's ResourceQuotas
+    /// count.
     pub fn learn(&mut self, namespace: &str, name: &str, quota: Option<&Value>) {
         let read = quota.and_then(CountedQuota::read);
         let (Some(usage), false) = (read, namespace.is_empty()) else {
-            // What was used there is remembered until the namespace is gone: a namespace that is being deleted loses its quota before all else.
+            // The use of a namespace is stored until the namespace is removed: a namespace in deletion loses its quota before all other
+            // objects.
             let known = self.0.get_mut(namespace).and_then(|known| known.get_mut(name));
             if let Some(usage) = known {
                 usage.is_there = false;
@@ -173,19 +178,19 @@ impl Usages {
         }
     }
 
-    /// A namespace is no more.
+    /// Removes a namespace.
     pub fn forget_namespace(&mut self, namespace: &str) {
         self.0.remove(namespace);
     }
 
-    /// Whether nothing is known of a namespace.
+    /// Checks whether nothing is known of a namespace.
     #[must_use]
     pub fn is_unknown(&self, namespace: &str) -> bool {
         !self.0.contains_key(namespace)
     }
 
-    /// What a namespace uses of an item of a Tenant. `is_ending` says that the namespace is being deleted: nothing more is made there, and what was
-    /// there counts until it is gone.
+    /// Returns the use of an item of a Tenant in a namespace. `is_ending` is true while the namespace is being deleted: no new object is created in
+    /// it, and existing ones count until it is removed.
     #[must_use]
     pub fn find(
         &self,

@@ -1,18 +1,19 @@
-//! Which objects may be written from a namespace. Kubernetes' RBAC bounds it again; this is what holds even where RBAC was given too wide.
+//! Decides which objects may be written from a namespace. Kubernetes' RBAC bounds the same write again. The rules here hold even where
+//! RBAC grants too much.
 
 use crate::denial::{Denial, DenialReason};
 use crate::realm::Placement;
 
-/// Whether an object is in a namespace or belongs to the cluster.
+/// The scope of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Scope {
-    /// In a namespace.
+    /// The object is in a namespace.
     Namespaced,
-    /// The cluster's.
+    /// The object belongs to the cluster.
     Cluster,
 }
 
-/// Whether an object may be written by what lives in a namespace with this placement.
+/// Checks whether an object may be written from a namespace with this placement.
 ///
 /// # Errors
 /// In a tenant's namespace for cluster-scoped objects and for objects in namespaces that are not the tenant's; everywhere for
@@ -60,7 +61,7 @@ pub fn check_object(
     }
 }
 
-/// Whether `spec.targetNamespace` may be this namespace.
+/// Checks whether `spec.targetNamespace` may be this namespace.
 ///
 /// # Errors
 /// When the text is not a namespace's name, or the namespace is not one of the tenant's.

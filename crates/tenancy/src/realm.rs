@@ -1,9 +1,9 @@
-//! Which namespace belongs to whom: the platform, one tenant, or nobody. Decided from the Tenants and the namespaces' metadata.
+//! Decides which namespace belongs to the platform, to one tenant, or to no tenant, from the Tenants and the namespaces' metadata.
 //!
-//! A namespace is a tenant's only if its label names the Tenant, and the Tenant's record has the namespace's **uid**
-//! ([`crate::record`]): a label alone, a name, or a prefix of a name proves nothing, and what a namespace says of itself is a claim.
-//! An ownerReference to a Tenant proves nothing either, and must not contradict the label.
-//! If they contradict each other, the namespace is disputed and nothing acts in it. Nothing acts for a Tenant that is being deleted, either.
+//! A namespace is a tenant's only if its label names the Tenant, and the Tenant's record has the namespace's **uid** ([`crate::record`]). A
+//! label alone, a name, or a prefix of a name proves nothing, and the metadata of a namespace is a claim. An ownerReference to a Tenant
+//! proves nothing either, and must not contradict the label. If they contradict each other, the namespace is disputed and nothing acts in
+//! it. Nothing acts for a Tenant that is being deleted, either.
 
 mod gitops_account;
 mod holder;
@@ -33,59 +33,61 @@ use crate::pod_security::{self, PodSecurityLevel};
 use crate::quotas::TenantQuotas;
 use crate::settings::{LEAST_INTERVAL, Settings};
 
-/// What matters of a Tenant.
+/// The facts of a Tenant that tenancy needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TenantFacts {
     /// Name.
     pub name: String,
-    /// Uid; a Tenant without one (not stored yet) owns nothing.
+    /// Uid. A Tenant without one is not stored yet and owns nothing.
     pub uid: String,
-    /// The home namespace that it names, if it does.
+    /// The home namespace that the Tenant names, if it names one.
     pub home_namespace: Option<String>,
-    /// Who owns it.
+    /// Its owners.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<TenantOwnerFacts>,
-    /// How many namespaces it may have, if that is bounded.
+    /// The greatest number of its namespaces, if one is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace_quota: Option<u32>,
-    /// Whether names of its namespaces begin with its own name and a hyphen; that of the home namespace need not.
+    /// True if names of its namespaces must begin with its own name and a hyphen. The name of its home namespace
+    /// need not.
     #[serde(skip_serializing_if = "is_false")]
     pub force_prefix: bool,
-    /// Whether nothing in it may be changed for now.
+    /// True while nothing in it may be changed.
     #[serde(skip_serializing_if = "is_false")]
     pub cordoned: bool,
-    /// Whether it may not be deleted.
+    /// True if it may not be deleted.
     #[serde(skip_serializing_if = "is_false")]
     pub prevent_deletion: bool,
-    /// Whether its GitOps account is kept from everybody else, instead of warning of who takes it.
+    /// True if admission keeps its GitOps account from all other users, instead of warning about
+    /// its use.
     #[serde(skip_serializing_if = "is_false")]
     pub exclusive_account: bool,
-    /// The key of the shard that it is in, if it is in one.
+    /// The key of its shard, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
-    /// Labels and annotations that it sets on its namespaces.
+    /// The labels and annotations that it sets on its namespaces.
     #[serde(skip_serializing_if = "NamespaceMarks::is_empty")]
     pub marks: NamespaceMarks,
-    /// The Pod Security level of its namespaces, if it says one.
+    /// The Pod Security level of its namespaces, if it sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_security: Option<PodSecurityLevel>,
     /// The Pod Security levels that Tenure has set on its namespaces, by names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded_levels: BTreeMap<String, PodSecurityLevel>,
-    /// What objects in its namespaces may be.
+    /// The bounds of objects in its namespaces.
     #[serde(skip_serializing_if = "Bounds::is_empty")]
     pub bounds: Bounds,
-    /// What they may use together.
+    /// The limits that its namespaces share.
     #[serde(skip_serializing_if = "TenantQuotas::is_empty")]
     pub quotas: TenantQuotas,
-    /// The namespaces that its status has recorded as its: uids by names.
+    /// The namespaces in the record of its status: uids by names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub recorded: BTreeMap<String, String>,
     /// The namespaces that the controllers were about to create for it: digests of their proofs by names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub intended: BTreeMap<String, String>,
-    /// Whether it is being deleted.
+    /// True while it is being deleted.
     pub deleting: bool,
 }
 
@@ -100,7 +102,7 @@ fn is_false(value: &bool) -> bool {
 pub struct TenantOwnerFacts {
     /// `User`, `Group` or `ServiceAccount`.
     pub kind: String,
-    /// Name; of a ServiceAccount its full user name.
+    /// Name. For a ServiceAccount, its full user name.
     pub name: String,
 }
 
@@ -169,7 +171,8 @@ impl From<&Tenant> for TenantFacts {
 }
 
 impl TenantFacts {
-    /// How many namespaces the Tenant may have, if there is a bound: its own, or the installation's.
+    /// Returns the greatest number of namespaces of the Tenant, if one is set: its own, or the
+    /// installation's.
     #[must_use]
     pub fn find_namespace_quota(&self, settings: &Settings) -> Option<usize> {
         let default = Some(settings.default_namespace_quota).filter(|quota| *quota > 0);
@@ -177,14 +180,15 @@ impl TenantFacts {
         usize::try_from(quota).ok()
     }
 
-    /// The home namespace: the one that the Tenant names, else the one that bears its name.
+    /// Returns the home namespace: the one that the Tenant names, else the one with the Tenant's
+    /// name.
     #[must_use]
     pub fn home(&self) -> &str {
         self.home_namespace.as_deref().unwrap_or(&self.name)
     }
 }
 
-/// What matters of a namespace.
+/// The facts of a namespace that tenancy needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NamespaceFacts {
@@ -196,16 +200,17 @@ pub struct NamespaceFacts {
     pub tenant_label: Option<String>,
     /// Names and uids of the Tenants that own it by ownerReference.
     pub tenant_owners: Vec<TenantOwnerReference>,
-    /// The key of the shard that stands on it, which counts where it is nobody's.
+    /// The key of its shard. It counts only for a namespace without a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
-    /// Of which ServiceAccounts lanes ask for tokens there, where it is no tenant's: those that objects name, and an administrator.
+    /// The ServiceAccounts whose tokens lanes may request in a namespace without a tenant: those that objects there name, and those
+    /// that an administrator named.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub mintable: BTreeSet<String>,
     /// The value by which the controllers recognize a namespace that they were creating ([`crate::record::is_intended`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creation_proof: Option<String>,
-    /// Whether it is being deleted.
+    /// True while it is being deleted.
     pub deleting: bool,
 }
 
@@ -258,7 +263,8 @@ impl From<&ObjectMeta> for NamespaceFacts {
     }
 }
 
-/// The namespaces that a status lists, uids by names. Of two entries of one name the first counts.
+/// Returns the namespaces in a status, uids by names. Of two entries with one name the first
+/// counts.
 fn read_spaces(spaces: &[TenantSpace]) -> BTreeMap<String, String> {
     let mut recorded = BTreeMap::new();
     for space in spaces {
@@ -280,34 +286,34 @@ fn read_shard(metadata: &ObjectMeta) -> Option<String> {
     metadata.labels.as_ref()?.get(SHARDING_KEY).cloned()
 }
 
-/// Whose a namespace is.
+/// The placement of a namespace: whose it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Placement {
-    /// It is the platform namespace.
+    /// The platform namespace.
     Platform {
-        /// ServiceAccount of a Kustomization without a name.
+        /// The ServiceAccount of a Kustomization without a name.
         default_service_account: String,
     },
-    /// It belongs to a tenant.
+    /// A namespace of a tenant.
     Tenant(TenantPlacement),
-    /// It belongs to nobody: Kubernetes' RBAC alone bounds what is done from it, as in Flux.
+    /// A namespace without a tenant. Kubernetes' RBAC alone bounds actions from it, as in Flux.
     Unclaimed {
-        /// ServiceAccount of a Kustomization without a name.
+        /// The ServiceAccount of a Kustomization without a name.
         default_service_account: String,
         /// True for a protected namespace ([`Settings::is_protected`]): it has a lane of its own.
         #[serde(default)]
         is_protected: bool,
     },
-    /// Who it belongs to cannot be told: nothing may act in it.
+    /// A namespace with contradictory claims. Nothing may act in it.
     Disputed {
-        /// What contradicts what, and how to settle it.
+        /// The contradiction, and how to settle it.
         message: String,
     },
 }
 
 impl Placement {
-    /// The shortest interval that counts for what lives here.
+    /// Returns the shortest interval that counts for objects in this namespace.
     #[must_use]
     pub fn find_least_interval(&self, settings: &Settings) -> Duration {
         match self {
@@ -316,8 +322,8 @@ impl Placement {
         }
     }
 
-    /// What bounds what lives here when it writes to another cluster: the rights of its user there, and no namespace of a tenant, which
-    /// is one of this cluster. In dispute nothing is written anywhere.
+    /// Returns the placement for writes to another cluster. The rights of the user there bound them, and no tenant's namespace does,
+    /// since that is one of this cluster. A disputed namespace writes to no cluster.
     #[must_use]
     pub fn elsewhere(&self) -> Self {
         match self {
@@ -336,21 +342,22 @@ impl Placement {
 pub struct TenantPlacement {
     /// The tenant.
     pub tenant: TenantName,
-    /// Its home namespace.
+    /// The tenant's home namespace.
     pub home: NamespaceName,
-    /// All of its namespaces, the home namespace included if it exists.
+    /// All of the tenant's namespaces, including the home namespace if it exists.
     pub namespaces: BTreeSet<NamespaceName>,
-    /// ServiceAccount, in the home namespace, that the tenant's surfaces act as; or why there is none.
+    /// The ServiceAccount in the home namespace with which the tenant's Surfaces act, or the reason
+    /// why none exists.
     pub gitops: Result<ServiceAccountName, Denial>,
-    /// ServiceAccount, there, that what surfaces generate is applied as in its place: where Flux's own controller applies it, and an administrator
-    /// named an account for what that one does.
+    /// The ServiceAccount in the home namespace that applies the objects of Surfaces in its place. It is set if Flux's own controller applies
+    /// them, and an administrator named an account for that controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applier: Option<String>,
-    /// ServiceAccount of a Kustomization without a name in the asked-for namespace.
+    /// The ServiceAccount of a Kustomization without a name in the requested namespace.
     pub default_service_account: String,
 }
 
-/// All Tenants and namespaces, as far as they matter here.
+/// The facts of all Tenants and namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Realm {
@@ -362,18 +369,18 @@ pub struct Realm {
     pub namespaces: Vec<NamespaceFacts>,
 }
 
-/// A realm with its names looked up once, so that whose each of many namespaces is takes no longer for there being many.
+/// A realm with an index of its names, so that a lookup takes no longer in a large realm.
 #[derive(Clone, Debug, Default)]
 pub struct Atlas {
     realm: Arc<Realm>,
-    /// Positions by name; of two of one name the first counts.
+    /// Positions by name. Of two with one name the first counts.
     namespaces: HashMap<String, usize>,
-    /// By the uid of the Tenant.
+    /// Namespaces by the uid of their Tenant.
     owned: HashMap<String, BTreeSet<NamespaceName>>,
 }
 
 impl Atlas {
-    /// Looks up the names of a realm.
+    /// Makes the index of a realm.
     #[must_use]
     pub fn new(realm: Arc<Realm>) -> Self {
         let mut namespaces = HashMap::with_capacity(realm.namespaces.len());
@@ -397,19 +404,19 @@ impl Atlas {
         }
     }
 
-    /// The realm.
+    /// Returns the realm.
     #[must_use]
     pub fn realm(&self) -> &Arc<Realm> {
         &self.realm
     }
 
-    /// The tenant that a namespace names by its label and with its uid.
+    /// Returns the tenant that a namespace names by its label.
     pub(crate) fn find_claimed(&self, facts: &NamespaceFacts) -> Option<&TenantFacts> {
         let find_tenant = |name: &str| self.realm.tenants.iter().find(|tenant| tenant.name == name);
         find_owner(&self.realm.settings, find_tenant, facts).ok().flatten()
     }
 
-    /// Whose a namespace is.
+    /// Returns the placement of a namespace.
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.get(namespace);
@@ -421,7 +428,7 @@ impl Atlas {
 }
 
 impl Realm {
-    /// Whose a namespace is. Whoever asks for many asks an [`Atlas`].
+    /// Returns the placement of a namespace. Callers with many namespaces use an [`Atlas`].
     #[must_use]
     pub fn place(&self, namespace: &str) -> Placement {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
@@ -431,7 +438,7 @@ impl Realm {
         })
     }
 
-    /// The tenant that has recorded a namespace.
+    /// Returns the tenant that has recorded a namespace.
     #[must_use]
     pub fn find_holder(&self, namespace: &str) -> Holder {
         let facts = self.namespaces.iter().find(|facts| facts.name == namespace);
@@ -439,7 +446,7 @@ impl Realm {
         Holder::of(&self.settings, find_tenant, facts)
     }
 
-    /// The names of a tenant's namespaces.
+    /// Returns the names of a tenant's namespaces.
     #[must_use]
     pub fn namespaces_of(&self, tenant: &TenantFacts) -> BTreeSet<NamespaceName> {
         let claims = self.claims_of(tenant).into_iter();
@@ -449,7 +456,7 @@ impl Realm {
             .collect()
     }
 
-    /// The namespaces that name a tenant by their label and with its uid, whether it has recorded them or not.
+    /// Returns the namespaces that name a tenant by their label, whether the tenant has recorded them or not.
     #[must_use]
     pub fn claims_of(&self, tenant: &TenantFacts) -> Vec<&NamespaceFacts> {
         let tenants = self.tenants_by_name();
@@ -469,7 +476,7 @@ impl Realm {
     }
 }
 
-/// Whose a namespace is, by what is known of it.
+/// Returns the placement of a namespace, from its facts.
 pub(crate) fn place<'a>(
     settings: &Settings,
     namespace: &str,

@@ -1,8 +1,8 @@
-//! The record of a tenant's namespaces: what its Tenant's status says of them, by name and uid. A label and an ownerReference are what a
-//! namespace says of itself; the record is what was found to be so.
+//! The record of a tenant's namespaces: the names and uids in its Tenant's status. A label and an ownerReference are claims of a namespace. The record is the
+//! checked result.
 //!
-//! Owns what the record says, since when it is one, and when a namespace that names a Tenant is taken into it. Refuses to believe a namespace by what stands on it alone,
-//! wherever nobody judged who wrote that.
+//! This module decides when a status counts as a record, and when a namespace that names a Tenant is recorded. Where admission did not check the writer of a
+//! namespace's metadata, the metadata alone is not believed.
 
 use sha2::{Digest as _, Sha256};
 use tenure_api::metadata::TENANT_LABEL;
@@ -12,19 +12,20 @@ use crate::denial::Denial;
 use crate::realm::{NamespaceFacts, Realm, TenantFacts};
 use crate::settings::Settings;
 
-/// How far a Tenant's record is.
+/// The state of a Tenant's record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordState {
-    /// There is no status: nothing was ever recorded, or all of it is lost.
+    /// No status exists: nothing was ever recorded, or all of it is lost.
     New,
-    /// There is a status, and nobody meant it as a record: it is of a version before there was one, or of Capsule.
+    /// A status exists, but is no record: it is from a version without records, or from Capsule.
     Earlier,
-    /// It counts.
+    /// The record counts.
     Begun,
 }
 
 impl RecordState {
-    /// What a Tenant's status says of it, by a condition that is lost with the record and not without it.
+    /// Returns the state of a Tenant's record. A condition marks it, which is lost only together with the
+    /// record.
     #[must_use]
     pub fn of(tenant: &Tenant) -> Self {
         match &tenant.status {
@@ -32,7 +33,7 @@ impl RecordState {
             Some(status) if condition::find(&status.conditions, condition::NAMESPACES_RECORDED).is_some() => {
                 Self::Begun
             }
-            // What somebody emptied says nothing either.
+            // A status that was emptied counts as missing.
             Some(status) if status.spaces.is_empty() && status.namespaces.is_empty() && status.size == 0 => Self::New,
             Some(_) => Self::Earlier,
         }
@@ -40,14 +41,14 @@ impl RecordState {
 }
 
 impl TenantFacts {
-    /// Whether its record has this very namespace.
+    /// Checks whether the Tenant's record has exactly this namespace.
     #[must_use]
     pub fn has_recorded(&self, namespace: &NamespaceFacts) -> bool {
         !namespace.uid.is_empty() && self.recorded.get(&namespace.name) == Some(&namespace.uid)
     }
 }
 
-/// Whether the controllers created this namespace for the Tenant and died before they recorded it.
+/// Checks whether the controllers created this namespace for the Tenant and died before they recorded it.
 ///
 /// The Tenant's status has the digest of the proof before the namespace exists, and the namespace bears the proof itself. Readers of the status
 /// can't compute a proof from its digest, so no other client can create the namespace in the controllers' place.
@@ -57,24 +58,24 @@ pub fn is_intended(tenant: &TenantFacts, namespace: &NamespaceFacts) -> bool {
     proof.is_some_and(|proof| tenant.intended.get(&namespace.name) == Some(&digest_proof(proof)))
 }
 
-/// The digest of a proof, as a Tenant's status records it.
+/// Returns the digest of a proof, as a Tenant's status records it.
 #[must_use]
 pub fn digest_proof(proof: &str) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(proof.as_bytes())))
 }
 
-/// Whether a namespace that names a Tenant by its label and with its uid is taken into the record now.
+/// Checks whether a namespace that names a Tenant by its label is recorded now.
 ///
-/// What stands on it is believed where everything that is written is judged; once, where the record begins with what was before it; and of
-/// the home, while nothing is recorded: it bears a uid then that nobody knew before there was a Tenant.
+/// The namespace's metadata is believed in three cases: where admission checks all writes; once, when the record begins with the existing
+/// namespaces; and for the home, while nothing is recorded.
 #[must_use]
 pub fn is_believed(settings: &Settings, tenant: &TenantFacts, state: RecordState, namespace: &str) -> bool {
     let is_home = tenant.home() == namespace;
     settings.judges_writes() || state == RecordState::Earlier || (state == RecordState::New && is_home)
 }
 
-/// Whether a namespace may become a tenant's, or is its already: it does not exist yet, or bears the tenant's label and is nobody
-/// else's. That it bears the tenant's name is not enough.
+/// Checks whether a namespace is or may become a tenant's: it does not exist yet, or has the tenant's label and belongs to no
+/// other tenant. The tenant's name as its name is not enough.
 ///
 /// # Errors
 /// When it is the platform's, Kubernetes' own, another tenant's, being deleted, or not labelled for the tenant.

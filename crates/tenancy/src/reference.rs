@@ -1,25 +1,26 @@
-//! What an object may refer to: sources and dependencies. A kubeconfig is a Secret of its own namespace, which nothing else can be written for. Remote bases are not asked about: `kustomize` can reach none.
+//! Decides which sources and dependencies an object may refer to. A kubeconfig is a Secret of the object's own namespace, since its reference has no field for
+//! another one. Remote bases need no rule: `kustomize` can reach none.
 //!
-//! A reference leads to another namespace only of the same tenant, or where an administrator grants it. That is decided by names alone, before
-//! anybody looks: so what a refusal says does not depend on whether the object exists.
+//! A reference leads to another namespace only within the same tenant, or where an administrator grants it. Names alone decide that, before the object is read:
+//! so a denial does not show whether the object exists.
 
 use crate::denial::Denial;
 use crate::grant::{KUSTOMIZATION, ReferenceGrant};
 use crate::realm::Placement;
 
-/// Who refers.
+/// The object that refers.
 #[derive(Clone, Copy, Debug)]
 pub struct Referrer<'a> {
-    /// The namespace of the object that refers.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// Whose that is.
+    /// The placement of this namespace.
     pub placement: &'a Placement,
-    /// What an administrator grants.
+    /// The grants of an administrator.
     pub grants: &'a [ReferenceGrant],
 }
 
 impl Referrer<'_> {
-    /// Whether it may refer to an object, which need not exist.
+    /// Checks whether the referrer may refer to an object, which need not exist.
     fn may_refer_to(&self, kind: &str, namespace: &str, name: &str) -> bool {
         let tenant = match self.placement {
             Placement::Tenant(tenant) => Some(&tenant.tenant),
@@ -27,7 +28,7 @@ impl Referrer<'_> {
         };
         let is_granted = |grant: &ReferenceGrant| grant.covers((self.namespace, tenant), (namespace, kind, name));
         match self.placement {
-            // Nobody acts there, whatever is granted.
+            // Nothing acts there, whatever is granted.
             Placement::Disputed { .. } => false,
             Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == namespace) => true,
             _ => self.grants.iter().any(is_granted),
@@ -35,11 +36,11 @@ impl Referrer<'_> {
     }
 }
 
-/// Whether a Kustomization may use a source. One of another namespace is refused with Flux's words, at every tier, unless that is of the same
-/// tenant, or it is granted.
+/// Checks whether a Kustomization may use a source. A source in another namespace is denied with Flux's words, in every tier, unless the
+/// namespace is of the same tenant or the source is granted.
 ///
 /// # Errors
-/// When the reference leads where it may not.
+/// When the reference is not allowed.
 pub fn check_source(
     referrer: Referrer<'_>,
     kind: &str,
@@ -54,11 +55,11 @@ pub fn check_source(
     }
 }
 
-/// Whether a Kustomization may depend on another. Another namespace's is refused unless that is of the same tenant, or it is granted:
-/// whether something is ready there, or exists, is nothing that this namespace may learn.
+/// Checks whether a Kustomization may depend on another. One in another namespace is denied unless the namespace is of the same
+/// tenant or the reference is granted: this namespace must not learn whether something exists or is ready there.
 ///
 /// # Errors
-/// When the reference leads where it may not.
+/// When the reference is not allowed.
 pub fn check_dependency(referrer: Referrer<'_>, other_namespace: Option<&str>, name: &str) -> Result<(), Denial> {
     match other_namespace {
         Some(other) if other != referrer.namespace && !referrer.may_refer_to(KUSTOMIZATION, other, name) => {
@@ -70,7 +71,8 @@ pub fn check_dependency(referrer: Referrer<'_>, other_namespace: Option<&str>, n
     }
 }
 
-/// Whether a health check may look at an object: in a tenant's namespace only at the tenant's own.
+/// Checks whether a health check may read an object. In a tenant's namespace, only the tenant's own
+/// objects are allowed.
 ///
 /// # Errors
 /// When the object is cluster-scoped or in a namespace that is not the tenant's.
@@ -96,7 +98,7 @@ pub fn check_health_check(
     }
 }
 
-/// Whether an Alert may tell of the events of an object: in its own namespace, and in another one of the same tenant's.
+/// Checks whether an Alert may send events of an object: in its own namespace, or in another one of the same tenant.
 ///
 /// # Errors
 /// When the object is in any other namespace.
@@ -115,7 +117,7 @@ pub fn check_event_source(
     )))
 }
 
-/// Whether another namespace is the same, or of the same tenant.
+/// Checks whether another namespace is the same, or of the same tenant.
 fn is_same_tenants(placement: &Placement, namespace: &str, other: Option<&str>) -> bool {
     let Some(other) = other.filter(|other| *other != namespace) else {
         return true;
@@ -123,7 +125,8 @@ fn is_same_tenants(placement: &Placement, namespace: &str, other: Option<&str>) 
     matches!(placement, Placement::Tenant(tenant) if tenant.namespaces.iter().any(|own| own.as_str() == other))
 }
 
-/// Whether a Receiver may ask an object to reconcile: in its own namespace, and in another one of the same tenant's.
+/// Checks whether a Receiver may request the reconciliation of an object: in its own namespace, or in another one of
+/// the same tenant.
 ///
 /// # Errors
 /// When the object is in any other namespace.

@@ -1,4 +1,4 @@
-//! What an administrator sets for the whole installation, and which namespaces are never a tenant's by it.
+//! The administrator's settings for the whole installation, and the namespaces that these protect.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::external::ExternalGrant;
 use crate::grant::ReferenceGrant;
 use crate::pod_security::PodSecurityLevel;
 
-/// Namespaces in which platforms keep what is above their tenants: of Flux, Capsule and Cozystack.
+/// The namespaces in which Flux, Capsule and Cozystack keep objects above their tenants.
 const PROTECTED: [&str; 3] = ["flux-system", "capsule-system", "cozy-*"];
 
 /// Namespaces of add-ons that clusters commonly run. Rights and webhooks that name them often outlive them, so that an owner creates none of these. A
@@ -72,58 +72,60 @@ const RESERVED: [&str; 53] = [
     "velero",
 ];
 
-/// What an administrator sets for the whole installation.
+/// The administrator's settings for the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Settings {
-    /// The namespace whose surfaces are of the platform tier.
+    /// The namespace whose Surfaces are of the platform tier.
     pub platform_namespace: String,
-    /// ServiceAccount of a Kustomization without `serviceAccountName`, by namespace; `default` for the others. In a tenant's home namespace it is
-    /// also that of what Flux's own controllers reconcile there.
+    /// The ServiceAccount of a Kustomization without `serviceAccountName`, by namespace. Other namespaces have `default`. In a tenant's home
+    /// namespace, objects that Flux's own controllers reconcile use it, too.
     pub default_service_accounts: BTreeMap<String, String>,
     /// References to other namespaces that are allowed besides those within a tenant.
     pub reference_grants: Vec<ReferenceGrant>,
-    /// Artifacts of other controllers that are taken.
+    /// The artifacts of other controllers that are accepted.
     pub external_grants: Vec<ExternalGrant>,
-    /// Namespaces that no tenant gets, besides Kubernetes' own, `default` and the platform's: names, and beginnings of names with a `*` behind.
+    /// Namespaces that no tenant gets, besides Kubernetes' own, `default` and the platform's: names, and prefixes of names with a `*` behind.
     pub protected_namespaces: Vec<String>,
-    /// Namespaces that no owner creates, besides those of common add-ons: names, and beginnings of names with a `*` behind.
+    /// Namespaces that no owner creates, besides those of common add-ons: names, and prefixes of names with a `*` behind.
     pub reserved_namespaces: Vec<String>,
-    /// Whether everything that is written in the cluster is judged by [`crate::admission`] first.
+    /// True if [`crate::admission`] checks every write in the cluster first.
     pub is_guarded: bool,
-    /// Whether policies of [`crate::admission::policy`] are kept in force in the cluster.
+    /// True if policies of [`crate::admission::policy`] are kept in force in the cluster.
     pub has_policies: bool,
-    /// Whether Kustomizations are left to Flux's own controller.
+    /// True if Kustomizations are left to Flux's own controller.
     pub leaves_kustomizations: bool,
-    /// How many namespaces a Tenant may have that doesn't say (`spec.namespaceOptions.quota`); with 0, as many as it likes.
+    /// The greatest number of namespaces of a Tenant that sets none (`spec.namespaceOptions.quota`). 0 means no limit.
     pub default_namespace_quota: u32,
-    /// The Pod Security level that namespaces of Tenants have at least which say none. Namespaces that a Tenant had before are left as they are.
+    /// The least strict Pod Security level for Tenants that set none. Namespaces that a Tenant had before are left as they are.
     pub pod_security: PodSecurityLevel,
-    /// Annotations of Ingresses that are refused where a Tenant bounds hostnames, besides the default ones: `*` at the beginning or the end stands for
-    /// anything. With a `-` before it, a default one is allowed.
+    /// Annotations of Ingresses that are denied where a Tenant bounds hostnames, besides the default ones. `*` at the beginning or the end matches any
+    /// text. A `-` in front allows a default one.
     pub refused_ingress_annotations: Vec<String>,
-    /// How often at most anything outside the platform namespace is done again by itself; a shorter interval counts as this one.
+    /// The shortest time between two reconciliations without a change, outside the platform namespace. A shorter interval counts
+    /// as this one.
     pub least_interval: Duration,
 }
 
-/// A tighter loop than this only burns the machine. Flux has no floor, and its documentation advises against less.
+/// A shorter interval only wastes the machine. Flux has no lower limit, and its documentation advises against
+/// shorter ones.
 pub const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Settings {
-    /// Whether somebody judges who says whose a namespace is, before it is stored.
+    /// Checks whether admission checks writes of tenants' namespaces before they are stored.
     #[must_use]
     pub fn judges_writes(&self) -> bool {
         self.is_guarded || self.has_policies
     }
 
-    /// The ServiceAccount of a Kustomization of a namespace that names none.
+    /// Returns the ServiceAccount of a Kustomization that names none, by its namespace.
     #[must_use]
     pub fn default_account(&self, namespace: &str) -> &str {
         let named = self.default_service_accounts.get(namespace);
         named.map_or("default", String::as_str)
     }
 
-    /// Whether no tenant gets a namespace of this name, or of names that begin so.
+    /// Checks whether no tenant gets a namespace with this name, or with names that begin so.
     #[must_use]
     pub fn is_protected(&self, namespace: &str) -> bool {
         is_system(namespace)
@@ -136,13 +138,13 @@ impl Settings {
 }
 
 impl Settings {
-    /// Whether only an administrator creates a namespace of this name.
+    /// Checks whether only an administrator creates a namespace with this name.
     #[must_use]
     pub fn is_reserved(&self, namespace: &str) -> bool {
         self.list_reserved().any(|pattern| is_meant(pattern, namespace))
     }
 
-    /// The flag that names a namespace for others than a tenant, if one does.
+    /// Returns the flag that names a namespace for others than a tenant, if one does.
     pub(crate) fn find_flag_naming(&self, namespace: &str, tenant: &str) -> Option<&'static str> {
         if self.default_service_accounts.contains_key(namespace) {
             return Some("--default-service-account");
@@ -160,14 +162,14 @@ impl Settings {
             .then_some("--allow-external-artifact")
     }
 
-    /// The patterns of [reserved](Self::is_reserved) names.
+    /// Lists the patterns of [reserved](Self::is_reserved) names.
     pub(crate) fn list_reserved(&self) -> impl Iterator<Item = &str> {
         let added = self.reserved_namespaces.iter().map(String::as_str);
         RESERVED.into_iter().chain(added)
     }
 }
 
-/// Whether somebody's platform lives in a namespace, whatever an administrator set: Kubernetes' own, Flux's, Capsule's, Cozystack's, or Tenure's.
+/// Checks whether a platform lives in a namespace, whatever the settings are: Kubernetes, Flux, Capsule, Cozystack, or Tenure.
 pub(crate) fn is_of_platform(namespace: &str, platform: &str) -> bool {
     is_system(namespace) || namespace == platform || PROTECTED.iter().any(|pattern| is_meant(pattern, namespace))
 }
@@ -183,13 +185,13 @@ fn is_meant(pattern: &str, namespace: &str) -> bool {
     }
 }
 
-/// Whether it names a namespace, or is how names of some begin, with a `*` behind.
+/// Checks whether a text is a namespace's name, or a prefix of names with a `*` behind.
 ///
 /// # Errors
 /// When no namespace has such a name, in words.
 pub fn check_protected(pattern: &str) -> Result<(), String> {
     let name = pattern.strip_suffix('*').unwrap_or(pattern);
-    // A beginning may end where no name does.
+    // A prefix may end with a hyphen, and a name may not.
     let whole = if pattern.ends_with('*') {
         format!("{name}x")
     } else {
@@ -202,7 +204,8 @@ pub fn check_protected(pattern: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a namespace is one of those that Kubernetes keeps for itself: whoever can be anybody there can be anybody everywhere.
+/// Checks whether Kubernetes keeps a namespace for itself. An account that can be any other account there can be any account
+/// everywhere.
 pub(crate) fn is_kubernetes_own(namespace: &str) -> bool {
     namespace.starts_with("kube-")
 }

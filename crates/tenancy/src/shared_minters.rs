@@ -83,7 +83,7 @@ fn grants_minting(role: ObjectView<'_>) -> bool {
     })
 }
 
-/// The lane that a subject is, or all of them.
+/// Returns the lane of a subject, or `all lanes` for a group.
 fn find_lane(subject: ObjectView<'_>, platform: &str) -> Option<String> {
     let name = subject.read_text("/name");
     let account = match subject.read_text("/kind") {

@@ -1,4 +1,5 @@
-//! Which tier a Surface is of. It follows from the namespace that it lives in; nothing in the Surface can claim it.
+//! Decides the tier of a Surface. The tier follows from the namespace of the Surface, and no field of the Surface
+//! can claim it.
 
 use crate::denial::{Denial, DenialReason};
 use crate::realm::{Placement, TenantPlacement};
@@ -13,7 +14,7 @@ pub enum Tier<'a> {
 }
 
 impl Tier<'_> {
-    /// The word in the status.
+    /// Returns the word in the status.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -23,10 +24,10 @@ impl Tier<'_> {
     }
 }
 
-/// The tier of a Surface in a namespace.
+/// Returns the tier of a Surface in a namespace.
 ///
 /// # Errors
-/// In a tenant's namespace that is not its home namespace (the message names the home namespace), and wherever else no surface may live.
+/// In a tenant's namespace that is not its home namespace (the message names the home namespace), and wherever else no Surface may live.
 pub fn decide_tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier<'a>, Denial> {
     match placement {
         Placement::Platform { .. } => Ok(Tier::Platform),

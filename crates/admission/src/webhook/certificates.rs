@@ -1,5 +1,4 @@
-//! The authorities and the certificate of a listener, as a Secret keeps them. Owns their form; refuses to decide when one is made, and to show
-//! a key in what it tells of a Secret that can't be read.
+//! The authorities and the certificate of a listener, in the form of a Secret. Messages about an unreadable Secret contain no key.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -17,34 +16,34 @@ use serde_json::{Value, json};
 use tenure_planner::certificate_renewal::{Serving, Snapshot, Validity};
 use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 
-/// How many authorities are read: there are two while one follows the other.
+/// The greatest number of authorities that are read. Two exist while one replaces the other.
 const AUTHORITIES: usize = 8;
 
-/// Why there is no certificate.
+/// The reason why no certificate is available.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The Secret holds something else.
+    /// The Secret has unexpected contents.
     #[error("its {field} is {problem}")]
     Unread {
-        /// Which key of its data.
+        /// The key in the Secret's data.
         field: &'static str,
-        /// What is wrong.
+        /// The problem with its value.
         problem: &'static str,
     },
-    /// One can't be made.
+    /// The certificate could not be made.
     #[error("a certificate can't be made: {0}")]
     Made(#[from] rcgen::Error),
-    /// It can't be shown.
+    /// The certificate could not be used for TLS.
     #[error("the certificate can't be shown: {0}")]
     Shown(#[from] rustls::Error),
 }
 
-/// What is kept.
+/// The authorities and the certificate that the Secret stores.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
-    /// Oldest first.
+    /// The authorities, oldest first.
     authorities: Vec<CertificateDer<'static>>,
-    /// The key of the newest one, in PEM.
+    /// The key of the newest authority, in PEM.
     authority_key: String,
     serving: Option<(CertificateDer<'static>, String)>,
 }
@@ -90,7 +89,7 @@ impl Kept {
         })
     }
 
-    /// The data of a Secret.
+    /// Returns the data of a Secret.
     pub(super) fn write(&self) -> Value {
         let (certificate, key) = match &self.serving {
             Some((certificate, key)) => (write_pem(certificate), key.as_str()),
@@ -102,7 +101,7 @@ impl Kept {
         })
     }
 
-    /// The authorities, in PEM.
+    /// Returns the authorities, in PEM.
     pub(super) fn bundle(&self) -> String {
         self.authorities.iter().map(write_pem).collect()
     }
@@ -124,11 +123,11 @@ impl Kept {
         }
     }
 
-    /// Another authority, besides those that are there.
+    /// Adds a new authority to the existing ones.
     pub(super) fn make_authority(&mut self, name: &str, now: Timestamp) -> Result<(), CertificateError> {
         let key = KeyPair::generate()?;
         let mut params = parameters(&[], Validity::of_authority(now))?;
-        // Two of the same name would be taken for one.
+        // A client would take two authorities with one name for one authority.
         let name = format!("{name}-authority-{}", now.as_millisecond());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -141,7 +140,7 @@ impl Kept {
         Ok(())
     }
 
-    /// A certificate of the newest authority.
+    /// Makes a certificate, signed by the newest authority.
     pub(super) fn make_certificate(
         &mut self,
         (name, names): (&str, &[String]),
@@ -163,12 +162,12 @@ impl Kept {
         Ok(())
     }
 
-    /// The oldest authorities aren't trusted any more.
+    /// Removes the oldest authorities, so that clients no longer trust them.
     pub(super) fn forget(&mut self, count: usize) {
         self.authorities.drain(..count.min(self.authorities.len()));
     }
 
-    /// The certificate and its key.
+    /// Returns the certificate and its key.
     pub(super) fn shown(&self) -> Option<(CertificateDer<'static>, PrivateKeyDer<'static>)> {
         let (certificate, key) = self.serving.as_ref()?;
         let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).ok()?;
@@ -197,7 +196,7 @@ fn write_pem(certificate: &CertificateDer<'_>) -> String {
     text
 }
 
-/// When the first certificate of a text in PEM ends, if there is one.
+/// Returns the end of the first certificate in a PEM text, if the text has one.
 #[must_use]
 pub fn find_end(pem: &[u8]) -> Option<Timestamp> {
     let certificate = CertificateDer::from_pem_slice(pem).ok()?;
@@ -232,7 +231,7 @@ fn has_signed(authority: &CertificateDer<'_>, certificate: &CertificateDer<'_>) 
     certificate.verify_signature(Some(authority.public_key())).is_ok()
 }
 
-/// Whether a certificate is for all of these names and addresses.
+/// Checks whether a certificate covers all of these names and addresses.
 fn is_for(certificate: &CertificateDer<'_>, names: &[String]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
         return false;
@@ -292,7 +291,7 @@ mod tests {
                 .unwrap()
                 .is_for_names
         );
-        // Another one comes, and signs; the old one goes.
+        // A new authority is added and signs, and the old one is removed.
         kept.make_authority("tenure-webhook", now).unwrap();
         assert_eq!(kept.describe(&names(), true).serving.unwrap().authority, Some(0));
         kept.make_certificate(("tenure-webhook", &names()), now).unwrap();

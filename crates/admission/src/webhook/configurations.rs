@@ -1,9 +1,9 @@
-//! Keeps the two webhook configurations as they have to be. Owns how soon: within a second of being seen otherwise. A configuration meets no
-//! admission, so that only RBAC keeps others from weakening one; whoever may, is named in an event, and undone, and the cluster's Enforcement
-//! isn't ready meanwhile.
+//! Keeps the two webhook configurations in the required form. A watch reports a difference, and this module repairs it within a second.
+//! Writes of a configuration meet no admission, so only RBAC stops other users from weakening one. The user that weakened one is named in an
+//! event, the change is reverted, and the cluster's Enforcement is not ready meanwhile.
 //!
-//! Refuses to overwrite what it hasn't read, and to write without a right that an administrator can take away: without the binding of
-//! `tenure-admission` nothing is put back, which is how an uninstallation begins.
+//! This module overwrites only a version that it has read. It writes only with a right that an administrator can take away: without the
+//! binding of `tenure-admission` it restores nothing. An uninstallation begins with the removal of this binding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use tokio::sync::Notify;
 
 use super::trust::TrustKeeper;
 
-/// The field manager of what is put back.
+/// The field manager of restored configurations.
 const MANAGER: &str = "tenure-webhook";
-/// Who reports events.
+/// The reporter of events.
 const REPORTER: &str = "tenure-controller";
-/// How long is waited between two looks, whatever happens, and for how long at most.
+/// The pause between two looks: the normal one and the longest one.
 const BETWEEN: Duration = Duration::from_millis(100);
 const AT_THE_LATEST: Duration = Duration::from_secs(30);
-/// How many names a message tells.
+/// The greatest number of names in one message.
 const NAMES_TOLD: usize = 8;
 
-/// Keeps the configurations.
+/// Keeps the webhook configurations in the required form.
 pub struct ConfigurationKeeper {
     client: Client,
     place: WebhookPlace,
@@ -54,7 +54,8 @@ impl std::fmt::Debug for ConfigurationKeeper {
 }
 
 impl ConfigurationKeeper {
-    /// Keeps those that lead to this place, and trust what `trust` shows. The settings say what else is kept in force.
+    /// Returns a keeper of the configurations that lead to `place` and trust the authorities of `trust`. The settings
+    /// name what the webhooks protect in addition.
     #[must_use]
     pub fn new(client: Client, place: WebhookPlace, trust: Arc<TrustKeeper>, settings: Settings) -> Self {
         Self {
@@ -70,15 +71,15 @@ impl ConfigurationKeeper {
         }
     }
 
-    /// Looks at them this long after the last look though nobody has told of a change. What somebody weakens is put back when a watch tells of it, however
-    /// long this is.
+    /// Sets the longest time between two looks when no watch reports a change. After a watch reports a weakened configuration, the keeper restores it
+    /// regardless of this time.
     #[must_use]
     pub fn looking_after(mut self, at_the_latest: Duration) -> Self {
         self.at_the_latest = at_the_latest;
         self
     }
 
-    /// Keeps them until it is dropped.
+    /// Keeps the configurations until the future is dropped.
     pub async fn keep(&self) {
         let changed = Notify::new();
         let following = futures::future::join_all(
@@ -98,7 +99,7 @@ impl ConfigurationKeeper {
             }
             tokio::time::sleep(AT_THE_LATEST).await;
         };
-        // One that loses its label is told of as gone.
+        // The watch reports a configuration that loses its label as deleted.
         let labels = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
         let sink = |event: WatchEvent| {
             if !matches!(event, WatchEvent::Progress { .. } | WatchEvent::Failed(_)) {
@@ -153,7 +154,7 @@ impl ConfigurationKeeper {
         }
     }
 
-    /// Says in the cluster's Enforcement how they are.
+    /// Writes the state of the configurations into the cluster's Enforcement.
     async fn report(&self, standing: &Standing) {
         let said = report_enforcement(&self.client, MANAGER, (Part::Webhooks, standing), &self.settings).await;
         if let Err(error) = said {
@@ -161,8 +162,9 @@ impl ConfigurationKeeper {
         }
     }
 
-    /// Looks at both once, and puts back what isn't as it has to be. Returns how they were, if that is to be said: what is written for the first
-    /// time, or trusts another authority from now on, is said of once it has been seen so.
+    /// Looks at both configurations once and restores each difference. Returns their state if it should be reported. The state of a
+    /// configuration that was written for the first time, or that trusts another authority from now on, is reported after a later look has seen
+    /// it.
     async fn look(&self, authorities: &str, books: &mut [Book; 2]) -> Result<Option<Standing>, ClusterError> {
         let has_policies = self.has_policies().await?;
         let wanted = self.describe(authorities, has_policies);
@@ -170,7 +172,8 @@ impl ConfigurationKeeper {
         for (wanted, book) in wanted.iter().zip(books) {
             let resource = self.client.resource_of(wanted).await?;
             let found = self.client.find(&resource, "", CONFIGURATION).await?;
-            // As it had to be until now, or, as nobody here knows, before this process began.
+            // The form that was required until now. Before this process began, that form is
+            // unknown.
             let mut before = self.describe(authorities, !has_policies).into_iter();
             let before = before.find(|before| before.get("kind") == wanted.get("kind"));
             let before = before.filter(|_| book.policies != Some(has_policies));
@@ -183,7 +186,7 @@ impl ConfigurationKeeper {
                 weakened.push(format!("{}: {what}", ObjectView::of(wanted).read_text("/kind")));
             }
             if !self.write(&resource, found.as_ref(), wanted).await? {
-                // Somebody was faster, and is told of by the watch.
+                // Another writer was faster. The watch reports its write.
                 continue;
             }
             (book.was_kept, book.policies) = (true, Some(has_policies));
@@ -207,7 +210,8 @@ impl ConfigurationKeeper {
         configurations(&self.place, authorities, surroundings)
     }
 
-    /// Whether policies are in force, as who keeps them has said last: a request has met them as they are.
+    /// Checks whether policies are in force, as their keeper has last reported: a request was denied or
+    /// allowed by them as they are now.
     async fn has_policies(&self) -> Result<bool, ClusterError> {
         if !self.settings.has_policies {
             return Ok(false);
@@ -240,7 +244,7 @@ impl ConfigurationKeeper {
         }
     }
 
-    /// Says what was wrong with the certificate, of what the API server trusts.
+    /// Reports a problem of the certificate that the API server trusts.
     async fn tell_problem(&self, problem: &str, history: &mut EventHistory) {
         let event = describe_event("AdmissionCertificate", problem.to_owned());
         let object = describe_object(&Value::Null, "ValidatingWebhookConfiguration");
@@ -275,7 +279,7 @@ fn describe_event(reason: &str, message: String) -> ObjectEvent {
     }
 }
 
-/// The object that an event is about.
+/// Returns the reference to the object of an event.
 fn describe_object(object: &Value, kind: &str) -> Value {
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
@@ -283,26 +287,28 @@ fn describe_object(object: &Value, kind: &str) -> Value {
     })
 }
 
-/// What is remembered of one configuration.
+/// The remembered state of one configuration.
 #[derive(Default)]
 struct Book {
     history: EventHistory,
-    /// Whether it was as it has to be, since this process began.
+    /// True if the configuration had the required form at some time since this process began.
     was_kept: bool,
-    /// Whether policies were in force then.
+    /// Whether policies were in force at that time.
     policies: Option<bool>,
 }
 
-/// How a configuration isn't as it has to be.
+/// A difference between a configuration and its required form.
 #[derive(Debug, PartialEq, Eq)]
 enum Difference {
-    /// It isn't there yet, trusts other authorities, or is as it had to be before: nobody did anything wrong.
+    /// The configuration is missing, trusts other authorities, or has the previously required form. None of
+    /// these is an attack.
     Expected,
-    /// Somebody changed it.
+    /// Another writer changed the configuration.
     Weakened(String),
 }
 
-/// How it isn't as it has to be. Before, it may have had to be otherwise.
+/// Returns the difference between a configuration and its required form. The previously required
+/// form may be different.
 fn describe_difference(
     found: Option<&Value>,
     (wanted, before): (&Value, Option<&Value>),
@@ -359,7 +365,7 @@ fn describe_difference(
     })
 }
 
-/// Who wrote last, as he called himself.
+/// Returns the name of the last writer, as that writer named itself.
 fn find_last_writer(object: &Value) -> Option<String> {
     let fields = ObjectView::of(object).list("/metadata/managedFields");
     let mut writers: Vec<(&str, &str)> = fields
@@ -414,14 +420,15 @@ mod tests {
             describe_difference(None, (&wanted, None), true),
             Some(Difference::Weakened(_))
         ));
-        // It is there for the first time.
+        // The configuration exists for the first time.
         assert_eq!(
             describe_difference(None, (&wanted, None), false),
             Some(Difference::Expected)
         );
     }
 
-    /// Policies come into force, and webhooks wait for less: that is nobody's doing, but only once.
+    /// When policies come into force, webhooks wait for a shorter time. This difference is
+    /// expected, but only once.
     #[test]
     fn what_has_to_be_otherwise_from_now_on_was_weakened_by_nobody() {
         let describe = |has_policies: bool| {

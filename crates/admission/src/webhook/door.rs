@@ -1,5 +1,5 @@
-//! All of it together: what is known, what is shown, who answers, and what lets the API server ask. Owns the order: the configurations are
-//! written once there is somebody to ask, since a webhook that isn't there yet is a dead one.
+//! The complete webhook: the facts, the certificate, the server and the configurations. The configurations are written after the server
+//! can answer, since the API server treats a webhook without a server as failed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,26 +20,27 @@ use super::server::WebhookServer;
 use super::shown::ClientGate;
 use super::trust::{CertificatePlace, TrustKeeper};
 
-/// How often it is looked whether all is known.
+/// The pause between two checks whether all facts are known.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a webhook is told.
+/// The settings of a webhook.
 #[derive(Debug)]
 pub struct WebhookSettings {
-    /// What an administrator set about tenants.
+    /// The administrator's settings for tenants.
     pub tenancy: Settings,
-    /// Where the API server finds it.
+    /// The address at which the API server finds the webhook.
     pub place: WebhookPlace,
-    /// Who is answered; whoever comes, without it.
+    /// The clients that get an answer. Without a gate, every client gets one.
     pub gate: Option<ClientGate>,
 }
 
-/// A webhook.
+/// The webhook as a whole.
 #[derive(Debug)]
 pub struct WebhookDoor {
     client: Client,
     known: KnownFacts,
-    /// Whether every watch has reported once. It stays so: a watch that opens later must not close the whole webhook.
+    /// True after every watch has reported once, and never false again: a watch that opens later must not close the
+    /// whole webhook.
     has_started: AtomicBool,
     trust: Arc<TrustKeeper>,
     server: Arc<WebhookServer>,
@@ -47,7 +48,7 @@ pub struct WebhookDoor {
 }
 
 impl WebhookDoor {
-    /// One that reads, asks and writes by this client.
+    /// Returns a webhook that reads, asks and writes with this client.
     #[must_use]
     pub fn new(client: Client, settings: WebhookSettings) -> Self {
         let gate = settings.gate.map(Arc::new);
@@ -74,7 +75,7 @@ impl WebhookDoor {
         }
     }
 
-    /// Whether reviews can be answered.
+    /// Checks whether the webhook can answer reviews.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.has_started() && self.known.known().is_ok() && self.trust.acceptor().is_some()
@@ -88,7 +89,8 @@ impl WebhookDoor {
         self.has_started.fetch_or(has_started, Ordering::Relaxed) || has_started
     }
 
-    /// Answers on this listener, and keeps all that it takes, until it is dropped.
+    /// Answers reviews on this listener, and keeps the certificate and the configurations, until
+    /// the future is dropped.
     pub async fn open(&self, listener: TcpListener) {
         let trust = Arc::clone(&self.trust);
         let shown = Shown::Certificate(Arc::new(move || trust.acceptor()));
@@ -108,7 +110,8 @@ impl WebhookDoor {
     }
 }
 
-/// What the API server calls it by, and checks its certificate for.
+/// Returns the names by which the API server calls the webhook, and which the certificate must
+/// cover.
 fn list_names(place: &WebhookPlace) -> Vec<String> {
     match place {
         WebhookPlace::Service => ["", ".cluster.local"]

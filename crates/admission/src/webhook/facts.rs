@@ -1,6 +1,8 @@
-//! What is known of Tenants and namespaces, of what these use, and of hosts and paths of Ingresses, from four watches; the last one is there only while a
-//! Tenant asks for it. Owns when it counts as known: once a watch has told of
-//! everything that is there, and as long as it hasn't been broken for long. Refuses to hold what was read for one review: a watch alone knows what is newer.
+//! The known Tenants and namespaces, the use of these namespaces, and the hosts and paths of Ingresses, from four watches. The watch of Ingresses runs only
+//! while a Tenant needs it.
+//!
+//! A watch counts as known after it has reported all existing objects, and until it has been broken for long. Objects that were read for one review are not
+//! stored here: only the watch knows which state is newer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,17 +21,17 @@ use tokio::sync::watch as changing;
 
 use super::mentions::KnownMentions;
 
-/// How long a watch may be broken before what it told is too old to judge by.
+/// After this time, the last report of a broken watch is too old for decisions.
 const BROKEN: Duration = Duration::from_secs(30);
-/// The same of what namespaces use, and what Ingresses have: less than what was let through is kept for, where it isn't proven who asks.
+/// The shorter limit for the use of namespaces and for Ingresses. It is below the time of a reservation for an unproven sender.
 const BROKEN_SOON: Duration = Duration::from_secs(3);
-/// How soon a kind is looked for again that isn't served.
+/// The pause before a kind that is not served is looked up again.
 const ABSENT: Duration = Duration::from_secs(1);
 
-/// Why nothing is known.
+/// The reason why the facts are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// A watch hasn't told of everything yet.
+    /// A watch has not yet reported all its objects.
     #[error("not all {0} have been seen yet")]
     Unseen(&'static str),
     /// A watch is broken.
@@ -37,7 +39,7 @@ pub enum Unknown {
     Old(&'static str, u64),
 }
 
-/// One of the watches.
+/// The four watches.
 #[derive(Clone, Copy, Debug)]
 enum Followed {
     Tenants,
@@ -56,7 +58,7 @@ impl Followed {
         }
     }
 
-    /// For how long it may be broken.
+    /// Returns the longest time that the watch may be broken.
     fn patience(self) -> Duration {
         match self {
             Self::Tenants | Self::Namespaces => BROKEN,
@@ -64,7 +66,7 @@ impl Followed {
         }
     }
 
-    /// Which objects it is about, by their labels.
+    /// Returns the label selector of the watched objects.
     fn labels(self) -> Option<String> {
         match self {
             Self::Tenants | Self::Namespaces | Self::Ingresses => None,
@@ -82,7 +84,7 @@ impl Followed {
     }
 }
 
-/// How a watch is.
+/// The health of a watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Health {
     pub(super) is_synced: bool,
@@ -94,8 +96,8 @@ impl Health {
         self.broken_since.is_some_and(|since| since.elapsed() > patience)
     }
 
-    /// Whether to wait no longer for the first report of a watch. One that has failed for long must not keep the others waiting: what needs
-    /// it is refused.
+    /// Checks whether the start should wait no longer for the first report of a watch. A watch that has failed for long must not delay the
+    /// others: requests that need this watch are denied.
     pub(super) fn has_started(self) -> bool {
         self.is_synced || self.is_broken_for(BROKEN)
     }
@@ -122,7 +124,8 @@ impl Health {
 
 #[derive(Debug)]
 struct State {
-    /// Changed object by object; who still judges by what was known keeps it, and then what changes is made anew.
+    /// The facts, changed object by object. A review that still uses an earlier version keeps it, and the next
+    /// change then copies the facts.
     facts: Arc<Facts>,
     usages: Usages,
     ingresses: IngressIndex,
@@ -130,11 +133,11 @@ struct State {
     namespaces: Health,
     quotas: Health,
     ingresses_health: Health,
-    /// Whether a Tenant asks which Ingresses there are.
+    /// True while a Tenant needs the hosts and paths of Ingresses.
     needs_ingresses: changing::Sender<bool>,
 }
 
-/// What is known now. Cheap to clone.
+/// The facts that are known now. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct KnownFacts {
     state: Arc<RwLock<State>>,
@@ -142,7 +145,7 @@ pub struct KnownFacts {
 }
 
 impl KnownFacts {
-    /// Nothing is known yet.
+    /// Returns a value without any facts.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self {
@@ -160,7 +163,7 @@ impl KnownFacts {
         }
     }
 
-    /// What is known, if that is enough to judge by.
+    /// Returns the facts, if they are complete and recent enough for a decision.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -171,7 +174,8 @@ impl KnownFacts {
         Ok(Arc::clone(&state.facts))
     }
 
-    /// Whether every watch has reported its objects, so that reviews can begin. A watch that has failed for 30 seconds is not waited for.
+    /// Checks whether every watch has reported its objects, so that reviews can begin. A watch that has failed for 30 seconds is not
+    /// waited for.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -186,7 +190,7 @@ impl KnownFacts {
         self.mentions.check_start()
     }
 
-    /// What was counted of what a claim is about.
+    /// Returns the counted use for a claim.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -196,7 +200,7 @@ impl KnownFacts {
         Ok(quota::add_up(facts, &state.usages, claim))
     }
 
-    /// Whether another Ingress is known to have what a claim is about.
+    /// Checks whether another known Ingress has a host or path of a claim.
     ///
     /// # Errors
     /// [`Unknown`].
@@ -206,12 +210,13 @@ impl KnownFacts {
         Ok(collision::judge(facts, &state.ingresses, claim))
     }
 
-    /// The objects that name namespaces.
+    /// Returns the index of objects that name namespaces.
     pub(super) fn mentions(&self) -> &KnownMentions {
         &self.mentions
     }
 
-    /// Follows Tenants, namespaces, what they use and what Ingresses have until it is dropped, as whoever the client is.
+    /// Follows Tenants, namespaces, their use and Ingresses until the future is dropped. The watches use the identity of
+    /// the client.
     pub async fn follow(&self, client: Client) {
         futures::future::join5(
             self.follow_one(&client, Followed::Namespaces),
@@ -223,7 +228,7 @@ impl KnownFacts {
         .await;
     }
 
-    /// Follows Ingresses as long as a Tenant asks for them.
+    /// Follows Ingresses while a Tenant needs them.
     async fn follow_while_needed(&self, client: &Client) {
         let mut needed = self.state.read().needs_ingresses.subscribe();
         while needed.wait_for(|needed| *needed).await.is_ok() {
@@ -264,7 +269,7 @@ impl KnownFacts {
                 usages.learn(&seen.namespace, &seen.name, quota.as_ref());
             }
             WatchEvent::Changed(seen) if matches!(followed, Followed::Ingresses) => {
-                // One that can't be read is remembered as it was.
+                // For an unreadable Ingress, the last readable state is kept.
                 if let Ok(ingress) = seen.read::<Value>() {
                     let pairs = IngressRoutes::of(&ingress);
                     let index = &mut self.state.write().ingresses;
@@ -272,7 +277,7 @@ impl KnownFacts {
                 }
             }
             WatchEvent::Changed(seen) => {
-                // Parsed before anybody has to wait for it.
+                // The object is parsed before the lock is taken, so no review waits for it.
                 let change = read_change(followed, &seen);
                 self.change(change);
             }
@@ -329,7 +334,7 @@ impl KnownFacts {
     }
 }
 
-/// One object as it is now.
+/// The current state of one object.
 pub(super) enum Change {
     Tenant(TenantFacts),
     TenantGone(String),
@@ -348,7 +353,7 @@ impl Change {
     }
 }
 
-/// What is said of an object by its metadata alone.
+/// The facts that an object's metadata alone contains.
 #[derive(serde::Deserialize)]
 struct Head {
     #[serde(default)]
@@ -358,7 +363,7 @@ struct Head {
 fn read_change(followed: Followed, seen: &Seen) -> Change {
     let head = || seen.read::<Head>().map(|head| head.metadata).unwrap_or_default();
     match followed {
-        // One that can't be read is there, and nobody owns it.
+        // An unreadable Tenant exists, but has no owners.
         Followed::Tenants => Change::Tenant(seen.read::<Tenant>().map_or_else(
             |_| TenantFacts {
                 name: seen.name.clone(),

@@ -1,5 +1,5 @@
-//! One review, from its request to what is answered. Owns the rounds of a decision, the namespaces that have to be read since no watch has told
-//! of them yet, and what is told to whom; refuses to add a rule.
+//! Decides one review, from its request to its answer: the rounds of a decision, reads of namespaces that no watch has reported yet, and the
+//! messages of the answer. This module adds no rule.
 
 use std::sync::Arc;
 
@@ -17,43 +17,45 @@ use super::questions::{Answers, Asker, Place, Right};
 use super::review::{Phase, Verdict};
 use crate::counting;
 
-/// How many rounds a decision may take, and how much it may ask.
+/// The greatest number of rounds of one decision. It also bounds the number of questions.
 const ROUNDS: usize = 8;
 const QUESTIONS: usize = 96;
-/// How names of ServiceAccounts begin, as users.
+/// The prefix of the user names of ServiceAccounts.
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Why a review isn't judged. Who asked is told so, and what becomes of the write says the webhook's `failurePolicy`.
+/// The reason why a review has no decision. The sender gets this reason, and the webhook's `failurePolicy` decides
+/// about the write.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
-    /// It isn't known who is whose.
+    /// The facts about Tenants and namespaces are unknown.
     #[error("{0}; try again in a moment")]
     Unknown(#[from] Unknown),
-    /// The API server, whom the decision needs, doesn't answer.
+    /// The API server doesn't answer a question that the decision needs.
     #[error("what the decision needs can't be asked: {0}; try again in a moment")]
     Cluster(#[from] ClusterError),
-    /// It asks for ever.
+    /// The decision needs more rounds than allowed.
     #[error("the decision asks for more than {QUESTIONS} things; ask an administrator, or change less at once")]
     TooMuch,
-    /// Whoever else writes down what is reserved in the same Tenant is always faster.
+    /// Other writers of reservations in the same Tenant were faster in each attempt.
     #[error("too much is made in this Tenant at this moment; try again in a moment")]
     Contested,
-    /// It takes too long.
+    /// The decision takes too long.
     #[error("there are too many reviews, or the API server is slow; try again in a moment")]
     Late,
 }
 
-/// How much work a review is: whoever sends much waits for others who do, and keeps nobody waiting who doesn't.
+/// The amount of work of a review. Senders of large reviews wait for one another, and delay no sender of small
+/// ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Effort<'a> {
-    /// It is done at once.
+    /// The work is done at once.
     Small,
-    /// It has a turn for each part of it, and none while it waits.
+    /// Each part of the work needs a permit. While the review waits for answers, it holds none.
     Large(&'a Semaphore),
 }
 
 impl Effort<'_> {
-    /// Does a part of it.
+    /// Runs one part of the work.
     pub(super) async fn work<T>(self, part: impl FnOnce() -> T) -> T {
         match self {
             Self::Small => part(),
@@ -65,7 +67,7 @@ impl Effort<'_> {
     }
 }
 
-/// Judges reviews.
+/// Decides reviews.
 #[derive(Debug)]
 pub struct Judge {
     known: KnownFacts,
@@ -74,8 +76,8 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Judges by what is known, and what can be asked by this client: it needs the right to create SubjectAccessReviews, to read what rules look at,
-    /// and to keep Leases in the platform's namespace.
+    /// Returns a judge that uses the known facts and asks with this client. The client needs the right to create SubjectAccessReviews, to read the
+    /// objects of the rules, and to write Leases in the platform's namespace.
     #[must_use]
     pub fn new(known: KnownFacts, client: Client) -> Self {
         Self {
@@ -85,7 +87,7 @@ impl Judge {
         }
     }
 
-    /// Judges the `request` of an AdmissionReview. `is_proven` says whether the API server itself has sent it, and not whoever reaches the port.
+    /// Decides the `request` of an AdmissionReview. `is_proven` is true if the sender is proven to be the API server itself.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -120,7 +122,7 @@ impl Judge {
             }
             answers.fetch(&self.asker, user).await?;
         };
-        // What takes others to tell is looked at when all others have had their say.
+        // Capacity that other claims share is checked after all other rules.
         let (decision, wanted) = match decision {
             Decision::Allow { ref changes, .. } if phase == Phase::Validating && changes.is_empty() => {
                 let wanted = effort.work(|| Wanted::reckon(&facts, &request)).await;
@@ -153,8 +155,8 @@ impl Judge {
         Ok(effort.work(|| answer(phase, &request, decision)).await)
     }
 
-    /// What becomes of the decision once it is known whether the place is free that it needs. It is taken when all others have had their say of the
-    /// object, and its name is known.
+    /// Returns the final decision after the claim of a namespace is settled. The reservation is made after all other rules, when the name of the
+    /// namespace is known.
     async fn settle_claim(
         &self,
         phase: Phase,
@@ -172,7 +174,7 @@ impl Judge {
             return Ok(decision);
         };
         if !changes.is_empty() {
-            // It is asked about again, or refused.
+            // The API server asks again in the next phase, or the object was denied.
             return Ok(decision);
         }
         if phase == Phase::Mutating {
@@ -186,7 +188,7 @@ impl Judge {
         }
     }
 
-    /// Whether there is room for what is counted over the Tenant's namespaces.
+    /// Checks whether the quotas over the Tenant's namespaces have capacity left.
     async fn settle_quota(
         &self,
         claim: &QuotaClaim,
@@ -199,7 +201,7 @@ impl Judge {
         self.ledgers.claim_quota(claim, add_up, keep).await
     }
 
-    /// Whether no other Ingress has what is new of this one.
+    /// Checks whether no other Ingress has the new hosts and paths of this one.
     async fn settle_hosts(
         &self,
         claim: &HostClaim,
@@ -208,7 +210,8 @@ impl Judge {
         is_proven: bool,
     ) -> Result<Result<(), Refusal>, Unanswered> {
         let collide = || Ok(self.known.collide(facts, claim)?);
-        // Before anything of it is kept: who is refused for a part of it takes nothing.
+        // Checked before anything is reserved: an Ingress that is denied for one host reserves
+        // nothing.
         if let Err(refusal) = collide()? {
             return Ok(Err(refusal));
         }
@@ -216,8 +219,8 @@ impl Judge {
         self.ledgers.claim_hosts(claim, collide, keep).await
     }
 
-    /// What is known, and of the namespaces that this is about what is there, even if no watch has told of it yet: whoever makes a namespace
-    /// and writes into it at once would else find it nobody's.
+    /// Returns the known facts, and reads the namespaces of this request even if no watch has reported them yet. Otherwise a namespace would
+    /// seem to be without a tenant for a user that creates it and immediately writes into it.
     async fn look_up(&self, request: &Request<'_>) -> Result<Arc<Facts>, Unanswered> {
         let known = self.known.known()?;
         let mut changes = Vec::new();
@@ -251,7 +254,8 @@ impl Judge {
         Ok(Arc::new(facts))
     }
 
-    /// Whether the one who is said to ask may do it at all: API servers ask that before they ask anybody here.
+    /// Checks whether the user of the request has the right to do it. API servers check this before they call
+    /// any webhook.
     async fn may_do_it(&self, request: &Request<'_>, user: &Value) -> Result<bool, ClusterError> {
         let is_whole_namespace = request.resource.group.is_empty() && request.resource.name == "namespaces";
         let right = |verb: &str, name: &str| Right {
@@ -264,7 +268,7 @@ impl Judge {
             account: None,
         };
         let name = request.name;
-        // An apply creates, too, and so does an update of some kinds.
+        // An apply may create an object, and so may an update of some kinds.
         let ways: &[(&str, &str)] = match request.operation {
             Operation::Create => &[("create", ""), ("create", name), ("patch", name), ("update", name)],
             Operation::Update => &[("update", name), ("patch", name)],
@@ -280,7 +284,7 @@ impl Judge {
     }
 }
 
-/// What a request wants that others may have, or that there may be no room for.
+/// The claims of a request on capacity or on hosts that others may have.
 #[derive(Debug, Default, PartialEq)]
 struct Wanted {
     hosts: Option<HostClaim>,
@@ -296,7 +300,7 @@ impl Wanted {
     }
 }
 
-/// What is kept of what is let through.
+/// Returns the reservation for an admitted object.
 fn choose_keep(request: &Request<'_>, is_proven: bool) -> Keep {
     match is_proven {
         _ if request.is_dry_run => Keep::Nothing,
@@ -319,8 +323,8 @@ fn read_metadata(object: &Value) -> ObjectMeta {
     serde_json::from_value(metadata).unwrap_or_default()
 }
 
-/// The namespaces by which a request is judged: where it writes, where the account lives that it speaks as, and where the one is that applied
-/// the object.
+/// Returns the namespaces of a request: the one that it writes into, the one of the account that speaks, and the one of the account that
+/// applied the object.
 fn list_namespaces<'a>(request: &Request<'a>) -> Vec<&'a str> {
     let is_new = request.operation == Operation::Create && request.resource.name == "namespaces";
     let own = Some(request.namespace).filter(|namespace| !namespace.is_empty() && !is_new);
@@ -341,7 +345,8 @@ fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
         Decision::Allow { changes, warnings, .. } => (changes, warnings),
     };
     let Some(old) = request.object.filter(|_| !changes.is_empty()) else {
-        // What is said of it is said once, when it is as it will be stored: all that is asked about is asked about then.
+        // Warnings are sent once, in the validating phase, when the object has its stored form. All questions are asked
+        // in that phase.
         let warnings = if phase == Phase::Validating {
             warnings
         } else {

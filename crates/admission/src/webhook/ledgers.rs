@@ -1,9 +1,10 @@
-//! Where it is kept what several webhooks let through in a Tenant, namespaces, what its quotas count, and hosts of Ingresses: a Lease for each Tenant, in the platform's namespace,
-//! written only as it was read. Hosts that no two in the cluster may have are in Leases that all Tenants share.
+//! Stores the reservations that several webhooks make for a Tenant: namespaces, counts under its quotas, and hosts of Ingresses. Each Tenant has a Lease in the
+//! platform's namespace. A write of a Lease succeeds only if the Lease is unchanged since it was read. Hosts that must be unique in the cluster are in Leases
+//! that all Tenants share.
 //!
-//! Owns how it is read and written, and that within one process the claims of one Tenant come one after the other, and no other Tenant's wait for
-//! them; for a Lease that all share, no Tenant waits for more than one claim of each other one. Refuses to say what counts: that is
-//! [`tenure_tenancy::admission::ledger`], [`tenure_tenancy::admission::quota`] and [`tenure_tenancy::admission::collision`].
+//! Within one process, claims of one Tenant run one after another, and no other Tenant waits for them. At a Lease that all share, a Tenant waits for at most
+//! one claim of each other Tenant. The rules of counting are in [`tenure_tenancy::admission::ledger`], [`tenure_tenancy::admission::quota`] and
+//! [`tenure_tenancy::admission::collision`].
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -23,23 +24,24 @@ use tenure_tenancy::{Claim, HostClaim, HostLedger, HostPart, Ledger, QuotaClaim,
 use super::judge::Unanswered;
 use super::written_over::write_over;
 
-/// How often a race may be lost: within one process there is none.
+/// The greatest number of attempts after a lost race. Within one process no race occurs.
 const TRIES: usize = 16;
 
-/// What a claim leaves behind.
+/// The reservation that a claim leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keep {
-    /// Nothing: it is only asked whether there is room.
+    /// No reservation: the caller only asks whether capacity is left.
     Nothing,
-    /// The place, for so long.
+    /// A reservation for this time.
     For(Duration),
 }
 
-/// What comes of a claim, and what is to be written for it, if anything is.
+/// The decision about a claim, and the ledger to write, if it changed.
 type Judged = (Result<(), Refusal>, Option<String>);
 
 impl Keep {
-    /// Has something judged by a ledger, for so long if it is to be kept.
+    /// Decides a claim with a ledger. If a reservation should be stored, it is stored for the given
+    /// time.
     fn settle<L: Clone + PartialEq + Display>(
         self,
         mut ledger: L,
@@ -56,13 +58,13 @@ impl Keep {
     }
 }
 
-/// Where something is kept.
+/// The place of a ledger.
 #[derive(Clone, Debug)]
 struct Of<'a> {
-    /// The Lease.
+    /// The name of the Lease.
     name: String,
     annotation: &'static str,
-    /// The Tenant with which it goes, by name and uid, if it is one's.
+    /// The Tenant that owns the Lease, by name and uid. Shared Leases have none.
     owner: Option<(&'a str, &'a str)>,
 }
 
@@ -88,10 +90,10 @@ impl<'a> Of<'a> {
     }
 }
 
-/// Keeps places.
+/// The ledgers of reservations, stored in Leases.
 pub(super) struct Ledgers {
     client: Client,
-    /// Of what somebody claims something in, by the Lease's name.
+    /// One lock for each group of claims, by the Lease's name.
     turns: Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>,
 }
 
@@ -105,7 +107,7 @@ impl std::fmt::Debug for Ledgers {
 }
 
 impl Ledgers {
-    /// Keeps them by this client.
+    /// Returns ledgers that are stored with this client.
     pub(super) fn new(client: Client) -> Self {
         Self {
             client,
@@ -113,7 +115,7 @@ impl Ledgers {
         }
     }
 
-    /// Claims a place, or says that there is none.
+    /// Claims a namespace for a Tenant, or denies it because no capacity is left.
     pub(super) async fn claim(
         &self,
         claim: &Claim,
@@ -130,8 +132,8 @@ impl Ledgers {
         .await
     }
 
-    /// Lets an object through that is counted over a Tenant's namespaces, or says that there is no room. What was counted is asked for after it was
-    /// read what is kept: of what was kept too long ago to be still there, it knows.
+    /// Admits an object that counts against a Tenant's quota, or denies it because no capacity is left. The counted use is requested after the
+    /// reservations were read: this count includes objects whose reservation has already expired.
     pub(super) async fn claim_quota(
         &self,
         claim: &QuotaClaim,
@@ -152,15 +154,16 @@ impl Ledgers {
         .await
     }
 
-    /// Lets an Ingress through with what is new of it, or says that another one has it. What others have is asked for after it was read what is kept, as
-    /// with quotas.
+    /// Admits the new hosts and paths of an Ingress, or denies them because another Ingress has them. As with quotas, the hosts of other Ingresses are
+    /// requested after the reservations were read.
     pub(super) async fn claim_hosts(
         &self,
         claim: &HostClaim,
         collide: impl Fn() -> Result<Result<(), Refusal>, Unanswered>,
         keep: Keep,
     ) -> Result<Result<(), Refusal>, Unanswered> {
-        // Of one Tenant one at a time, so that whoever claims much isn't before others in each of the Leases that all share.
+        // One claim of a Tenant at a time, so that a Tenant with many claims isn't before others in each of the shared
+        // Leases.
         let _turn = self
             .wait_for_turn(&format!("{HOST_LEDGER_PREFIX}of-{}", claim.tenant_uid))
             .await;
@@ -182,7 +185,8 @@ impl Ledgers {
         Ok(Ok(()))
     }
 
-    /// Reads what is kept, has it judged, and writes what comes of it, until nobody else has written in between.
+    /// Reads a ledger, decides the claim and writes the result. Repeats this until no other writer has changed
+    /// the ledger in between.
     async fn write_down(
         &self,
         of: &Of<'_>,
@@ -193,7 +197,8 @@ impl Ledgers {
         for _ in 0..TRIES {
             let found = self.client.find(&resource, PLATFORM_NAMESPACE, &of.name).await?;
             let kept = found.as_ref().map(|lease| read(lease, of.annotation));
-            // By the server's clock, which has just answered: a replica whose own is wrong forgets nothing that another one keeps.
+            // The time of the server that has just answered: a replica with a wrong clock then removes no reservation of another
+            // replica.
             let now = u64::try_from(self.client.server_time().as_millisecond()).unwrap_or_default();
             let (claimed, changed) = judge(kept.unwrap_or_default(), now)?;
             let Some(text) = changed else { return Ok(claimed) };
@@ -218,7 +223,7 @@ impl Ledgers {
         turn.lock_owned().await
     }
 
-    /// Whether it was written, and nobody was faster.
+    /// Writes the Lease. Returns true if the write succeeded and no other writer was faster.
     async fn write(
         &self,
         resource: &Resource,
@@ -227,7 +232,7 @@ impl Ledgers {
         text: &str,
     ) -> Result<bool, ClusterError> {
         let annotations = json!({ (of.annotation): text });
-        // It goes with its Tenant.
+        // The Lease is deleted together with its Tenant.
         let owners: Vec<Value> = of
             .owner
             .iter()

@@ -1,5 +1,5 @@
-//! Which objects name a namespace, from one watch for each kind that may. A kind that the cluster does not serve names nothing. A watch that fails for
-//! long makes the answer unknown, and then no owner creates a namespace.
+//! The objects that name a namespace, from one watch for each kind that may name one. A kind that the cluster does not serve names nothing. If a watch
+//! fails for long, the answer is unknown, and then no owner creates a namespace.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::facts::{Health, Unknown};
 
 /// How long a watch may be broken before its answers are too old.
 const BROKEN: Duration = Duration::from_secs(30);
-/// How soon a kind is looked up again that the cluster does not serve.
+/// The pause before a kind that the cluster does not serve is looked up again.
 const UNSERVED: Duration = Duration::from_secs(30);
-/// The same after a failure of discovery.
+/// The pause after a failure of discovery.
 const FAILED: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ impl KnownMentions {
         }
     }
 
-    /// An object outside a Tenant that names a namespace.
+    /// Returns an object outside a Tenant that names a namespace.
     ///
     /// # Errors
     /// When a watch has not reported everything yet, or is broken for long.
@@ -69,7 +69,8 @@ impl KnownMentions {
         Ok(state.index.find_outside(facts, tenant, namespace))
     }
 
-    /// Whether each kind was reported once. A kind that has failed for long is not waited for: then owners create no namespace.
+    /// Checks whether each kind was reported once. A kind that has failed for long is not waited for: then owners create no
+    /// namespace.
     ///
     /// # Errors
     /// [`Unknown::Unseen`].
@@ -81,7 +82,7 @@ impl KnownMentions {
         waiting.map_or(Ok(()), |kind| Err(Unknown::Unseen(kind.plural)))
     }
 
-    /// Follows all kinds until it is dropped.
+    /// Follows all kinds until the future is dropped.
     pub(super) async fn follow(&self, client: &Client) {
         let all = MENTIONING_KINDS.iter().map(|kind| self.follow_kind(client, kind));
         futures::future::join_all(all).await;
@@ -101,7 +102,8 @@ impl KnownMentions {
             };
             tokio::select! {
                 never = watch(client, &resource, None, None, sink) => match never {},
-                // Discovery tells whether the kind is unserved now, or served in another version.
+                // Discovery shows whether the kind is no longer served or is served in another
+                // version.
                 () = gone.notified() => tokio::time::sleep(FAILED).await,
             }
         }
@@ -133,7 +135,7 @@ impl KnownMentions {
     fn take(&self, kind: &'static MentioningKind, event: WatchEvent) {
         match event {
             WatchEvent::Changed(seen) => {
-                // An object that can't be read is remembered as it was.
+                // For an unreadable object, the index keeps the last readable state.
                 if let Ok(object) = seen.read::<Value>() {
                     self.learn(kind, (&seen.namespace, &seen.name), Some(&object));
                 }

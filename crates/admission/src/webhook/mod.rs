@@ -1,13 +1,15 @@
-//! The door of clusters that have an API server of their own: webhooks that it asks over TLS.
+//! The admission point for clusters with an API server of their own: webhooks that this API server calls over TLS.
 //!
-//! Owns how a review comes in and how it is answered: what is read of it ([`review`]), what is known of Tenants and namespaces
-//! ([`KnownFacts`]), what has to be asked of the cluster meanwhile (`questions`), and the server ([`WebhookServer`]); and that the API server goes
-//! on asking: the certificate ([`TrustKeeper`]), and the configurations ([`ConfigurationKeeper`]).
+//! - Reviews and their answers: [`review`].
+//! - The known Tenants and namespaces: [`KnownFacts`].
+//! - Questions to the cluster during a review: `questions`.
+//! - The server: [`WebhookServer`].
+//! - The certificate ([`TrustKeeper`]) and the configurations ([`ConfigurationKeeper`]), by which the API server continues to call the webhooks.
 //!
-//! It refuses to judge by what it doesn't know: while Tenants and namespaces haven't been seen, or not for long, there is no answer but that
-//! there is none, and what then becomes of the write is said by the webhook's `failurePolicy`. Of a review it keeps nothing but a place for a
-//! namespace (`ledgers`), and that not for long: whoever reaches the port and makes one up is told no more than the one would be whom he pretends
-//! to ask for, and that only if this one may do what the review says.
+//! No decision uses unknown facts. While Tenants and namespaces are unseen, or their watches are broken for long, the webhook answers that it
+//! can't decide. The webhook's `failurePolicy` then decides about the write. From a review, only a reservation for a namespace is stored
+//! (`ledgers`), and only for a short time. A sender that reaches the port with an invented review learns no more than the user whose name it uses,
+//! and only if this user may do what the review says.
 //!
 //! ```text
 //! POST /mutate    ──[server]──▶ bytes ──[review]──▶ Request ──[judge]──▶ decide ──▶ patch, warnings or refusal

@@ -1,8 +1,8 @@
-//! What was changed of an object, as a JSON patch (RFC 6902). Owns the smallest patch that says it; refuses to know what the changes are about.
+//! Writes the difference between two objects as the smallest JSON patch (RFC 6902).
 
 use serde_json::{Value, json};
 
-/// The operations that make `new` of `old`.
+/// Returns the operations that change `old` into `new`.
 pub(super) fn write_patch(old: &Value, new: &Value) -> Vec<Value> {
     let mut operations = Vec::new();
     compare(old, new, "", &mut operations);

@@ -1,9 +1,9 @@
-//! What a decision asks of the cluster. Owns who is asked (the API server, as the controller), how many questions one review may have, and how
-//! long an answer is remembered.
+//! The questions that a decision asks the cluster. The controller asks them of the API server. This module bounds the number of questions of
+//! one review, and the time that an answer is remembered.
 //!
-//! A decision is pure and can't wait. So what it asks and nobody has answered yet is noted down, the answers are fetched, and it is made again:
-//! with the same facts and the same answers it asks the same, so each round knows more than the last. It refuses to take a missing answer for
-//! one: whoever might gain by it could make answers fail.
+//! A decision is pure and can't wait. Questions without an answer are therefore noted, their answers are fetched, and the decision is made
+//! again. With the same facts and the same answers, a decision asks the same questions, so each round knows more than the previous one. A
+//! failed question counts as no answer at all: a user that gains by such an answer could cause failures.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use tokio::sync::Semaphore;
 
 use super::mentions::KnownMentions;
 
-/// How many answers are remembered, how long, and how long what was asked may be.
+/// The greatest number of remembered answers, the time they are remembered, and the longest
+/// question.
 const REMEMBERED: usize = 4096;
 const FRESH: Duration = Duration::from_secs(5);
 const LONGEST_KEY: usize = 4 << 10;
-/// How many requests there are at the same time.
+/// The greatest number of requests at one time.
 const AT_ONCE: usize = 32;
-/// Who writes reviews of access, as managedFields would show it.
+/// The field manager of access reviews.
 const MANAGER: &str = "tenure-webhook";
 
-/// What objects can be asked for, and how they are read.
+/// The kinds of objects that a decision can ask for, and how they are read.
 const KINDS: [(&str, &str, &str, &str); 13] = [
     ("", "namespaces", "v1", "Namespace"),
     ("", "persistentvolumes", "v1", "PersistentVolume"),
@@ -81,7 +82,7 @@ const KINDS: [(&str, &str, &str, &str); 13] = [
     ),
 ];
 
-/// A right that is asked about.
+/// A right in a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
     pub(super) verb: String,
@@ -90,7 +91,7 @@ pub(super) struct Right {
     pub(super) subresource: String,
     pub(super) namespace: String,
     pub(super) name: String,
-    /// Whose, where it isn't the right of the one who sent the request: the namespace and the name of a ServiceAccount.
+    /// The ServiceAccount with this right, by namespace and name. None for the sender of the request.
     pub(super) account: Option<(String, String)>,
 }
 
@@ -109,7 +110,7 @@ impl From<&Question<'_>> for Right {
     }
 }
 
-/// An object that is asked for.
+/// An object in a question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) group: String,
@@ -118,7 +119,7 @@ pub(super) struct Place {
     pub(super) name: String,
 }
 
-/// The answers of one review, and what is still to be asked.
+/// The answers of one review, and the questions that are still open.
 #[derive(Debug)]
 pub(super) struct Answers {
     mentions: KnownMentions,
@@ -129,7 +130,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Nothing is asked yet.
+    /// Returns answers without any question.
     pub(super) fn new(mentions: KnownMentions) -> Self {
         Self {
             mentions,
@@ -140,18 +141,18 @@ impl Answers {
         }
     }
 
-    /// How much was asked so far.
+    /// Returns the number of questions so far.
     pub(super) fn count(&self) -> usize {
         let (rights, objects) = (self.open_rights.lock(), self.open_objects.lock());
         self.rights.len() + self.objects.len() + rights.len() + objects.len()
     }
 
-    /// Whether a decision that was made with these was made with all that it asked for.
+    /// Checks whether a decision with these answers had an answer to each of its questions.
     pub(super) fn is_complete(&self) -> bool {
         self.open_rights.lock().is_empty() && self.open_objects.lock().is_empty()
     }
 
-    /// Asks what is still to be asked, about the one who is said to have sent the request.
+    /// Asks all open questions, about the user that the review names as its sender.
     pub(super) async fn fetch(&mut self, asker: &Asker, user: &Value) -> Result<(), ClusterError> {
         let (rights, objects) = (
             std::mem::take(self.open_rights.get_mut()),
@@ -173,7 +174,7 @@ impl Answers {
 }
 
 impl Answers {
-    /// What is known of a right; what isn't, is asked.
+    /// Returns the answer about a right. Notes the question if no answer is known.
     fn look_up(&self, right: Right) -> bool {
         if let Some(may) = self.rights.get(&right) {
             return *may;
@@ -220,7 +221,7 @@ impl Surroundings for Answers {
     }
 }
 
-/// Asks the API server, as the controller.
+/// Asks the API server with the controller's identity.
 pub(super) struct Asker {
     client: Client,
     memory: Mutex<HashMap<String, (Instant, bool)>>,
@@ -237,7 +238,8 @@ impl std::fmt::Debug for Asker {
 }
 
 impl Asker {
-    /// Asks by this client; it needs the right to create SubjectAccessReviews, and to read what rules look at.
+    /// Returns an asker with this client. The client needs the right to create SubjectAccessReviews, and to
+    /// read the objects of the rules.
     #[must_use]
     pub(super) fn new(client: Client) -> Self {
         Self {
@@ -247,7 +249,7 @@ impl Asker {
         }
     }
 
-    /// Whether a user, as a review has him, may do something, or the ServiceAccount that the question is about.
+    /// Checks whether the user of a review has a right, or the ServiceAccount that the question names.
     pub(super) async fn may(&self, user: &Value, right: &Right) -> Result<bool, ClusterError> {
         let account = right.account.as_ref().map(|(namespace, name)| {
             json!({
@@ -296,7 +298,7 @@ impl Asker {
         }
     }
 
-    /// An object as it is stored now; nothing where it isn't, or nobody serves such.
+    /// Returns the stored object, or none if the object is missing or its kind is not served.
     pub(super) async fn find(&self, place: &Place) -> Result<Option<Value>, ClusterError> {
         let known = KINDS
             .iter()
@@ -318,7 +320,7 @@ impl Asker {
     }
 }
 
-/// Whether it can be the name of an object of these kinds, or is empty.
+/// Checks whether the text can be the name of an object of these kinds, or is empty.
 fn is_name(text: &str) -> bool {
     let is_known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
     text.len() <= 253 && text.bytes().all(is_known) && !text.starts_with('.')

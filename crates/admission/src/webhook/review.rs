@@ -1,48 +1,47 @@
-//! AdmissionReviews (`admission.k8s.io/v1`) as bytes. Owns what has to be there before a review is one, and the form of answers; refuses to
-//! know what is decided.
+//! Reads AdmissionReviews (`admission.k8s.io/v1`) from bytes, checks their required fields, and writes their answers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// The only version that is answered; every API server since 1.16 speaks it.
+/// The only supported version. Every API server since 1.16 speaks it.
 pub const API_VERSION: &str = "admission.k8s.io/v1";
-/// The longest uid that is answered with: they have 36 characters.
+/// The longest uid that is sent back. Real ones have 36 characters.
 const LONGEST_UID: usize = 128;
 
-/// When a write is asked about.
+/// The phase of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// While it can still be changed.
+    /// The object can still be changed.
     Mutating,
-    /// When it is as it will be stored.
+    /// The object has the form that will be stored.
     Validating,
 }
 
 /// A review that can be answered.
 #[derive(Clone, Debug)]
 pub struct Review {
-    /// What the answer names.
+    /// The uid that the answer repeats.
     pub uid: String,
-    /// Its request.
+    /// The request of the review.
     pub request: Value,
 }
 
-/// Why something is no review.
+/// The reason why a body is no review.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
-    /// It is no JSON.
+    /// The body is no JSON.
     #[error("the body is no JSON: {0}")]
     Json(String),
-    /// It is something else.
+    /// The body is another object.
     #[error("the body is no {API_VERSION} AdmissionReview: its {field} is {found}")]
     Kind {
-        /// Which field says so.
+        /// The field that shows it.
         field: &'static str,
-        /// What is there.
+        /// The value of this field.
         found: String,
     },
-    /// It asks nothing.
+    /// A required field is missing.
     #[error("the AdmissionReview has no proper {0}")]
     Field(&'static str),
 }
@@ -78,29 +77,29 @@ fn clip(text: &str) -> String {
     text.chars().take(LONGEST_UID).collect()
 }
 
-/// What is answered.
+/// The answer to a review.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The write is allowed.
     Allow {
-        /// The operations that change it first.
+        /// The operations that change the object first.
         patch: Vec<Value>,
-        /// What is said about it.
+        /// The warnings for the user.
         warnings: Vec<String>,
     },
-    /// It ends here.
+    /// The write is denied.
     Deny {
-        /// As HTTP has it.
+        /// The status code, as in HTTP.
         code: u16,
-        /// As Kubernetes has it.
+        /// The reason, as in Kubernetes.
         reason: &'static str,
-        /// Why, and what to do instead.
+        /// The cause of the denial, and an alternative.
         message: String,
     },
 }
 
 impl Verdict {
-    /// A refusal as RBAC's are.
+    /// Returns a denial in the form of RBAC's.
     #[must_use]
     pub fn forbid(message: String) -> Self {
         Self::Deny {
@@ -111,7 +110,7 @@ impl Verdict {
     }
 }
 
-/// The answer to a review.
+/// Writes the answer to a review.
 #[must_use]
 pub fn write_answer(uid: &str, verdict: Verdict) -> Value {
     let mut response = json!({ "uid": uid });
@@ -183,7 +182,7 @@ mod tests {
             let error = read_review(text.as_bytes()).unwrap_err().to_string();
             assert!(error.contains(told), "{text}: {error}");
         }
-        // What nobody's stack holds is no review either.
+        // A body that is nested deeper than any stack is no review.
         let deep = "[".repeat(1 << 20);
         assert!(matches!(read_review(deep.as_bytes()), Err(ReviewError::Json(_))));
     }

@@ -1,5 +1,5 @@
-//! The server: reviews over HTTPS. Owns how much and how long anybody may send, and how much is read at the same time; refuses to read a body
-//! from whom it doesn't take one, and tells who sends no review what is wrong with it.
+//! The server that receives reviews over HTTPS. It bounds the size and the time of each request, and the bytes in memory at one time. It
+//! reads no body from an unknown client, and answers a malformed review with the error.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,28 +22,31 @@ use super::judge::{Effort, Judge, Unanswered};
 use super::review::{Phase, read_review, write_answer};
 use super::shown::ClientGate;
 
-/// How many connections there are, and how many of one address: of one API server, which keeps some open.
+/// The greatest number of connections, in all and for one address. One API server keeps several
+/// connections open.
 const BOUNDS: ListenerBounds = ListenerBounds {
     connections: 1024,
     of_one: 256,
     handshake: Duration::from_secs(5),
 };
-/// How long a connection may be idle, and how long the head of a request may take.
+/// The longest time that a connection may be idle or the head of a request may take.
 const HEAD: Duration = Duration::from_secs(60);
-/// How long a body may take to arrive, and a decision to be made.
+/// The longest time for a body to arrive, and for a decision.
 const BODY: Duration = Duration::from_secs(5);
 const DECISION: Duration = Duration::from_secs(8);
-/// How long the head of a request may be, in bytes, and how many headers it may have.
+/// The longest head of a request, in bytes, and the greatest number of headers.
 const HEAD_BYTES: usize = 32 << 10;
 const HEAD_LINES: usize = 64;
-/// How long a body may be: an object as it is and as it will be, 3 MiB each, which is what API servers take.
+/// The longest body: an old and a new object of 3 MiB each, the limit of API servers.
 const LONGEST: usize = 8 << 20;
-/// Up to how many bytes a body is a small one, which finds room as long as there are connections.
+/// The longest small body, in bytes. A small body needs no share of the memory for large ones; only
+/// the number of connections limits it.
 const SMALL: usize = 128 << 10;
-/// How many bytes are held at the same time of those that are larger. Whoever fills that keeps others waiting who send much, and nobody else.
+/// The greatest number of bytes of all larger bodies in memory at one time. A sender that fills this memory delays only other senders of
+/// large bodies.
 const ROOM: usize = 64 << 20;
 
-/// Answers reviews.
+/// The server that answers reviews.
 #[derive(Debug)]
 pub struct WebhookServer {
     judge: Judge,
@@ -53,11 +56,12 @@ pub struct WebhookServer {
     large: Semaphore,
 }
 
-/// What is answered.
+/// The answer to a request.
 type Answer = Response<Full<Bytes>>;
 
 impl WebhookServer {
-    /// Answers by this judge; with a gate, only to who passes it.
+    /// Returns a server that decides with this judge. With a gate, it answers only clients that the
+    /// gate admits.
     #[must_use]
     pub fn new(judge: Judge, gate: Option<Arc<ClientGate>>) -> Self {
         Self {
@@ -69,14 +73,14 @@ impl WebhookServer {
         }
     }
 
-    /// The same, and a body may take so long to arrive.
+    /// Sets the longest time for a body to arrive.
     #[must_use]
     pub fn waiting_for_bodies(mut self, body: Duration) -> Self {
         self.body = body;
         self
     }
 
-    /// Answers on this listener until it is dropped.
+    /// Answers on this listener until the future is dropped.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, shown: Shown) {
         accept_all(listener, BOUNDS, shown, move |stream, caller| {
             let server = Arc::clone(&self);
@@ -93,7 +97,7 @@ impl WebhookServer {
                     .max_headers(HEAD_LINES)
                     .keep_alive(is_proven != Some(false))
                     .serve_connection(TokioIo::new(stream), service);
-                // What one does wrong concerns nobody else.
+                // An error of one connection affects no other.
                 let _whatever_became_of_it = connection.await;
             }
         })
@@ -128,7 +132,8 @@ impl WebhookServer {
         judged.unwrap_or_else(|_| refuse(&Unanswered::Late))
     }
 
-    /// What comes of a review that has arrived. `is_proven` says whether an API server has sent it.
+    /// Returns the answer to a complete review. `is_proven` is true if the sender is proven to be
+    /// an API server.
     pub async fn judge(&self, phase: Phase, body: &[u8], is_proven: bool) -> Response<Full<Bytes>> {
         let effort = match body.len() > SMALL {
             true => Effort::Large(&self.large),
@@ -144,7 +149,8 @@ impl WebhookServer {
         }
     }
 
-    /// A body as it arrives; room for it is taken before it is kept.
+    /// Reads a body while it arrives. The memory for a large one is reserved before its bytes are
+    /// stored.
     async fn read_body(&self, mut body: Incoming) -> Result<(Vec<u8>, Option<SemaphorePermit<'_>>), Answer> {
         let too_long = || {
             let text = format!("a review of more than {LONGEST} bytes isn't read");
@@ -184,7 +190,8 @@ impl WebhookServer {
     }
 }
 
-/// There is no answer: the API server goes on as the webhook's `failurePolicy` says, and shows this.
+/// Returns a response without a decision. The API server then follows the webhook's `failurePolicy`,
+/// and shows this message.
 fn refuse(unanswered: &Unanswered) -> Answer {
     tracing::debug!(%unanswered, "a review wasn't judged");
     tell(StatusCode::SERVICE_UNAVAILABLE, &unanswered.to_string())

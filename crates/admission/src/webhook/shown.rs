@@ -1,5 +1,5 @@
-//! What the server shows in a handshake, and whose certificates it takes there. Owns how the API server proves itself; refuses to know where
-//! certificates come from.
+//! The certificate that the server shows in a handshake, and the client certificates that it accepts there as proof of the API server.
+//! Another module supplies the certificates.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use tenure_apiserver::authentication::ClientCertificates;
 use tenure_apiserver::listening::Caller;
 use tokio_rustls::TlsAcceptor;
 
-/// Whose certificates prove that the API server asks, if it can show one.
+/// The client certificates that prove that the API server is the sender, if it can show one.
 #[derive(Debug)]
 pub struct ClientGate {
-    /// The authorities.
+    /// The authorities of these certificates.
     pub authorities: ClientCertificates,
-    /// The names that count; with none, every name does.
+    /// The accepted names. An empty list accepts every name.
     pub names: Vec<String>,
 }
 
 impl ClientGate {
-    /// Whether somebody has proven to be the API server.
+    /// Checks whether the caller is proven to be the API server.
     pub(super) fn admits(&self, caller: &Caller) -> bool {
         let found = self.authorities.identify(&caller.certificates, jiff::Timestamp::now());
         let found = found.ok().flatten();
@@ -27,10 +27,11 @@ impl ClientGate {
     }
 }
 
-/// What takes connections, with this certificate (leaf first) and its key. With a gate, a certificate is asked for.
+/// Returns an acceptor for connections with this certificate (leaf first) and its key. With a gate, the acceptor
+/// asks clients for a certificate.
 ///
 /// # Errors
-/// When the key isn't the certificate's, or is of a kind that isn't known.
+/// When the key doesn't match the certificate, or its type is unknown.
 pub fn make_acceptor(
     certificates: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,

@@ -1,8 +1,9 @@
-//! Keeps the certificate that a listener shows, the webhook's or another one of the controllers, in a Secret that all processes share. Owns that whoever writes it has read what he overwrites:
-//! of two that race one is first, and the other takes what that one made. When what is made is `tenure_planner::certificate_renewal`.
+//! Keeps the certificate that a listener shows, of the webhook or another listener of the controllers, in a Secret that all processes share. A write succeeds
+//! only if the Secret is unchanged since it was read. Of two writers in a race one succeeds, and the other one uses that certificate.
+//! `tenure_planner::certificate_renewal` decides when a certificate is made.
 //!
-//! Refuses to give up what it has for want of an answer: while the API server can't be reached, or the Secret is gone, the last one is shown
-//! on, and written again.
+//! A missing answer removes no certificate: while the API server is unreachable or the Secret is missing, the listener shows the last one. A missing Secret is
+//! written again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,42 +22,42 @@ use super::certificates::{CertificateError, Kept};
 use super::shown::{ClientGate, make_acceptor};
 use super::written_over::write_over;
 
-/// How often it is looked at: others renew it, too.
+/// The pause between two looks: other processes renew the certificate, too.
 const LOOK: Duration = Duration::from_secs(60);
-/// How soon it is tried again when nothing can be shown yet.
+/// The pause before the next attempt while no certificate is available.
 const EAGER: Duration = Duration::from_secs(2);
-/// How many steps, and lost races, one look may have.
+/// The greatest number of steps and lost races in one look.
 const STEPS: usize = 16;
 
-/// Why a look came to nothing.
+/// The reason why a look failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// The API server said no, or nothing.
+    /// The API server refuses or doesn't answer.
     #[error("its Secret in {PLATFORM_NAMESPACE} can't be read or written: {0}")]
     Cluster(#[from] ClusterError),
-    /// What is kept, or was made, is no use.
+    /// The stored or the new certificate is unusable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// Others change it all the time.
+    /// Other writers change the Secret in each attempt.
     #[error("its Secret in {PLATFORM_NAMESPACE} is changed by others each time before it can be written")]
     Contested,
 }
 
-/// A certificate that is kept.
+/// The place and the names of a certificate.
 #[derive(Clone, Debug)]
 pub struct CertificatePlace {
-    /// The Secret in the platform's namespace that it is in.
+    /// The name of the Secret in the platform's namespace.
     pub secret: &'static str,
-    /// What it is called, and what its authorities' names begin with.
+    /// The certificate's name, and the prefix of its authorities' names.
     pub name: &'static str,
-    /// What it is, for people.
+    /// The purpose of the certificate, for messages.
     pub what: &'static str,
-    /// The names and addresses that it is for.
+    /// The names and addresses that the certificate covers.
     pub names: Vec<String>,
 }
 
 impl CertificatePlace {
-    /// The webhook's, for these names.
+    /// Returns the place of the webhook's certificate, for these names.
     #[must_use]
     pub fn of_webhook(names: Vec<String>) -> Self {
         Self {
@@ -68,19 +69,19 @@ impl CertificatePlace {
     }
 }
 
-/// What time it is.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Keeps the certificate.
+/// Keeps the certificate of one listener.
 pub struct TrustKeeper {
     client: Client,
     place: CertificatePlace,
     gate: Option<Arc<ClientGate>>,
     clock: Clock,
     state: Mutex<State>,
-    /// The authorities that have to be trusted.
+    /// The authorities that clients have to trust.
     bundle: watch::Sender<String>,
-    /// What was wrong last, for people.
+    /// The last problem, for messages.
     problem: watch::Sender<String>,
 }
 
@@ -103,13 +104,13 @@ impl std::fmt::Debug for TrustKeeper {
 }
 
 impl TrustKeeper {
-    /// Keeps one, as whoever the client is.
+    /// Returns a keeper of one certificate, with the identity of the client.
     #[must_use]
     pub fn new(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>) -> Self {
         Self::with_clock(client, place, gate, Arc::new(Timestamp::now))
     }
 
-    /// The same, by another clock.
+    /// Returns such a keeper with another clock.
     #[must_use]
     pub fn with_clock(client: Client, place: CertificatePlace, gate: Option<Arc<ClientGate>>, clock: Clock) -> Self {
         Self {
@@ -123,30 +124,32 @@ impl TrustKeeper {
         }
     }
 
-    /// What takes connections now; nothing as long as there has been no certificate.
+    /// Returns the acceptor for new connections. Returns none before the first certificate exists.
     #[must_use]
     pub fn acceptor(&self) -> Option<TlsAcceptor> {
         self.state.lock().acceptor.clone()
     }
 
-    /// The authorities that have to be trusted, in PEM, as they change; empty as long as there are none.
+    /// Returns the authorities that clients have to trust, in PEM, as they change. The text is empty
+    /// before the first authority exists.
     #[must_use]
     pub fn bundle(&self) -> watch::Receiver<String> {
         self.bundle.subscribe()
     }
 
-    /// What was wrong last with what is kept, as it comes; it may be mended by then.
+    /// Returns the last problem of the stored certificate, as it changes. The problem may be solved
+    /// by then.
     #[must_use]
     pub fn problem(&self) -> watch::Receiver<String> {
         self.problem.subscribe()
     }
 
-    /// Says that all configurations trust these authorities.
+    /// Records that all configurations trust these authorities.
     pub fn note_published(&self, bundle: String) {
         self.state.lock().published = bundle;
     }
 
-    /// Keeps it until it is dropped.
+    /// Keeps the certificate until the future is dropped.
     pub async fn keep(&self) {
         loop {
             let looked = self.look().await;
@@ -159,7 +162,7 @@ impl TrustKeeper {
         }
     }
 
-    /// Says what is wrong, once.
+    /// Reports a problem, once.
     fn say(&self, problem: &str) {
         let mut state = self.state.lock();
         if state.said != problem {
@@ -169,10 +172,10 @@ impl TrustKeeper {
         }
     }
 
-    /// Looks once, and makes what is to be made.
+    /// Looks at the Secret once, and makes a new authority or certificate if one is due.
     ///
     /// # Errors
-    /// [`TrustError`]; what was shown is shown on.
+    /// [`TrustError`]. The listener then continues with the last certificate.
     pub async fn look(&self) -> Result<(), TrustError> {
         let resource = self.client.resource("v1", "Secret").await?;
         for _ in 0..STEPS {
@@ -200,7 +203,7 @@ impl TrustKeeper {
             }
             match next.step {
                 Step::Rest if found.is_some() && unread.is_none() => return self.take(kept),
-                // Written again as it was.
+                // The Secret is written again without changes.
                 Step::Rest => {}
                 Step::MakeAuthority { and_certificate } => {
                     kept.make_authority(self.place.name, now)?;
@@ -223,7 +226,7 @@ impl TrustKeeper {
         self.state.lock().kept.clone().unwrap_or_default()
     }
 
-    /// Whether it was written, and nobody was faster.
+    /// Writes the Secret. Returns true if the write succeeded and no other writer was faster.
     async fn write(
         &self,
         resource: &tenure_cluster::Resource,
@@ -238,7 +241,7 @@ impl TrustKeeper {
         write_over(&self.client, resource, found, &secret, patch).await
     }
 
-    /// From now on this is shown.
+    /// Shows this certificate from now on.
     fn take(&self, kept: Kept) -> Result<(), TrustError> {
         let shown = kept.shown();
         let acceptor = shown.map(|(certificate, key)| make_acceptor(vec![certificate], key, self.gate.as_deref()));

@@ -1,17 +1,18 @@
-//! Objects in the platform's namespace that several processes write: only as they were read. Owns that of two that race one is first, and the other
-//! hears of it. Refuses to say what is written.
+//! Writes objects in the platform's namespace that several processes write. A write succeeds only if the object is unchanged since it was read. Of
+//! two writers in a race one succeeds, and the other one learns that it was late.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_cluster::{Client, ClusterError, Resource};
 
-/// Who writes them, as managedFields show it.
+/// The field manager of these writes in managedFields.
 const MANAGER: &str = "tenure-webhook";
 
-/// Makes `object`, or, where one was `found`, changes it by a merge patch without a version. Returns whether it was written, and nobody was faster.
+/// Creates `object`, or changes the `found` one with a merge patch that has no version of its own. Returns true if the write succeeded and no other
+/// writer was faster.
 ///
 /// # Errors
-/// The API server says no, or nothing.
+/// The API server refuses the write or doesn't answer.
 pub(super) async fn write_over(
     client: &Client,
     resource: &Resource,

@@ -1,4 +1,4 @@
-//! The kinds of access to hosts as the table has them: a case says what is judged of a spec, and a server wants all that the kind demands.
+//! The kinds of access to hosts in the table. A case has only the checked fields of a spec, and a server demands all required fields.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::laying::merge;
 use crate::stage::{Answer, Stage};
 use crate::table::FLUX;
 
-/// Those whose status is written.
+/// The kinds whose status is written.
 pub(crate) const KINDS: [&str; 5] = [
     "FluxAccess",
     "FluxAccessRequest",
@@ -22,7 +22,7 @@ pub(crate) fn plural_of(kind: &str) -> &'static str {
     found.map_or("", |(_, _, plural)| plural)
 }
 
-/// Lays a spec of the table over what the kind demands besides.
+/// Adds the required fields of a kind to a spec of the table.
 pub(crate) fn complete(kind: &str, object: &mut Value) {
     let hash = format!("sha256:{}", "0".repeat(64));
     let base = match kind {
@@ -46,7 +46,7 @@ pub(crate) fn complete(kind: &str, object: &mut Value) {
     object["spec"] = spec;
 }
 
-/// Who has to make it so that it says what it says of its author.
+/// Returns the user that must create the object, so that its field for the author is true.
 fn find_author<'a>(kind: &str, object: &'a Value) -> Option<&'a str> {
     let author = match kind {
         "FluxAccessGrant" | "FluxAccessStandingGrant" => &object["spec"]["approvedBy"],
@@ -56,20 +56,20 @@ fn find_author<'a>(kind: &str, object: &'a Value) -> Option<&'a str> {
     author.as_str()
 }
 
-/// Who wrote the order that is on a request.
+/// Returns the writer of an order on a request.
 fn find_orderer(object: &Value) -> Option<&str> {
     let annotations = object["metadata"]["annotations"].as_object()?;
     let mut values = annotations.values().filter_map(Value::as_str);
     values.find_map(|value| value.strip_prefix("leak/by: ")?.lines().next())
 }
 
-/// Whether an object says of somebody that he wrote it, or a part of it.
+/// Checks whether an object names the author of itself or of a part.
 pub(crate) fn has_author(kind: &str, object: &Value) -> bool {
     find_author(kind, object).is_some() || (kind == "FluxAccessRequest" && find_orderer(object).is_some())
 }
 
 impl Stage {
-    /// Makes such an object, each part as who has to have written it.
+    /// Creates such an object. The named author writes each part.
     pub(crate) async fn make_access(&self, kind: &str, collection: &str, mut object: Value) -> Value {
         object["metadata"].as_object_mut().unwrap().remove("managedFields");
         if let Some(author) = find_author(kind, &object) {
@@ -84,7 +84,8 @@ impl Stage {
         self.send_as_user(&orderer, (Method::PUT, &path), &made).await
     }
 
-    /// A server that follows policies learns of rights a moment later.
+    /// Sends a request as a user and retries, since a server that follows policies learns of rights
+    /// a moment later.
     async fn send_as_user(&self, user: &str, (method, path): (Method, &str), object: &Value) -> Value {
         let actor = self.table.actors.values().find(|actor| actor.user == user).unwrap();
         let made = eventually(SOON, || async {

@@ -1,4 +1,4 @@
-//! Webhooks beside policies: what these keep waits for nobody, also where the webhook is dead, and as long as they are in force.
+//! Webhooks beside policies: a write that policies check waits for no webhook, even a dead one, while policies are in force.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::door::{certify, http_of, reach};
 
 const VALIDATING: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
-/// A namespace that is labelled for a Tenant, and one who may write what he likes there and repair nothing.
+/// Creates a namespace with a Tenant's label, and a user that may write everything there and repair
+/// nothing.
 async fn prepare(cluster: &Cluster) -> Admin {
     let admin = &cluster.admin;
     let rules = json!([
@@ -39,7 +40,8 @@ async fn prepare(cluster: &Cluster) -> Admin {
     admin.impersonating("dora").unwrap()
 }
 
-/// Whether each of these goes on: something of Flux's, a Pod as an account, a token, and a namespace, of which policies leave something.
+/// Checks whether each of these is allowed: an object of Flux, a Pod with an account, a token, and a namespace that policies check only
+/// in part.
 async fn ask(user: &Admin) -> [bool; 4] {
     let kustomization = json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": { "name": "a" },
@@ -68,7 +70,7 @@ async fn ask(user: &Admin) -> [bool; 4] {
     answers
 }
 
-/// Nobody listens where the configurations lead.
+/// Sends writes while the configurations lead to no listener.
 async fn see_what_goes_on(cluster: &Cluster) {
     let user = prepare(cluster).await;
     let place = {
@@ -117,10 +119,11 @@ async fn a_dead_webhook_stops_nothing_that_policies_keep_on_a_real_api_server() 
     see_what_goes_on(&cluster).await;
 }
 
-/// A configuration is nudged in one of so many looks.
+/// The number of looks for each change of a configuration.
 const NUDGED_EACH: usize = 50;
 
-/// Who keeps the configurations reads whether policies are in force, and that is no weakening.
+/// The keeper of the configurations reads whether policies are in force. A change of that is no
+/// weakening.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn configurations_follow_whether_policies_are_in_force() {
     let cluster = Cluster::start().await.unwrap();
@@ -155,13 +158,14 @@ async fn configurations_follow_whether_policies_are_in_force() {
         (not_yet(), "Fail"),
     ] {
         report(standing).await;
-        // It looks now and then, and whenever something of the configurations is written.
+        // The keeper looks now and then, and at each write of the configurations.
         let mut number = 0;
         let looked = eventually(SOON, || {
             number += 1;
             let nudge = json!({ "metadata": { "annotations": { "nudged": number.to_string() } } });
             async move {
-                // Not each time: the keeper's write would always be behind the nudge, and conflict.
+                // Not each time: the keeper's write would always come after the change, and
+                // conflict.
                 if number % NUDGED_EACH == 1 {
                     let _there_or_not = admin.patch(VALIDATING, ("", "tenure"), nudge).await;
                 }

@@ -1,4 +1,5 @@
-//! An API server that shows webhooks a certificate, as a real one does by a file of its admission plugins, and the door that demands it.
+//! An API server that shows webhooks a certificate, as a real one does by a file of its admission plugins, and a webhook that demands
+//! the certificate.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +13,21 @@ use tenure_apiserver::authentication::ClientCertificates;
 
 use crate::door::Certified;
 
-/// Text armor, in base64: what a kubeconfig holds.
+/// Returns text armor in base64, as in a kubeconfig.
 fn encode(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     STANDARD.encode(format!("-----BEGIN {label}-----\n{text}\n-----END {label}-----\n"))
 }
 
-/// The file of the admission plugins, by which webhooks are shown this certificate.
+/// Writes the file of the admission plugins. With it, the server shows this certificate to
+/// webhooks.
 pub(crate) fn write_plugins(folder: &Path, shown: &Certified) -> PathBuf {
     let [kubeconfig, plugins] = ["webhooks.json", "plugins.json"].map(|name| folder.join(name));
     let user = json!({
         "client-certificate-data": encode("CERTIFICATE", &shown.chain[0]),
         "client-key-data": encode("PRIVATE KEY", shown.key.secret_der()),
     });
-    // To all that webhooks' addresses name.
+    // For all addresses of webhooks.
     let users = json!({ "apiVersion": "v1", "kind": "Config", "users": [{ "name": "*", "user": user }] });
     std::fs::write(&kubeconfig, users.to_string()).unwrap();
     let plugin = |name: &str| {

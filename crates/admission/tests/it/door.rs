@@ -1,4 +1,4 @@
-//! A webhook beside a server, as an installation has it: asked by that server, over TLS.
+//! A webhook beside a server, as in an installation: the server calls the webhook over TLS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,26 +25,26 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 use tower::ServiceExt;
 
-/// An open door; it closes when it is dropped.
+/// A running webhook. It stops when the value is dropped.
 pub(crate) struct Door {
     pub(crate) address: String,
     pub(crate) authority: String,
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// A certificate, its key, and the authority that it is from.
+/// A certificate, its key, and its authority.
 pub(crate) struct Certified {
     pub(crate) chain: Vec<CertificateDer<'static>>,
     pub(crate) key: PrivateKeyDer<'static>,
     pub(crate) authority: String,
 }
 
-/// A certificate for a server at 127.0.0.1, or for a client of this name.
+/// Returns a certificate for a server at 127.0.0.1, or for a client of this name.
 pub(crate) fn certify(client: Option<&str>) -> Certified {
     certify_with(client, |_| ())
 }
 
-/// One for a server that was good once. Its authority is good still.
+/// Returns an expired certificate for a server. Its authority is still valid.
 pub(crate) fn certify_once() -> Certified {
     certify_with(None, |params| params.not_after = rcgen::date_time_ymd(2001, 1, 1))
 }
@@ -88,7 +88,7 @@ impl Drop for Door {
     }
 }
 
-/// How the controller reaches a cluster of a test.
+/// Returns clients to a cluster of a test, as the controller has them.
 pub(crate) fn reach(cluster: &Cluster) -> ClientPool {
     let token = Token::new(cluster.controller_token.clone(), None);
     let connection = match (cluster.service(), cluster.configuration()) {
@@ -102,7 +102,7 @@ pub(crate) fn reach(cluster: &Cluster) -> ClientPool {
     ClientPool::new(connection)
 }
 
-/// The same, with a server in this process whose clock is wrong, or is right where this machine's is not: its answers say so.
+/// Returns clients that believe the server's clock to be `ahead` of this machine's clock, as its answers say.
 pub(crate) fn reach_by_clock(cluster: &Cluster, ahead: SignedDuration) -> ClientPool {
     let token = Token::new(cluster.controller_token.clone(), None);
     let service = cluster.service().unwrap();
@@ -115,17 +115,17 @@ pub(crate) fn reach_by_clock(cluster: &Cluster, ahead: SignedDuration) -> Client
 }
 
 impl Door {
-    /// Opens one, and waits until it knows what is there.
+    /// Opens a webhook, and waits until it knows all existing objects.
     pub(crate) async fn open(cluster: &Cluster, settings: Settings, gate: Option<ClientGate>) -> Self {
         Self::open_by(cluster, settings, gate, reach(cluster)).await
     }
 
-    /// One whose certificate has ended.
+    /// Opens a webhook whose certificate has expired.
     pub(crate) async fn open_ended(cluster: &Cluster, settings: Settings) -> Self {
         Self::open_with(cluster, settings, None, (reach(cluster), certify_once())).await
     }
 
-    /// The same, asking the server by these clients.
+    /// Opens a webhook that asks the server with these clients.
     pub(crate) async fn open_by(
         cluster: &Cluster,
         settings: Settings,
@@ -153,7 +153,7 @@ impl Door {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("https://{}", listener.local_addr().unwrap());
         let shown = Shown::Certificate(Arc::new(move || Some(acceptor.clone())));
-        // Nothing here ends by being waited for.
+        // These futures never end.
         let server = Arc::new(WebhookServer::new(judge, gate).waiting_for_bodies(Duration::from_secs(3600)));
         let following = known.clone();
         let tasks = vec![
@@ -169,12 +169,12 @@ impl Door {
         }
     }
 
-    /// From now on no watch tells it of anything.
+    /// Stops all watches: from now on the webhook learns of no change.
     pub(crate) fn stop_following(&self) {
         self.tasks[1].abort();
     }
 
-    /// A connection, as whoever reaches the port has one.
+    /// Opens a connection, as any client that reaches the port.
     async fn connect(&self, client: Option<Certified>) -> tokio_rustls::client::TlsStream<tokio::net::TcpStream> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut roots = rustls::RootCertStore::empty();
@@ -196,7 +196,8 @@ impl Door {
         connector.connect(name, stream).await.unwrap()
     }
 
-    /// Begins a review of so many bytes and sends some of them: as many as are taken. What goes on is ended by dropping it.
+    /// Begins a review of `length` bytes and sends as many of them as the server accepts. Dropping the tasks ends the
+    /// review.
     pub(crate) async fn begin(&self, length: usize, body: Vec<u8>) -> JoinSet<()> {
         let mut stream = self.connect(None).await;
         let head = format!("POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
@@ -210,7 +211,7 @@ impl Door {
         sending
     }
 
-    /// Says that a review of so many bytes comes, sends none of it, and reads what is answered.
+    /// Announces a review of `length` bytes, sends no byte of it, and returns the answer.
     pub(crate) async fn announce(&self, length: usize) -> String {
         let mut stream = self.connect(None).await;
         let head = format!("POST /validate HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
@@ -220,7 +221,7 @@ impl Door {
         String::from_utf8(answer).unwrap()
     }
 
-    /// Sends a request, as whoever reaches the port: status and body.
+    /// Sends a request, as any client that reaches the port. Returns status and body.
     pub(crate) async fn send(&self, request: http::Request<Vec<u8>>, client: Option<Certified>) -> (u16, String) {
         let stream = self.connect(client).await;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -238,12 +239,12 @@ impl Door {
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
-    /// Sends a review's request in the validating phase, and what is answered.
+    /// Sends a review in the validating phase, and returns the answer.
     pub(crate) async fn review(&self, request: Value) -> Value {
         self.review_as(request, None).await
     }
 
-    /// The same, from somebody with a certificate.
+    /// Sends a review from a client with a certificate, and returns the answer.
     pub(crate) async fn review_as(&self, mut request: Value, client: Option<Certified>) -> Value {
         request["uid"] = json!("a-uid");
         let review = json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request });
@@ -254,12 +255,12 @@ impl Door {
         answer["response"].clone()
     }
 
-    /// Nobody answers any more.
+    /// Closes the webhook: no request is answered any more.
     pub(crate) fn close(&mut self) {
         self.tasks.drain(..).for_each(|task| task.abort());
     }
 
-    /// Lets the server ask, and waits until it does.
+    /// Registers the webhook with the server, and waits until the server calls it.
     pub(crate) async fn hang(&self, cluster: &Cluster) {
         for configuration in configurations(
             &WebhookPlace::Address(self.address.clone()),
@@ -269,7 +270,7 @@ impl Door {
             cluster.admin.apply(configuration).await.unwrap();
         }
         let probes = [
-            // Of the one phase, and of the other.
+            // An object for the mutating phase, and one for the validating phase.
             json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "probe", "labels": { "capsule.clastix.io/tenant": "no-such" } } }),
             json!({
                 "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "spec": {},

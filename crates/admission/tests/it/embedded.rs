@@ -1,11 +1,11 @@
-//! The door of the embedded control plane.
+//! The admission point of the embedded control plane.
 
 use tenure_testkit::{SOON, eventually};
 
 use crate::stage::{Answer, Stage};
 use crate::table::{Case, Object};
 
-/// What is answered as the table says, but for what it calls by other words, and behind what a server says before it.
+/// Compares an answer with the table. The server puts `prefix` before the rule's message.
 pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), String> {
     match (answer, &case.allow, &case.deny) {
         (Answer::Allowed(object, warnings), Some(allowed), None) => {
@@ -51,7 +51,8 @@ pub(crate) fn compare(case: &Case, answer: &Answer, prefix: &str) -> Result<(), 
     Err(format!("{}\n    gives {answer:?}", case.name(0)))
 }
 
-/// Asks, and compares what is answered. Of what is counted, and of who has a host, whoever judges hears a moment later.
+/// Sends a request and compares the answer. The checks learn of new counts and hosts a moment later, so the request is
+/// repeated.
 pub(crate) async fn ask_and_compare(stage: &Stage, case: &Case, prefix: &str) -> Result<Answer, String> {
     if !case.claimed {
         let answer = stage.ask(case).await;
@@ -93,7 +94,7 @@ async fn what_an_owner_makes_counts_for_the_next() {
         });
         case
     };
-    // Two are there, of four: made for good, each counts at once.
+    // Two of four namespaces exist. Each created namespace counts at once.
     for (name, is_allowed) in [("blue-a", true), ("blue-b", true), ("blue-c", false)] {
         let answer = stage.make(&by(name)).await;
         assert_eq!(matches!(answer, Answer::Allowed(..)), is_allowed, "{name}: {answer:?}");

@@ -1,4 +1,5 @@
-//! The policies and what they read, evaluated without a server, beside what the rules say to the same.
+//! The policies and the facts that they read, evaluated without a server, beside the decisions of the
+//! rules about the same requests.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +13,10 @@ use tenure_tenancy::{Facts, TenantFacts};
 
 use crate::table::{Actor, Case, Object, Sent, Table, keep_managers};
 
-/// A policy, compiled.
+/// A compiled policy.
 struct Policy {
     spec: Value,
-    /// Whether what it refuses goes on, and is warned of.
+    /// True if the policy warns of a request instead of refusing it.
     warns: bool,
     conditions: Conditions,
     variables: BTreeMap<String, Expression>,
@@ -58,7 +59,7 @@ impl Policy {
         }
     }
 
-    /// Whether its rules and its selector are about a request.
+    /// Checks whether the policy's rules and its selector match a request.
     fn is_about(&self, review: &Value, labels: &Value) -> bool {
         let texts = |value: &Value| -> Vec<String> {
             let all = value.as_array().unwrap().iter();
@@ -113,7 +114,7 @@ impl Policy {
     }
 }
 
-/// A cluster in the head: what stands on namespaces, who may what, and the policies.
+/// A cluster in memory: the annotations of namespaces, the rights of users, and the policies.
 pub(crate) struct World {
     pub(crate) table: Table,
     pub(crate) facts: Facts,
@@ -128,7 +129,7 @@ impl World {
         Self::of(serde_saphyr::from_str(include_str!("../../../tenancy/tests/admission.yaml")).unwrap())
     }
 
-    /// The same, where nobody but policies judges.
+    /// Returns a world in which only policies check writes.
     pub(crate) fn without_webhooks() -> Self {
         let table = include_str!("../../../tenancy/tests/admission.yaml");
         let mut table: Table = serde_saphyr::from_str(table).unwrap();
@@ -170,7 +171,7 @@ impl World {
         }
     }
 
-    /// A namespace as it is stored, if it is there.
+    /// Returns a namespace in its stored form, if it exists.
     fn namespace(&self, name: &str) -> Option<Value> {
         let known = self.facts.find_namespace(name)?;
         let mut labels = json!({ "kubernetes.io/metadata.name": name });
@@ -185,18 +186,18 @@ impl World {
         Some(json!({ "metadata": { "name": name, "labels": labels, "annotations": written } }))
     }
 
-    /// What the controllers write on a namespace.
+    /// Returns the facts that the controllers write on a namespace.
     fn describe(&self, name: &str) -> BTreeMap<String, String> {
         policy::describe_namespace(&self.facts, (&self.refusing, &self.mintable), name)
     }
 
-    /// The one who is a ServiceAccount, if the table has him.
+    /// Returns the actor for a ServiceAccount, if the table has one.
     fn find_account(&self, (namespace, name): (&str, &str)) -> Option<&Actor> {
         let user = format!("system:serviceaccount:{namespace}:{name}");
         self.table.actors.values().find(|actor| actor.user == user)
     }
 
-    /// Whether somebody may do something: by the table, and by what Tenants give.
+    /// Checks whether an actor has a right, by the table or by a Tenant.
     fn may(&self, actor: &Actor, verb: &str, resource: &str, name: &str) -> bool {
         let by_table = actor.rights.iter().any(|right| {
             let (known, what) = right.split_once(' ').unwrap();
@@ -239,12 +240,12 @@ impl World {
                 })
     }
 
-    /// Whether a policy refuses a review of this actor's.
+    /// Checks whether a policy refuses a review of this actor.
     pub(crate) fn refuses(&self, actor: &Actor, review: &Value) -> bool {
         self.tells(actor, review, false)
     }
 
-    /// Whether a policy refuses a review, or warns of it.
+    /// Checks whether a policy refuses a review, or warns of it.
     pub(crate) fn tells(&self, actor: &Actor, review: &Value, warns: bool) -> bool {
         let namespace = review["namespace"].as_str().unwrap_or_default();
         let is_namespace = review["resource"]["resource"] == "namespaces";
@@ -292,7 +293,8 @@ impl World {
         })
     }
 
-    /// What an API server evaluates a policy with, one after the other; `None` for a policy without parameters.
+    /// Returns the parameters with which an API server evaluates a policy, one after another. `None` for a
+    /// policy without parameters.
     fn list_parameters(&self, policy: &Policy) -> Option<Vec<Value>> {
         let selector = policy.parameters.as_ref()?;
         if policy.spec["paramKind"]["kind"] == "Namespace" {
@@ -319,13 +321,13 @@ impl World {
         Some(tenants.collect())
     }
 
-    /// What the rules say to the same.
+    /// Returns the decision of the rules about the same review.
     pub(crate) fn decide(&self, actor: &Actor, review: &Value) -> Option<Decision> {
         let request = Request::read(review).ok()?;
         Some(admission::decide(&self.facts, &request, &Around(self, actor)))
     }
 
-    /// A case as a review: of a Namespace with what stands on it.
+    /// Returns a case as a review. A Namespace has its annotations.
     pub(crate) fn review(&self, case: &Case, actor: &Actor) -> Value {
         let (operation, object) = case.action();
         let (group, resource, name) = object.what();
@@ -369,7 +371,7 @@ impl World {
     }
 }
 
-/// What the rules ask.
+/// The answers to questions of the rules.
 struct Around<'a>(&'a World, &'a Actor);
 
 impl Surroundings for Around<'_> {
@@ -392,16 +394,18 @@ impl Surroundings for Around<'_> {
     }
 }
 
-/// By whom, as what a client calls itself, and when an object is written.
+/// The field manager of a write, and its time.
 #[derive(Clone, Copy)]
 pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
-    /// Whether the request names the manager. Else it is the beginning of the user agent, which no policy sees.
+    /// True if the request names the manager. Otherwise the manager is the beginning of the user agent, which
+    /// no policy sees.
     pub(crate) is_named: bool,
     pub(crate) now: Timestamp,
 }
 
-/// Has an update's managedFields be what a server makes of them before policies see them, and its object, if it is applied.
+/// Sets the managedFields of an update as a server does before policies see them. For an apply, sets the merged object,
+/// too.
 pub(crate) fn settle(review: &mut Value, sent: Option<&Sent>, writer: Writer<'_>) {
     let is_of_whole = review["subResource"] == "" && review["operation"] == "UPDATE";
     let entry = review.pointer("/oldObject/metadata/managedFields/0/apiVersion");
@@ -427,7 +431,7 @@ pub(crate) fn settle(review: &mut Value, sent: Option<&Sent>, writer: Writer<'_>
             new["metadata"].as_object_mut().unwrap().remove("managedFields");
             match fields.apply(Some(&old), &new, manager, true, writer.now) {
                 Ok(applied) => applied.into_object(Some(&old)),
-                // Nothing comes of it.
+                // The apply fails and changes nothing.
                 Err(_) => old,
             }
         }

@@ -1,4 +1,5 @@
-//! Ingresses that are to have the same host and path, made at once or one after the other, in one Tenant or in two: one has it, whoever judges.
+//! Ingresses with the same host and path, created at once or one after another, in one Tenant or in two. Each admission point admits one of
+//! them.
 
 use futures::future::join_all;
 use rustls_pki_types::CertificateDer;
@@ -13,7 +14,7 @@ use crate::door::{Door, certify, http_of};
 
 const TENANT: (&str, &str) = ("capsule.clastix.io/v1beta2", "Tenant");
 const INGRESS: (&str, &str) = ("networking.k8s.io/v1", "Ingress");
-/// Namespaces, whose they are, and what their Tenants say.
+/// The namespaces, their Tenants, and the settings of these Tenants.
 const PLACES: [(&str, &str, &str); 5] = [
     ("crew-a", "crew", "Cluster"),
     ("crew-b", "crew", "Cluster"),
@@ -29,7 +30,8 @@ fn settings() -> Settings {
     }
 }
 
-/// Tenants with their namespaces, as the controllers would have them, and namespace nobodys.
+/// Creates Tenants with their namespaces in the form that the controllers give them, and the
+/// namespace `nobodys`.
 async fn set(cluster: &Cluster) {
     let admin = &cluster.admin;
     for tenant in ["crew", "rivals", "team"] {
@@ -72,7 +74,7 @@ fn ingress(name: &str, hosts: &[&str]) -> Value {
     })
 }
 
-/// Makes one as sam: nothing, or what is said.
+/// Creates an Ingress as sam. Returns the message of a denial.
 async fn make(cluster: &Cluster, namespace: &str, name: &str, hosts: &[&str], options: &str) -> Result<(), String> {
     let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/ingresses{options}");
     let client = cluster.admin.impersonating("sam").unwrap().client();
@@ -85,7 +87,8 @@ async fn make(cluster: &Cluster, namespace: &str, name: &str, hosts: &[&str], op
 
 const DRY: &str = "?dryRun=All";
 
-/// A dry run that is refused with these words, as soon as whoever judges has heard of what is there.
+/// Repeats a dry run until it is denied with these words: admission learns of existing Ingresses a
+/// moment later.
 async fn see_refused(cluster: &Cluster, namespace: &str, host: &str, words: &str) {
     eventually(SOON, || async {
         match make(cluster, namespace, "dry", &[host], DRY).await {
@@ -98,19 +101,20 @@ async fn see_refused(cluster: &Cluster, namespace: &str, host: &str, words: &str
 }
 
 async fn see_no_two_with_the_same(cluster: &Cluster) {
-    // There before anybody asks what there is.
+    // This Ingress exists before admission looks at Ingresses.
     make(cluster, "nobodys", "early", &["early.example.org"], "")
         .await
         .unwrap();
     set_scopes(cluster).await;
     let elsewhere = "host early.example.org with path / is already that of an Ingress which isn't the Tenant's";
     see_refused(cluster, "crew-a", "early.example.org", elsewhere).await;
-    // Whoever has a narrower scope may.
+    // A Tenant with a narrower scope may use the host.
     eventually(SOON, || make(cluster, "team-a", "dry", &["early.example.org"], DRY))
         .await
         .unwrap();
 
-    // Of several at once, in two Tenants with the whole cluster for a scope, one has it.
+    // Two Tenants have the whole cluster as their scope. Of several Ingresses at once, one gets the
+    // host.
     let namespaces = ["crew-a", "rivals-a", "crew-b"];
     let asked = (0..9).map(|number| {
         let namespace = namespaces[number % namespaces.len()];
@@ -122,12 +126,12 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
     for message in refused {
         assert!(message.contains("host once.example.org with path / is "), "{message}");
     }
-    // And in one Tenant, of what nobody else is asked about.
+    // One Tenant whose scope includes no other.
     let asked = ["team-a", "team-b"].map(|namespace| make(cluster, namespace, "web", &["once.example.org"], ""));
     let made = join_all(asked).await;
     assert_eq!(made.iter().filter(|answer| answer.is_ok()).count(), 1, "{made:?}");
 
-    // A dry run keeps nothing, and who is told learns of nobody else's names.
+    // A dry run reserves nothing, and the message shows no name of another tenant.
     for _ in 0..2 {
         make(cluster, "rivals-a", "dry", &["secret.example.org"], DRY)
             .await
@@ -153,7 +157,7 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
         "{refused}"
     );
 
-    // What it has it keeps, and what it comes to have is judged.
+    // The Ingress keeps its existing hosts, and only new ones are checked.
     let admin = &cluster.admin;
     let labels = json!({ "metadata": { "labels": { "touched": "yes" } } });
     admin.patch(INGRESS, ("crew-a", "secret-shop"), labels).await.unwrap();
@@ -163,14 +167,15 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
         .await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains(elsewhere), "{refused}");
-    // It is given back, once it was deleted and isn't kept any more: of another one that never was made it isn't kept at all.
+    // The host is free after the Ingress is deleted and the reservation has expired. An Ingress that was never created
+    // reserves nothing.
     admin.delete(INGRESS, ("nobodys", "early")).await.unwrap();
     eventually(SOON, || make(cluster, "crew-a", "late", &["early.example.org"], ""))
         .await
         .unwrap();
 }
 
-/// The Tenants say so from now on.
+/// Sets the scopes of the Tenants.
 async fn set_scopes(cluster: &Cluster) {
     for (tenant, scope) in [("crew", "Cluster"), ("rivals", "Cluster"), ("team", "Tenant")] {
         let spec = json!({ "spec": { "ingressOptions": { "hostnameCollisionScope": scope } } });
@@ -191,7 +196,7 @@ async fn the_embedded_control_plane_lets_no_two_ingresses_have_the_same_host_and
     set(&cluster).await;
     unset_scopes(&cluster).await;
     see_no_two_with_the_same(&cluster).await;
-    // Nobody asks any more, and what comes meanwhile is known when somebody asks again.
+    // No Tenant needs the index now. Ingresses of this time are known when a Tenant needs it again.
     unset_scopes(&cluster).await;
     make(&cluster, "rivals-a", "meanwhile", &["meanwhile.example.org"], "")
         .await
@@ -211,7 +216,8 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
     door.hang(cluster).await;
     see_no_two_with_the_same(cluster).await;
 
-    // Nobody answers any more: what may collide is refused, but to who may repair, and nobody else's is.
+    // The webhook is closed: Ingresses that may collide are denied except for users that can repair.
+    // Ingresses without a tenant are allowed.
     door.close();
     let refused = make(cluster, "crew-a", "dead", &["dead.example.org"], DRY)
         .await
@@ -294,7 +300,7 @@ async fn of_two_tenants_that_race_for_a_host_behind_two_webhooks_one_has_it() {
     }
     let answers = join_all(asked).await;
     let messages: Vec<&String> = answers.iter().filter_map(|answer| answer.as_ref().err()).collect();
-    // Two of the four are one and the same Ingress.
+    // Two of the four are the same Ingress.
     assert!(messages.len() == 2 || messages.len() == 3, "{answers:?}");
     for message in messages {
         assert!(
@@ -308,7 +314,8 @@ async fn of_two_tenants_that_race_for_a_host_behind_two_webhooks_one_has_it() {
     let rivals = answers[1].is_ok() && answers[3].is_ok();
     let held = held.iter().filter(|(_, answer)| answer.is_ok()).count() + usize::from(rivals);
     assert_eq!(held, 1, "{answers:?}");
-    // What two Tenants may both want is kept where both look, and nowhere are names of theirs.
+    // A host that two Tenants may both want is reserved in a place that both read, and without
+    // names of theirs.
     let leases = cluster
         .admin
         .list(("coordination.k8s.io/v1", "Lease"), "tenure-system")

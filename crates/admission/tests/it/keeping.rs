@@ -1,4 +1,4 @@
-//! That the API server goes on asking: certificates that are renewed, processes that race, configurations that somebody weakens.
+//! The API server continues to call the webhooks: certificates are renewed, processes race, and users weaken configurations.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn prepare(cluster: &Cluster) {
     }
 }
 
-/// A keeper at a time that the test chooses.
+/// Returns a keeper with a clock that the test sets.
 fn keeper(cluster: &Cluster, now: &Arc<Mutex<Timestamp>>) -> TrustKeeper {
     let now = Arc::clone(now);
     let clock = Arc::new(move || *now.lock());
@@ -49,7 +49,7 @@ async fn read_secret(admin: &Admin) -> Value {
     secret["data"].clone()
 }
 
-/// How many authorities are trusted.
+/// Returns the number of trusted authorities.
 fn count(bundle: &str) -> usize {
     bundle.matches("BEGIN CERTIFICATE").count()
 }
@@ -98,7 +98,8 @@ async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
     let second = settle().await;
     assert_ne!(second["tls.crt"], first["tls.crt"]);
     assert_eq!(second["ca.crt"], first["ca.crt"]);
-    // The authority gets old: the next one is trusted first, then it signs, then the old one goes.
+    // The authority gets old: the next one is trusted first, then it signs, then the old one is
+    // removed.
     later(475);
     let third = settle().await;
     assert_ne!(third["ca.crt"], first["ca.crt"]);
@@ -108,19 +109,20 @@ async fn what_ends_is_renewed_before_and_what_has_ended_mends_itself() {
     later(1);
     settle().await;
     assert_eq!(count(&one.bundle().borrow()), 1);
-    // Nobody ran for years.
+    // No process ran for years.
     later(4000);
     let fifth = settle().await;
     assert_ne!(fifth["ca.crt"], fourth["ca.crt"]);
     assert!(one.acceptor().is_some() && other.acceptor().is_some());
     assert_eq!(*one.bundle().borrow(), *other.bundle().borrow());
-    // The Secret is gone: what is known is written again, and nobody has to trust anything new.
+    // The Secret is missing: the known contents are written again, and clients need no new
+    // authority.
     cluster.admin.delete(("v1", "Secret"), SECRET).await.unwrap();
     let bundle = one.bundle().borrow().clone();
     one.look().await.unwrap();
     assert_eq!(read_secret(&cluster.admin).await, settle().await);
     assert_eq!(*one.bundle().borrow(), bundle);
-    // Or holds something else.
+    // The Secret has other contents.
     let patch = json!({ "data": { "tls.key": "aHVudGVyMg==" } });
     cluster.admin.patch(("v1", "Secret"), SECRET, patch).await.unwrap();
     settle().await;
@@ -142,7 +144,7 @@ fn ready_of(enforcement: &Value) -> Value {
     ready.next().cloned().unwrap_or_default()
 }
 
-/// The Enforcement, once it says that all is in force.
+/// Returns the Enforcement, after it reports that everything is in force.
 async fn until_ready(admin: &Admin) -> Value {
     let kind = ("tenure.dev/v1alpha1", "Enforcement");
     eventually(SOON, || async {
@@ -156,7 +158,7 @@ async fn until_ready(admin: &Admin) -> Value {
     .unwrap()
 }
 
-/// Two processes of a webhook, and what becomes of configurations that somebody weakens.
+/// Runs two processes of a webhook, weakens the configurations, and checks that they are restored.
 async fn see_it_put_back(cluster: Cluster) {
     prepare(&cluster).await;
     let admin = &cluster.admin;
@@ -182,12 +184,12 @@ async fn see_it_put_back(cluster: Cluster) {
     })
     .await
     .unwrap();
-    // As it is stored it is as it has to be: nobody writes it again and again.
+    // The stored form equals the required form, so no keeper writes it repeatedly.
     for kind in [MUTATING, VALIDATING] {
         let found = admin.get(kind, ("", "tenure")).await.unwrap().unwrap();
         assert_eq!(found["metadata"]["generation"], 1);
     }
-    // It is asked, with the certificate that was made for it.
+    // The API server calls the webhook, and accepts its certificate.
     let probe = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "probe", "labels": { "capsule.clastix.io/tenant": "no-such" } } });
     let creates = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "probes" },
@@ -232,7 +234,7 @@ async fn see_it_put_back(cluster: Cluster) {
         .await
         .unwrap();
     }
-    // Ready was False meanwhile, and said why.
+    // Meanwhile the condition Ready was False and gave the reason.
     let (mut was_weakened, version) = (false, enforcement["metadata"]["resourceVersion"].as_str().unwrap());
     let following = admin.follow("/apis/tenure.dev/v1alpha1/enforcements", version, |enforcement| {
         let ready = ready_of(enforcement);
@@ -244,7 +246,7 @@ async fn see_it_put_back(cluster: Cluster) {
     one[0]["failurePolicy"] = json!("Ignore");
     one[1]["namespaceSelector"] = json!({ "matchLabels": { "no": "such" } });
     weaken(admin, VALIDATING, json!({ "webhooks": one })).await;
-    // Each is told of in an event, once however many there are that put it back.
+    // Each change is reported in one event, even if several keepers restore it.
     let events = eventually(SOON, || async {
         let all = admin.list(("v1", "Event"), "default").await.unwrap();
         let told: Vec<String> = all
@@ -266,7 +268,8 @@ async fn see_it_put_back(cluster: Cluster) {
         events.iter().any(|message| message.contains("it was gone")),
         "{events:?}"
     );
-    // Without the right to it nobody puts anything back: so an uninstallation begins.
+    // Without the right to write configurations, no keeper restores anything. An uninstallation
+    // begins with this.
     let binding = ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding");
     admin.delete(binding, ("", "tenure-admission")).await.unwrap();
     let controller = admin
@@ -293,7 +296,8 @@ async fn see_it_put_back(cluster: Cluster) {
     doors.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// A watch tells of what is weakened: nobody waits for the next look of whoever keeps it, which is a day away here.
+/// A watch reports a weakened configuration, so it is restored before the keeper's next look, which is a day away
+/// in this test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_somebody_weakens_is_put_back_since_a_watch_tells_of_it() {
     let cluster = start().await;
@@ -305,7 +309,8 @@ async fn what_somebody_weakens_is_put_back_since_a_watch_tells_of_it() {
     let keeper = keeper.looking_after(std::time::Duration::from_secs(24 * 60 * 60));
     let keeping = tokio::spawn(async move { keeper.keep().await });
     for kind in [MUTATING, VALIDATING, MUTATING] {
-        // Ready is only said of what was seen to be as it has to be: after that, nobody looks by himself.
+        // Ready means that the keeper has seen the required form. After this point only a watch triggers
+        // a look.
         until_ready(admin).await;
         let wanted = read(admin, kind).await;
         assert!(wanted.is_array(), "{wanted}");
@@ -375,12 +380,12 @@ async fn a_certificate_that_ended_is_made_anew_and_told_of() {
     assert_ne!(read_secret(admin).await["tls.crt"], ended["tls.crt"]);
 }
 
-/// The authority is followed by another one, while somebody is asked about all the time.
+/// A new authority follows the old one, while the API server calls the webhook continuously.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_request_fails_while_the_authority_changes() {
     let cluster = start().await;
     let admin = &cluster.admin;
-    // It was made so long ago that half a day is left until the next one comes.
+    // The authority is so old that its successor comes in half a day.
     let begin = Timestamp::now();
     let ago = |hours: i64| begin.checked_sub(SignedDuration::from_hours(hours)).unwrap();
     let now = Arc::new(Mutex::new(ago(530 * 24 - 12)));
@@ -421,7 +426,7 @@ async fn no_request_fails_while_the_authority_changes() {
             other => Err(format!("{other:?}")),
         }
     };
-    // Until all authorities are trusted, and then it is asked.
+    // Waits until all authorities are trusted. Then the API server calls the webhook.
     let published = async || {
         let bundle = STANDARD.encode(trust.bundle().borrow().as_bytes());
         eventually(SOON, || async {
@@ -442,7 +447,7 @@ async fn no_request_fails_while_the_authority_changes() {
     let (mut bundles, mut certificates) = (Vec::new(), Vec::new());
     for minutes in [13 * 60, 13 * 60 + 1, 13 * 60 + 20, 13 * 60 + 40] {
         *now.lock() = begin.checked_add(SignedDuration::from_mins(minutes)).unwrap();
-        // What is shown, and what is trusted, change while others ask.
+        // The shown certificate and the trusted authorities change while others send requests.
         let asking = async {
             for _ in 0..10 {
                 ask(&user).await.unwrap();
@@ -451,7 +456,7 @@ async fn no_request_fails_while_the_authority_changes() {
         let (looked, ()) = futures::future::join(trust.look(), asking).await;
         looked.unwrap();
         published().await;
-        // As the keeper has noticed by then, too.
+        // The keeper has noticed this by then, too.
         let bundle = trust.bundle().borrow().clone();
         trust.note_published(bundle.clone());
         ask(&user).await.unwrap();

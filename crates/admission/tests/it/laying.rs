@@ -1,8 +1,8 @@
-//! What a case changes of what is there, and what its actors may.
+//! The changes that a case makes to an existing object, and the rights of its actors.
 
 use serde_json::{Value, json};
 
-/// Lays one value over another: field by field, and of lists of one length entry by entry.
+/// Merges one value into another: field by field, and lists of equal length entry by entry.
 pub(crate) fn merge(onto: &mut Value, over: &Value) {
     match (onto, over) {
         (Value::Object(onto), Value::Object(over)) => {
@@ -17,7 +17,8 @@ pub(crate) fn merge(onto: &mut Value, over: &Value) {
     }
 }
 
-/// What is stored, with what a case changes of it: label, ownerReferences, finalizers, annotations.
+/// Returns the stored object with the changes of a case: label, ownerReferences, finalizers,
+/// annotations.
 pub(crate) fn lay_over(mut stored: Value, wanted: &Value) -> Value {
     let metadata = stored["metadata"].as_object_mut().unwrap();
     let labels = metadata.get_mut("labels").and_then(Value::as_object_mut).unwrap();

@@ -1,4 +1,4 @@
-//! The doors: the cases of tenancy's table, asked of servers.
+//! The admission points: the cases of tenancy's table, sent to servers.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

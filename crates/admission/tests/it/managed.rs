@@ -1,15 +1,16 @@
-//! What Kustomizations applied, as the table has it and as a server wants it.
+//! Objects that Kustomizations applied, in the form of the table and in the form of a server.
 
 use serde_json::{Value, json};
 
-/// Whether a Kustomization applied it, by its labels.
+/// Checks by its labels whether a Kustomization applied the object.
 pub(crate) fn is_applied(object: &Value) -> bool {
     object
         .pointer("/metadata/labels/kustomize.toolkit.fluxcd.io~1name")
         .is_some()
 }
 
-/// Lets somebody wait for the end of what is on its way out, so that it is there; whether it is.
+/// Gives an object in deletion a finalizer, so that it still exists in the test. Returns true if
+/// the object is in deletion.
 pub(crate) fn keep_if_leaving(object: &mut Value) -> bool {
     let metadata = object["metadata"].as_object_mut().unwrap();
     let is_leaving = metadata.remove("deletionTimestamp").is_some();
@@ -19,7 +20,8 @@ pub(crate) fn keep_if_leaving(object: &mut Value) -> bool {
     is_leaving
 }
 
-/// What a Deployment needs besides: a case says what Git has of it. Nobody has an empty map.
+/// Adds the required fields of a Deployment: a case has only the fields from Git. Removes empty
+/// maps, which no stored object has.
 pub(crate) fn complete(kind: &str, object: &mut Value) {
     if !["Deployment", "ClusterRole"].contains(&kind) {
         return;
@@ -35,7 +37,7 @@ pub(crate) fn complete(kind: &str, object: &mut Value) {
     }
 }
 
-/// How many a Deployment is to have, as its part `scale` has it.
+/// Returns the `scale` subresource of a Deployment.
 pub(crate) fn write_scale(deployment: &Value) -> Value {
     json!({
         "apiVersion": "autoscaling/v1", "kind": "Scale",

@@ -1,4 +1,4 @@
-//! Packages as they are before a case: each field had by who the table says.
+//! Packages before a case: the table names the manager of each field.
 
 use http::Request;
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use tenure_testkit::Admin;
 
 use crate::table::Object;
 
-/// Makes an object at a collection's path, as its managers do.
+/// Creates an object at a collection's path, with the writes of its managers.
 pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, collection: &str) -> Value {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("managedFields");
@@ -46,7 +46,7 @@ pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, col
         let request = request.body(part.to_string().into_bytes()).unwrap();
         made = admin.client().request(request).await.unwrap();
     }
-    // What nobody of these has.
+    // The fields that none of these managers has.
     let target = format!("{collection}/{name}");
     let request = if made.is_null() {
         Request::post(format!("{collection}?fieldManager=kubectl-create"))
@@ -69,7 +69,7 @@ pub(crate) async fn furnish(admin: &Admin, mut object: Value, told: &Object, col
     made
 }
 
-/// Copies what is at a JSON pointer.
+/// Copies the value at a JSON pointer.
 fn copy(from: &Value, to: &mut Value, pointer: &str) {
     let value = from.pointer(pointer).unwrap().clone();
     let mut at = to;

@@ -1,8 +1,8 @@
-//! Where a server has what the table's cases are about.
+//! The paths of a server for the objects of the table's cases.
 
 use crate::table::{FLUX, PACKAGES, PACKAGES_VERSION};
 
-/// API version, kind, and the path below which the resource's collection is.
+/// Returns the API version, the kind, and the path above the resource's collection.
 pub(crate) fn locate(resource: &str, namespace: Option<&str>) -> (&'static str, &'static str, String) {
     let in_namespace = |root: &str| match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}"),

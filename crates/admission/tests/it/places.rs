@@ -1,4 +1,5 @@
-//! Namespaces that come at once, against a quota: as many as there is room for, whoever judges them, and however many do.
+//! Namespaces that are created at the same time, against a quota: as many are admitted as the quota allows, with one or
+//! several webhooks or with the embedded control plane.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -19,7 +20,7 @@ use crate::table::{Case, Object};
 /// Tenant blue has two namespaces, of four that it may have.
 const ROOM: usize = 2;
 
-/// A member of a group that owns Tenant blue makes a namespace.
+/// Returns a case: a member of a group that owns Tenant blue creates a namespace.
 fn making(namespace: &str) -> Case {
     let mut case: Case = serde_saphyr::from_str("{ by: dev, create: { namespace: x }, allow: {} }").unwrap();
     case.create = Some(Object {
@@ -35,9 +36,9 @@ async fn uid_of_blue(stage: &Stage) -> String {
     tenant["metadata"]["uid"].as_str().unwrap().to_owned()
 }
 
-/// Ten come at once.
+/// Creates ten namespaces at once.
 async fn see_ten_at_once(stage: &Stage) {
-    // Dry runs keep no place.
+    // Dry runs reserve nothing.
     for number in 0..10 {
         let answer = stage.ask(&making(&format!("blue-dry-{number}"))).await;
         assert!(matches!(answer, Answer::Allowed(..)), "{answer:?}");
@@ -89,7 +90,7 @@ async fn read_ledger(stage: &Stage, uid: &str) -> Value {
     lease.unwrap().unwrap()
 }
 
-/// Until when places are kept, in milliseconds since 1970, by the names of namespaces.
+/// Returns the ends of the reservations, in milliseconds since 1970, by the names of namespaces.
 fn list_places(lease: &Value) -> BTreeMap<String, u64> {
     let text = lease["metadata"]["annotations"]["tenure.dev/reserved"].as_str();
     serde_json::from_str(text.unwrap()).unwrap()
@@ -117,7 +118,7 @@ fn now() -> u64 {
     u64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
-/// A review of a namespace that a member of a group makes which owns Tenant blue, as it is when the mutating phase is over.
+/// Returns a review of a namespace after the mutating phase. Its sender is a member of a group that owns Tenant blue.
 fn review_of(namespace: &str, uid: &str) -> Value {
     let owner = json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "name": "blue", "uid": uid });
     json!({
@@ -131,7 +132,7 @@ fn review_of(namespace: &str, uid: &str) -> Value {
     })
 }
 
-/// Whether there was room.
+/// Checks whether capacity was left.
 fn has_room(answer: &Value) -> bool {
     let said = answer["status"]["message"].as_str().unwrap_or_default();
     let is_allowed = answer["allowed"] == true;
@@ -165,7 +166,7 @@ async fn two_webhooks_that_race_give_no_place_away_twice() {
     let taken = answers.iter().zip(&names).filter(|(has_room, _)| **has_room);
     let taken: Vec<&String> = taken.map(|(_, name)| name).collect();
     assert_eq!(taken.len(), ROOM, "{answers:?}");
-    // However often it is asked about, by whomever: each has the one place that it has.
+    // A namespace has one reservation, however often and by whichever webhook it is checked.
     for name in taken {
         for door in [&one, &other, &one] {
             assert!(ask(door, name).await, "{name}");
@@ -204,7 +205,8 @@ async fn a_webhook_whose_clock_is_wrong_by_a_day_keeps_places_by_the_servers() {
         let there = |here: u64| {
             if ahead.is_negative() { here - DAY } else { here + DAY }
         };
-        // Nobody has proven who asks, so that it is kept for 5 s; the header counts seconds.
+        // The sender is unproven, so the reservation lasts 5 s. The `Date` header counts whole
+        // seconds.
         let kept = there(before)..=there(now()) + 6_000;
         assert!(kept.contains(&until), "{places:?}, {kept:?}");
     }

@@ -11,14 +11,14 @@ use tenure_tenancy::admission::{Decision, Operation, Request, Rule};
 use crate::expressions::{World, Writer, settle};
 use crate::table::{Actor, ByPolicy, Case};
 
-/// Somebody who writes long after everybody else, and says nothing of himself.
+/// A writer that writes long after all others, and sends no field manager.
 const PLAIN: Writer<'_> = Writer {
     manager: "probe",
     is_named: false,
     now: Timestamp::from_unix_seconds(1_800_000_000),
 };
 
-/// 2026-01-01T00:00:00Z: when a chart wrote what is there.
+/// 2026-01-01T00:00:00Z: the time at which a chart wrote the existing object.
 const AT_ONCE: Timestamp = Timestamp::from_unix_seconds(1_767_225_600);
 
 #[test]
@@ -39,7 +39,7 @@ fn every_case_is_answered_as_the_table_says() {
         if refuses != wanted {
             wrong.push(format!("{}: refused: {refuses}", case.name(index)));
         }
-        // Only of what is overridden do policies warn.
+        // Policies warn only of overridden fields.
         let allowed = case.allow.as_ref().and_then(|allowed| allowed.warning.as_deref());
         let is_overridden = allowed.is_some_and(|warning| warning.contains("you override"));
         let warns = world.tells(actor, &review, true);
@@ -50,7 +50,7 @@ fn every_case_is_answered_as_the_table_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Numbers by chance, the same ones in every run.
+/// Random numbers, the same ones in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -67,7 +67,7 @@ impl Chance {
     }
 }
 
-/// What a request may say in place of what it says.
+/// Replacement words for texts of a request.
 const WORDS: [&str; 16] = [
     "blue",
     "blue-dev",
@@ -87,7 +87,7 @@ const WORDS: [&str; 16] = [
     "",
 ];
 
-/// Changes a text, takes something away or adds something, wherever chance leads.
+/// Changes a text, removes a value or adds one, at a random place.
 fn change(value: &mut Value, chance: &mut Chance) {
     let word = *chance.pick(&WORDS);
     match value {
@@ -127,7 +127,7 @@ fn no_policy_allows_what_the_rules_deny() {
             &world.table.actors[&case.by]
         };
         let mut review = world.review(case, actor);
-        // A Tenant or a Namespace as it is stored is what is known of it, and no server changes names.
+        // The stored form of a Tenant or a Namespace is the known one, and no server changes names.
         let is_namespaced = !matches!(review["resource"]["resource"].as_str(), Some("namespaces" | "tenants"));
         for _ in 0..chance.draw(3) {
             let part = *chance.pick(&["object", "object", "oldObject"]);
@@ -143,7 +143,7 @@ fn no_policy_allows_what_the_rules_deny() {
             review["namespace"] = json!(chance.pick(&world.table.realm.namespaces).name);
         }
         keep_identity(&mut review, &world.review(case, actor));
-        // What is no metadata of an object comes from no server.
+        // No server sends invalid metadata of an object.
         let is_object = |part: &str| {
             let metadata = review[part].get("metadata").cloned().unwrap_or_default();
             review[part].is_null() || serde_json::from_value::<ObjectMeta>(metadata).is_ok()
@@ -182,10 +182,10 @@ fn no_policy_allows_what_the_rules_deny() {
     }
 }
 
-/// As whom clients write.
+/// The names that clients send as field manager.
 const MANAGERS: [&str; 5] = ["probe", "probe", "kustomize-controller", "helm-controller", "helm"];
 
-/// No server changes of what kind an object is, what it is called, and where it is.
+/// Restores kind, name and namespace of the object: no server changes them.
 fn keep_identity(review: &mut Value, before: &Value) {
     let namespace = review["namespace"].clone();
     for part in ["object", "oldObject"] {
@@ -204,7 +204,7 @@ fn keep_identity(review: &mut Value, before: &Value) {
     }
 }
 
-/// A case as it is judged: what is refused, and what of that no policy decides.
+/// Decides a case. Returns the entry of `LEFT` if the rules deny the case and no policy can.
 fn find_what_is_left(world: &World, case: &Case) -> Option<&'static Left> {
     let actor = &world.table.actors[&case.by];
     let mut review = world.review(case, actor);
@@ -215,7 +215,7 @@ fn find_what_is_left(world: &World, case: &Case) -> Option<&'static Left> {
     }
 }
 
-/// The only ones that the table has no case of: two clients within one second are in a test of their own.
+/// The only entries without a case in the table. Two clients within one second have a test of their own.
 const IN_NO_CASE: [Rule; 1] = [Rule::FieldOwnership];
 
 #[test]
@@ -223,7 +223,7 @@ fn what_policies_leave_is_in_the_table_with_its_reason() {
     let world = World::make();
     let mut shown = BTreeSet::new();
     for (index, case) in world.table.cases.iter().enumerate() {
-        // Of what no server can be asked, nothing is said that nobody looks at.
+        // The table makes no statement about a case that no server can be asked.
         let is_asked = case.pure_only.is_empty();
         assert!(is_asked || case.unanswered.is_none(), "{}", case.name(index));
         let Some(ByPolicy::Leaves(why)) = &case.policy else {
@@ -231,7 +231,7 @@ fn what_policies_leave_is_in_the_table_with_its_reason() {
         };
         assert_eq!(case.unanswered.is_some(), is_asked, "{}", case.name(index));
         let rule = case.deny.as_deref().expect("what is left is denied by the rules");
-        // What is claimed the rules leave to who asks.
+        // The rules leave a claim to their caller.
         let found = if case.claimed {
             LEFT.iter().find(|left| left.rule.as_str() == rule && left.why == why)
         } else {
@@ -270,7 +270,8 @@ fn what_policies_leave_is_in_the_documentation() {
     assert_eq!(told, listed);
 }
 
-/// Where the chart's entries are of an older release, and only within one second.
+/// The policy misses such a writer only if the chart's entries are of an older release, and only
+/// within one second.
 #[test]
 fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
     let world = World::make();
@@ -313,8 +314,8 @@ fn who_calls_himself_as_the_chart_does_is_seen_but_for_one_second() {
     assert!(ask(named).0);
 }
 
-/// Who may write Kustomizations can't have the platform's refusals forgotten, nor his own by what he adds to them.
-/// Which labels a class bears, and which hosts other Ingresses have.
+/// Without webhooks, policies refuse objects whose check needs other objects: the labels of a class, and the hosts
+/// of other Ingresses.
 #[test]
 fn where_policies_judge_alone_what_takes_other_objects_to_tell_is_refused() {
     let (beside, alone) = (World::make(), World::without_webhooks());
@@ -403,7 +404,8 @@ fn where_nobody_compares_hosts_an_ingress_keeps_those_that_it_has() {
         json!({ "rules": [one("a.example.org", "/", "s")] })
     ));
     assert!(!ask("dev", "sum-a", json!({})));
-    // A rule without paths has `/`, and a default backend has nothing that another one could have.
+    // A rule without paths has the path `/`, and a default backend has no host that another Ingress
+    // could have.
     assert!(!ask(
         "dev",
         "sum-a",
@@ -455,7 +457,7 @@ fn a_list_that_is_too_long_refuses_more_and_never_less() {
         ("dora", ("blue", "strict")),
         ("system:serviceaccount:ci:robot", ("blue", "strict")),
         (account, ("blue", "strict")),
-        // It refuses nothing.
+        // This policy refuses nothing.
         ("dora", ("blue", "app")),
         ("dora", ("nobody", "app")),
     ];

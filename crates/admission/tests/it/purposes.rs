@@ -48,7 +48,8 @@ fn what_a_dead_webhook_stops_follows_from_the_rules_purpose() {
         }
         match rule.purpose() {
             Purpose::Convenience => assert!(!open.is_empty(), "{rule}"),
-            // Nothing that separates or bounds tenants is open, but for what policies of every installation keep.
+            // No rule that separates or bounds tenants fails open, except where policies of every installation
+            // enforce it.
             Purpose::Isolation | Purpose::Bound => {
                 let is_always_kept = rule.kept_by_policies() == ByPolicies::Always || rule == Rule::Minting;
                 assert!(!closed.is_empty() && open.is_empty() || is_always_kept, "{rule}");

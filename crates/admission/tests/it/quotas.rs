@@ -1,4 +1,5 @@
-//! What is made at once in several namespaces of a Tenant, against quotas for all of them together: as much as there is room for, whoever judges.
+//! Objects that are created at the same time in several namespaces of a Tenant, against quotas for all of them together. Each admission point
+//! admits as many as the quotas allow.
 
 use futures::future::join_all;
 use rustls_pki_types::CertificateDer;
@@ -23,7 +24,8 @@ fn settings() -> Settings {
     }
 }
 
-/// Tenant crew with two namespaces, all as the controllers would have it: five Services, and 3Gi of claims, for both together.
+/// Creates Tenant crew with two namespaces in the form that the controllers give them. Both together may have five Services
+/// and claims of 3Gi.
 async fn set(cluster: &Cluster) -> String {
     let admin = &cluster.admin;
     let hard = json!({ "services": "5", "requests.storage": "3Gi" });
@@ -58,7 +60,7 @@ async fn set(cluster: &Cluster) -> String {
     uid
 }
 
-/// What the controllers write, and what Kubernetes counts then.
+/// Writes the quotas of the controllers, and the counts of Kubernetes.
 async fn count(cluster: &Cluster, uid: &str) {
     for namespace in NAMESPACES {
         let owner = json!({ "apiVersion": TENANT.0, "kind": TENANT.1, "name": "crew", "uid": uid });
@@ -74,7 +76,7 @@ async fn count(cluster: &Cluster, uid: &str) {
     }
 }
 
-/// Makes something as somebody: nothing, or what is said.
+/// Creates an object as a user. Returns the message of a denial.
 async fn make_as(cluster: &Cluster, user: &str, path: &str, object: &Value) -> Result<(), String> {
     let client = cluster.admin.impersonating(user).unwrap().client();
     match client.request::<Value>(http_of(path, object)).await {
@@ -105,7 +107,7 @@ async fn claim(cluster: &Cluster, namespace: &str, name: &str, size: &str) -> Re
 }
 
 async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
-    // Before anybody has counted, nothing goes by.
+    // Before the first count, all such objects are denied.
     let refused = make(cluster, "crew-a", "early", false).await.unwrap_err();
     assert!(
         refused.contains("isn't known, as ResourceQuota capsule-crew-0"),
@@ -117,7 +119,7 @@ async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
         .unwrap();
     count(cluster, uid).await;
     for number in 0..10 {
-        // Kubernetes counts, and whoever judges hears of it, a moment later.
+        // Kubernetes counts, and admission learns of the count, a moment later.
         eventually(SOON, || async {
             make(cluster, NAMESPACES[number % 2], "dry", true).await
         })
@@ -138,7 +140,7 @@ async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
             "{message}"
         );
     }
-    // It has been counted, and a dry run tells the same.
+    // The object is counted, and a dry run gets the same answer.
     eventually(SOON, || async {
         match make(cluster, "crew-b", "late", true).await {
             Err(message) if message.contains("exceeded quota: Tenant crew") => Ok(()),
@@ -155,7 +157,7 @@ async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
     });
     assert_eq!(used.sum::<u32>(), 5);
 
-    // What grows counts for the difference.
+    // A grown object counts for the difference.
     claim(cluster, "crew-a", "disk", "2Gi").await.unwrap();
     let refused = claim(cluster, "crew-b", "disk", "2Gi").await.unwrap_err();
     assert!(
@@ -188,7 +190,8 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
         .unwrap();
     assert!(kept.contains("services/at-once-") && !kept.contains("dry"), "{kept}");
 
-    // Nobody answers any more: what may be counted is refused, whoever makes it, but for who may repair.
+    // The webhook is closed: objects that may count are denied for all users, except those that can
+    // repair.
     door.close();
     let service = |name: &str| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } });
     let path = "/api/v1/namespaces/crew-a/services?dryRun=All";
@@ -201,7 +204,7 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
     let request = http_of("/api/v1/namespaces/nobodys/services?dryRun=All", &service("free"));
     let made: Value = cluster.admin.client().request(request).await.unwrap();
     assert_eq!(made["kind"], "Service");
-    // The twins of those that fail are ignored while they are dead.
+    // The duplicates of the failing webhooks are ignored while the webhook is dead.
     let sized = json!({ "metadata": { "labels": { "repaired": "yes" } } });
     cluster.admin.patch(NAMESPACE, ("", "crew-a"), sized).await.unwrap();
     let refused = cluster
@@ -211,7 +214,7 @@ async fn see_behind_a_webhook(cluster: &Cluster) {
         .await;
     match refused {
         Ok(_) => {}
-        // Kubernetes' own quota counts still.
+        // Kubernetes' own quota still counts.
         Err(kube::Error::Api(status)) => {
             assert!(status.message.contains("exceeded quota: capsule-crew-0"), "{status:?}")
         }
@@ -236,7 +239,7 @@ async fn a_webhook_of_a_real_api_server_lets_a_tenants_namespaces_use_no_more_to
     see_behind_a_webhook(&Cluster::take(&kubernetes).await.unwrap()).await;
 }
 
-/// A review of a Service, as it is when the mutating phase is over.
+/// Returns a review of a Service after the mutating phase.
 fn review_of(namespace: &str, name: &str) -> Value {
     json!({
         "operation": "CREATE", "resource": { "group": "", "version": "v1", "resource": "services" },
@@ -286,7 +289,7 @@ async fn two_webhooks_that_race_let_through_what_there_is_once() {
     let let_through = asked.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
     let let_through: Vec<&Value> = let_through.map(|((_, review), _)| review).collect();
     assert_eq!(let_through.len(), 5, "{answers:?}");
-    // However often it is asked about, by whomever.
+    // However often and by whichever webhook it is checked.
     for review in let_through {
         for door in [&one, &other, &one] {
             ask(door, review.clone(), false).await.unwrap();

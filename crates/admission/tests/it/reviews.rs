@@ -1,4 +1,4 @@
-//! What comes to the port that is no review of an API server's, and what becomes of writes when nobody answers.
+//! Requests to the port that are no reviews of an API server, and the fate of writes while no webhook answers.
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
@@ -43,7 +43,7 @@ fn edit_of(user: &str, groups: &[&str]) -> Value {
 async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
     let (_stage, door) = open_on_embedded(None).await;
     let told = |answer: &Value| answer["status"]["message"].as_str().unwrap_or_default().to_owned();
-    // An owner who may edit it hears where it comes from.
+    // An owner with the right to edit it learns where it comes from.
     let answer = door
         .review(edit_of("dora", &["blue-devs", "system:authenticated"]))
         .await;
@@ -51,7 +51,8 @@ async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
     assert_eq!(answer["status"]["code"], 403);
     assert_eq!(answer["status"]["reason"], "Forbidden");
     assert!(told(&answer).contains("OCIRepository blue-dev/o"), "{answer}");
-    // Somebody who may not edit it, or doesn't exist, would never have come to a webhook.
+    // A user without the right to edit it, or one that doesn't exist, would never have reached a
+    // webhook.
     for user in ["nobody-knows-him", "system:serviceaccount:nowhere:x", ""] {
         let answer = door.review(edit_of(user, &["blue-devs"])).await;
         assert_eq!(answer["allowed"], false, "{answer}");
@@ -60,7 +61,7 @@ async fn a_forged_review_tells_no_more_than_its_user_would_hear() {
             assert!(!answer.to_string().contains(fact), "{answer}");
         }
     }
-    // Which Tenant a home belongs to, neither.
+    // The answer doesn't show which Tenant a home belongs to, either.
     let tenant = json!({
         "operation": "CREATE", "resource": { "group": "capsule.clastix.io", "version": "v1beta2", "resource": "tenants" }, "name": "x",
         "userInfo": { "username": "nobody-knows-him" },
@@ -106,13 +107,13 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
             "{status} {told}: {answered} {text}"
         );
     }
-    // One that says that it is too long isn't waited for.
+    // A body with a too large announced length is refused at once.
     let told = door.announce((8 << 20) + 1).await;
     assert!(
         told.starts_with("HTTP/1.1 413") && told.contains("more than 8388608 bytes"),
         "{told}"
     );
-    // What is a review and asks nothing that can be judged is denied, and says why.
+    // A review without a usable request is denied, with the reason.
     let user = json!({ "username": "dora" });
     let resource = json!({ "group": "", "resource": "secrets" });
     for (request, field) in [
@@ -137,7 +138,7 @@ async fn a_broken_review_is_told_what_is_wrong_with_it() {
         let message = answer["status"]["message"].as_str().unwrap();
         assert!(message.contains(&format!("no proper {field}")), "{message}");
     }
-    // And it answers on, also to what is as large as an object can be.
+    // The webhook still answers, also for the largest possible objects.
     let mut large = edit_of("dora", &["blue-devs", "system:authenticated"]);
     for which in ["object", "oldObject"] {
         large[which]["data"]["own"] = json!("x".repeat(3 << 20));
@@ -154,7 +155,7 @@ async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
     );
     let read = |pem: &str| CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
     let gate = ClientGate {
-        // Of the kubelet's authority, too: who it is from isn't enough.
+        // The kubelet's authority is accepted, too: the authority alone isn't enough proof.
         authorities: ClientCertificates::new(&[read(&api_server.authority), read(&other.authority)]).unwrap(),
         names: vec!["kube-apiserver".to_owned()],
     };
@@ -169,7 +170,8 @@ async fn where_the_api_server_can_show_a_certificate_nobody_else_is_answered() {
             "{status} {text}"
         );
     }
-    // Who has proven to be the API server is believed that the user came so far.
+    // The sender is proven to be the API server, so the webhook believes that the user has passed
+    // its earlier checks.
     let (status, text) = door.send(http_of("/validate", &review), Some(api_server)).await;
     assert_eq!(status, 200);
     assert!(
@@ -232,7 +234,7 @@ async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
         1 << 20,
         1000,
     ] {
-        // All but the end.
+        // All bytes except the last.
         let body = vec![b' '; length - 1];
         held.push(door.begin(length, body).await);
     }
@@ -242,16 +244,16 @@ async fn who_sends_much_and_slowly_keeps_nobody_else_waiting() {
     drop(held);
 }
 
-/// Why nobody is asked.
+/// The reason why the webhook is not used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Dead {
-    /// Nobody is there.
+    /// No process listens.
     Gone,
-    /// Whoever is there has a certificate that has ended.
+    /// The listening process has an expired certificate.
     Expired,
 }
 
-/// What becomes of writes once nobody answers, or nobody is believed.
+/// Checks the fate of writes after the webhook stops answering, or its certificate is not trusted.
 async fn see_the_dead(cluster: Cluster, dead: Dead) {
     let stage = Stage::set_on(cluster).await;
     let mut door = match dead {
@@ -273,7 +275,7 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
         .unwrap();
     let manager = admin.impersonating("system:kube-controller-manager").unwrap();
     let alice = admin.impersonating("alice").unwrap();
-    // An owner is known by a verb, as the installation gives it.
+    // Policies recognise an owner by a verb, which the installation grants.
     admin
         .apply(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "dead-provisions" },
@@ -304,7 +306,7 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
             }))
             .await
             .unwrap();
-        // An API server hears of bindings in its own time.
+        // An API server learns of bindings with a delay.
         let who = admin.impersonating(user).unwrap();
         let may = eventually(SOON, || async {
             let wanted = json!({ "verb": "create", "resource": "services", "namespace": "tight" });
@@ -339,7 +341,7 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
             "{told}: {refused}"
         );
     };
-    // What only Tenure judges stops for who can't repair.
+    // Writes that only Tenure checks are refused, except for users that can repair.
     stops(&dora, source("a")).await;
     stops(&alice, namespace("blue-new")).await;
     let mut claiming = namespace("blue-newer");
@@ -360,7 +362,8 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     };
     let tess = admin.impersonating("tess").unwrap();
     stops(&tess, service("tight", "a")).await;
-    // So does what a controller creates as others say; what exists it updates.
+    // Objects that a controller creates from another user's template are refused, too. Updates of
+    // existing ones are allowed.
     stops(&manager, service("tight", "b")).await;
     goes(admin, service("tight", "c")).await;
     let note = json!({ "metadata": { "annotations": { "example.org/note": "x" } } });
@@ -381,11 +384,12 @@ async fn see_the_dead(cluster: Cluster, dead: Dead) {
     goes(&dora, claim("plain", None)).await;
     stops(&dora, claim("reaching", Some("table-red"))).await;
     stops(&manager, claim("reaching", Some("table-red"))).await;
-    // All else goes on, for everybody: what tenants write that is not of Flux, and what is nobody's or the platform's.
+    // All other writes are allowed for every user: a tenant's objects that are not Flux's, and objects of the platform
+    // or without a tenant.
     for namespace in ["blue", "nobody", "default", "tenure-system", "kube-system"] {
         goes(&dora, config_map(namespace)).await;
     }
-    // And for who repairs, and for Tenure.
+    // Users that can repair, and Tenure itself, may write everything.
     goes(admin, source("b")).await;
     goes(admin, namespace("new")).await;
     let mut generated = source("c");
@@ -429,7 +433,7 @@ async fn see_the_dead_on_a_real_api_server(binaries: &KubernetesBinaries, dead: 
     see_the_dead(Cluster::take(&kubernetes).await.unwrap(), dead).await;
 }
 
-/// It is told that the certificate has ended, and who repairs goes on.
+/// The message names the expired certificate, and repairs are still allowed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_webhook_whose_certificate_has_ended_stops_no_more_than_a_dead_one() {
     let cluster = Cluster::start().await.unwrap();

@@ -1,11 +1,11 @@
-//! What the table's actors may do as far as RBAC goes: everything with what the cases are about, and what their rights say besides.
+//! The rights of the table's actors in RBAC: everything with the objects of the cases, and the rights that the table adds.
 
 use serde_json::{Value, json};
 
 use crate::accesses;
 use crate::table::FLUX;
 
-/// The ClusterRole `writes`.
+/// Returns the ClusterRole `writes`.
 pub(crate) fn write_all() -> Value {
     let all = json!(["get", "create", "update", "patch", "delete"]);
     json!({
@@ -35,7 +35,8 @@ pub(crate) fn write_all() -> Value {
     })
 }
 
-/// The ClusterRole `writes-here`, which actors have in single namespaces: with the same right in all of them they would be the platform's.
+/// Returns the ClusterRole `writes-here`, which actors have in single namespaces. An actor with this right in all namespaces would belong
+/// to the platform.
 pub(crate) fn write_here() -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "writes-here" },
@@ -48,7 +49,7 @@ pub(crate) fn write_here() -> Value {
 /// The namespaces in which actors have `writes-here`.
 pub(crate) const HERE: [&str; 2] = ["blue", "nobody"];
 
-/// `VERB RESOURCE[/NAME]` as a rule.
+/// Returns `VERB RESOURCE[/NAME]` as a rule.
 pub(crate) fn write_rule(right: &str) -> Value {
     let (verb, what) = right.split_once(' ').unwrap();
     let (resource, name) = what

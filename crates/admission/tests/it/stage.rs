@@ -1,4 +1,4 @@
-//! A server that holds what the table's realm says, and the table's actors with their rights.
+//! A server with the objects of the table's realm, and with the table's actors and their rights.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ fn read_table() -> Table {
 pub(crate) struct Stage {
     pub(crate) cluster: Cluster,
     pub(crate) table: Table,
-    /// Uids as they came to be, by those in the table.
+    /// The real uids, by those in the table.
     uids: BTreeMap<String, String>,
 }
 
@@ -39,7 +39,7 @@ impl Stage {
         Self::furnish(cluster, table).await
     }
 
-    /// A server on which nobody judges yet.
+    /// Prepares a server on which no component checks writes yet.
     pub(crate) async fn set_on(cluster: Cluster) -> Self {
         Self::furnish(cluster, read_table()).await
     }
@@ -64,8 +64,8 @@ impl Stage {
         self.table.realm.settings.clone()
     }
 
-    /// From now on nobody but policies judges: with what they read on namespaces, and the rights by which they know people. Waits until the
-    /// last of them is met.
+    /// Leaves all checks to the policies, with the facts on namespaces and the rights that they read. Waits until the last policy is in
+    /// force.
     pub(crate) async fn hand_over_to_policies(&self) {
         self.cluster.send_guard_away();
         let admin = &self.cluster.admin;
@@ -103,7 +103,7 @@ impl Stage {
         self.meet_a_policy().await;
     }
 
-    /// A server follows policies in the order in which they were written: who meets this one meets those before it.
+    /// Waits for a policy of its own. A server follows policies in the order in which they were written, so all earlier ones are in force too.
     async fn meet_a_policy(&self) {
         let admin = &self.cluster.admin;
         let labels = json!({ "app.kubernetes.io/managed-by": "tenure" });
@@ -143,12 +143,12 @@ impl Stage {
         asked.await.unwrap();
     }
 
-    /// A uid as it came to be, by the one in the table.
+    /// Returns the real uid for one in the table.
     pub(crate) fn uid_of(&self, told: &str) -> &str {
         &self.uids[told]
     }
 
-    /// Somebody of the table.
+    /// Returns an actor of the table.
     pub(crate) fn actor(&self, name: &str) -> &Actor {
         &self.table.actors[name]
     }
@@ -221,13 +221,13 @@ impl Stage {
                 ..Object::default()
             };
             let mut object = self.write("v1", "Namespace", &object.to_value(&namespace.name));
-            // Still there once there are the quotas that keep others out, it is made as if by Tenure.
+            // Made without other annotations, as if by Tenure. The namespace may still exist when quotas stop other users.
             object["metadata"]["annotations"] = json!({});
             if !namespace.mintable.is_empty() {
                 let named: Vec<&str> = namespace.mintable.iter().map(String::as_str).collect();
                 object["metadata"]["annotations"]["tenure.dev/mintable-accounts"] = json!(named.join(", "));
             }
-            // As the controllers mark it; others are asked about by another webhook, or not at all.
+            // Marked as the controllers mark it. For other namespaces the server calls another webhook, or none.
             if let Some(tenant) = sums::find_tenant(&self.table, namespace) {
                 if !tenant.bounds.is_empty() {
                     object["metadata"]["labels"]["tenure.dev/bounded"] = json!("true");
@@ -240,7 +240,7 @@ impl Stage {
         }
     }
 
-    /// What the Tenants' statuses have of their namespaces, as if by Tenure.
+    /// Writes the namespaces into the Tenants' statuses, as if by Tenure.
     async fn record_namespaces(&self) {
         let admin = &self.cluster.admin;
         let tenants = self.table.realm.tenants.iter();
@@ -257,7 +257,7 @@ impl Stage {
         }
     }
 
-    /// Kustomizations with their statuses, as if they had applied something.
+    /// Makes Kustomizations with statuses, as if they had applied something.
     async fn make_objects(&self) {
         let admin = &self.cluster.admin;
         for object in &self.table.objects {
@@ -270,7 +270,7 @@ impl Stage {
                 continue;
             }
             if object["metadata"].get("namespace").is_none() {
-                // A class: it may be there from an earlier time.
+                // A class may exist from an earlier run.
                 admin.apply(object).await.unwrap();
                 continue;
             }
@@ -292,7 +292,7 @@ impl Stage {
         }
     }
 
-    /// Each may do everything with what the cases are about, as far as RBAC goes.
+    /// Gives each actor all rights in RBAC on the objects of the cases.
     async fn make_actors(&self) {
         let admin = &self.cluster.admin;
         admin.apply(roles::write_all()).await.unwrap();
@@ -338,7 +338,7 @@ impl Stage {
         self.cluster.admin.apply(binding).await.unwrap();
     }
 
-    /// An object of the table as it is sent here.
+    /// Returns an object of the table in the form that this server gets.
     fn write(&self, api_version: &str, kind: &str, object: &Value) -> Value {
         let mut text = object.to_string();
         for (told, uid) in &self.uids {
@@ -350,7 +350,7 @@ impl Stage {
         object
     }
 
-    /// Does what a case says, and leaves everything as it was.
+    /// Sends the request of a case, and restores the previous state.
     pub(crate) async fn ask(&self, case: &Case) -> Answer {
         let (operation, object) = case.action();
         let (_, resource, name) = object.what();
@@ -361,7 +361,7 @@ impl Stage {
             part => format!("/{part}"),
         };
         let actor = &self.table.actors[&case.by];
-        // Who speaks in somebody's name is kept from what lasts, and no token is made without being shown to somebody.
+        // Writes in the name of a GitOps account are denied only if they last, and no TokenRequest is a dry run. These cases are sent as real requests.
         let is_real = !case.dry_run && (actor.user.contains("-gitops") || case.token.is_some());
         let mut target = format!("{root}/{resource}/{name}{part}");
         let mut body = self.write(api_version, kind, &object.to_value(name));
@@ -429,17 +429,17 @@ impl Stage {
             };
             let made = made.unwrap();
             if operation == "UPDATE" && matches!(resource, "pods" | "services" | "deployments" | "clusterroles") {
-                // As somebody who read it first.
+                // As a client that has read the object first.
                 let mut read = made.clone();
                 merge(&mut read, &body);
                 body = read;
             }
             if matches!(resource, "pods" | "deployments") {
-                // Whoever schedules it, or makes its Pods, is quicker.
+                // The scheduler or the Deployment's controller may write it first.
                 body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
             }
             if !matches!(resource, "secrets" | "pods" | "deployments") {
-                // To a Secret for a token something is added at once.
+                // A controller adds data to a Secret for a token at once.
                 body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
             }
             body["metadata"].as_object_mut().unwrap().remove("managedFields");
@@ -448,7 +448,7 @@ impl Stage {
             }
         }
         if operation == "UPDATE" && resource == "namespaces" {
-            // As somebody who read it first.
+            // As a client that has read the object first.
             let found = self
                 .cluster
                 .admin
@@ -470,7 +470,7 @@ impl Stage {
             body = found;
         }
         if operation == "DELETE" {
-            // Options in the body count in place of those in the query.
+            // Options in the body replace those in the query.
             let dry_run = if is_real { json!([]) } else { json!(["All"]) };
             body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "dryRun": dry_run });
         }
@@ -486,7 +486,7 @@ impl Stage {
                 self.send(actor, method, &target, &body).await
             }
             Some(Sent::Applied(manager)) => {
-                // Whoever applies says nothing of versions.
+                // An apply sends no version.
                 body["metadata"].as_object_mut().unwrap().remove("resourceVersion");
                 let target = format!("{target}&fieldManager={manager}&force=true");
                 let content_type = "application/apply-patch+yaml";
@@ -518,7 +518,7 @@ impl Stage {
         answer
     }
 
-    /// Creates what a case creates, for good.
+    /// Creates the object of a case, without removing it again.
     pub(crate) async fn make(&self, case: &Case) -> Answer {
         let (_, object) = case.action();
         let (_, _, name) = object.what();
@@ -534,7 +534,7 @@ impl Stage {
         self.cluster.admin.apply(account).await.unwrap();
     }
 
-    /// Sends a request as an actor: with a token, where the table says that one is shown, else by impersonation.
+    /// Sends a request as an actor: with a token if the table demands one, else by impersonation.
     pub(crate) async fn send(&self, actor: &Actor, method: Method, target: &str, body: &Value) -> Answer {
         self.send_as(actor, (method, "application/json"), target, body).await
     }

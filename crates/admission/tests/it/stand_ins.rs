@@ -1,4 +1,4 @@
-//! Definitions of Flux's kinds that nobody here serves, which take anything: what is judged of them is judged before anybody reads it.
+//! Definitions of Flux's kinds that accept every object. No controller in these tests reads such objects; admission checks them first.
 
 use serde_json::json;
 use tenure_testkit::{Admin, SOON, eventually};
@@ -7,7 +7,7 @@ use crate::table::{FLUX, STAND_INS};
 
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
-/// Serves them, and waits until they are.
+/// Creates the definitions, and waits until the server serves them.
 pub(crate) async fn serve(admin: &Admin) {
     for (kind, version, plural) in known() {
         let (group, version) = version.split_once('/').unwrap();
@@ -34,7 +34,7 @@ pub(crate) async fn serve(admin: &Admin) {
     }
 }
 
-/// Takes them away again, from a cluster that others look at next.
+/// Removes the definitions from a cluster that other tests use next.
 pub(crate) async fn take_away(admin: &Admin) {
     for (_, version, plural) in known() {
         let (group, _) = version.split_once('/').unwrap();

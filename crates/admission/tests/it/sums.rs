@@ -1,4 +1,5 @@
-//! What the namespaces of the table's Tenants may use together, as the controllers write it, and what is used of it.
+//! The quotas that the namespaces of the table's Tenants share, as the controllers write them, and the use of these
+//! quotas.
 
 use serde_json::{Value, json};
 use tenure_tenancy::{NamespaceFacts, TenantFacts};
@@ -9,13 +10,13 @@ use crate::table::Table;
 
 const QUOTA: (&str, &str) = ("v1", "ResourceQuota");
 
-/// The Tenant that a namespace is labelled for.
+/// Returns the Tenant in the label of a namespace.
 pub(crate) fn find_tenant<'a>(table: &'a Table, namespace: &NamespaceFacts) -> Option<&'a TenantFacts> {
     let mut tenants = table.realm.tenants.iter();
     tenants.find(|tenant| Some(&tenant.name) == namespace.tenant_label.as_ref())
 }
 
-/// `spec.resourceQuotas` of a Tenant.
+/// Returns `spec.resourceQuotas` of a Tenant.
 pub(crate) fn write_quotas(tenant: &TenantFacts) -> Value {
     let items = tenant.quotas.items().iter();
     json!({ "items": items.map(|item| json!({ "hard": item.hard })).collect::<Vec<_>>() })

@@ -1,5 +1,5 @@
-//! Kubernetes' own controllers act on templates that tenants write: a real StatefulSet controller, on a real API server, gets what the template's author
-//! could create, and no more. With webhooks, with policies alone, and with webhooks that nobody answers.
+//! Kubernetes' own controllers act on templates that tenants write. A real StatefulSet controller on a real API server gets only objects that the
+//! template's author could create. This holds with webhooks, with policies alone, and with webhooks that don't answer.
 
 use serde_json::{Value, json};
 use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, eventually};
@@ -7,19 +7,19 @@ use tenure_testkit::{Admin, Cluster, Kubernetes, KubernetesBinaries, SOON, event
 use crate::door::Door;
 use crate::stage::Stage;
 
-/// Who judges.
+/// The component that checks writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Judge {
     Webhooks,
     Policies,
-    /// Webhooks that nobody answers.
+    /// Webhooks that don't answer.
     DeadWebhooks,
 }
 
 const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 const NOT_CALLED: &str = "failed calling webhook";
 
-/// A StatefulSet of one Pod: with these fields in its template for claims, or without one, and as this account.
+/// Returns a StatefulSet of one Pod. The fields of its template for claims, and the account, are parameters.
 fn write_set((namespace, name): (&str, &str), claim: Option<Value>, account: &str) -> Value {
     let labels = json!({ "app": name });
     let claims: Vec<Value> = claim
@@ -42,7 +42,7 @@ fn write_set((namespace, name): (&str, &str), claim: Option<Value>, account: &st
     })
 }
 
-/// Waits until the controller was refused, with these words.
+/// Waits until the controller is denied with these words.
 async fn wait_for_refusal(admin: &Admin, (namespace, name): (&str, &str), words: &str) {
     let refused = eventually(SOON, || async {
         let events = admin.list(("v1", "Event"), namespace).await.unwrap();
@@ -84,7 +84,7 @@ async fn try_templates(judge: Judge) {
         door = Some(opened);
     }
 
-    // What names or selects another tenant's volume is never made.
+    // A claim that names or selects another tenant's volume is never created.
     for (name, claim) in [
         ("thief", json!({ "volumeName": "table-red" })),
         ("free", json!({ "volumeName": "table-free" })),
@@ -106,7 +106,7 @@ async fn try_templates(judge: Judge) {
         let made = admin.get(CLAIM, ("blue", &format!("data-{name}-0"))).await.unwrap();
         assert!(made.is_none(), "{name}: {made:?}");
     }
-    // Nor does a Pod run as the account that a Tenant keeps exclusive.
+    // Neither is a Pod that runs as an account that a Tenant keeps exclusive.
     admin
         .create(write_set(("red-home", "account"), None, "red-gitops"))
         .await
@@ -119,7 +119,7 @@ async fn try_templates(judge: Judge) {
     wait_for_refusal(admin, ("red-home", "account"), words).await;
     let pods = admin.list(("v1", "Pod"), "red-home").await.unwrap();
     assert!(pods.is_empty(), "{pods:?}");
-    // Nor one of a registry that the Tenant doesn't allow.
+    // Neither is a Pod with an image of a registry that the Tenant doesn't allow.
     let mut foreign = write_set(("tight", "foreign"), None, "default");
     foreign["spec"]["template"]["spec"]["containers"][0]["image"] = json!("ghcr.io/a");
     admin.create(foreign).await.unwrap();
@@ -130,7 +130,8 @@ async fn try_templates(judge: Judge) {
     };
     wait_for_refusal(admin, ("tight", "foreign"), words).await;
 
-    // What is the tenant's is made and bound: by the controller that names the volume in an update.
+    // A claim on the tenant's own volume is created, and the controller binds it by an update that
+    // names the volume.
     let own = json!({ "selector": { "matchLabels": { "capsule.clastix.io/tenant": "blue" } } });
     if judge != Judge::DeadWebhooks {
         admin
@@ -148,7 +149,7 @@ async fn try_templates(judge: Judge) {
         });
         bound.await.unwrap();
     }
-    // And what names no volume goes on, whoever answers.
+    // A claim that names no volume is created in each case.
     let plain = json!({ "storageClassName": "elsewhere" });
     admin
         .create(write_set(("blue", "plain"), Some(plain), "default"))

@@ -1,5 +1,5 @@
-//! Webhooks and policies on one server, as an installation has them that wants both: what a webhook defaults passes the policy, and what it refuses stays
-//! refused when it is dead, or hangs.
+//! Webhooks and policies on one server, as in an installation with both. An object with a webhook's default passes the policy. A write that the webhook
+//! refuses stays refused when the webhook is dead or hangs.
 
 use std::time::Duration;
 
@@ -15,9 +15,10 @@ use crate::stage::{Answer, Stage};
 use crate::table::{ByPolicy, Case};
 
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/blue/kustomizations?dryRun=All";
-/// How the server says that nobody answered.
+/// The server's message when no webhook answered.
 const NOT_CALLED: &str = "failed calling webhook";
-/// What no request may take, whoever hangs: an API server gives a webhook 30 seconds at most, and a request meets several.
+/// The longest time of one request with a hanging webhook: an API server gives a webhook 30 seconds at most, and a request
+/// meets several.
 const BOUND: Duration = Duration::from_secs(180);
 
 fn kustomization(account: Option<&str>) -> Value {
@@ -47,7 +48,8 @@ async fn stand_together(cluster: Cluster) {
     door.hang(&stage.cluster).await;
     stage.hand_over_to_policies().await;
 
-    // Nobody names the account: the webhook does, and the policy, which would refuse that, finds what it wants.
+    // The user names no account. The webhook sets it, and the policy, which would refuse a Kustomization
+    // without it, accepts the object.
     match ask(&stage, "dev", None).await {
         Answer::Allowed(made, _) => assert_eq!(made["spec"]["serviceAccountName"], "blue-gitops", "{made}"),
         refused => panic!("{refused:?}"),
@@ -60,7 +62,7 @@ async fn stand_together(cluster: Cluster) {
     let wrong = compare_all(&stage, |_| true, |_| true).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 
-    // Nobody answers any more: what was refused is refused, by the webhook that isn't there or by a policy, and who repairs goes on.
+    // The webhook is closed: a refused write stays refused, by the missing webhook or by a policy, and repairs are still allowed.
     door.close();
     let unanswered = eventually(SOON, || async {
         match ask(&stage, "dev", None).await {
@@ -74,14 +76,14 @@ async fn stand_together(cluster: Cluster) {
         by_policy += usize::from(is_by_policy(message));
         message.contains(NOT_CALLED) || !message.contains("admission.tenure.dev")
     };
-    // What somebody has to have written in his own name can't be laid down while nobody answers.
+    // A user can't write an object in their own name while no webhook answers.
     let wrong = compare_all(&stage, is_told, |case| !is_there_before(case)).await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(by_policy >= 20, "only {by_policy} were refused by policies");
     let repaired = ask(&stage, "admin", Some("blue-gitops")).await;
     assert!(matches!(repaired, Answer::Allowed(..)), "{repaired:?}");
 
-    // Somebody takes connections and never says a word.
+    // This listener accepts connections and never answers.
     let _silence = hang_up_nobody(&stage, &door).await;
     let refused = bounded(ask(&stage, "dev", Some("admin"))).await;
     assert!(
@@ -98,15 +100,15 @@ async fn bounded(asked: impl Future<Output = Answer>) -> Answer {
         .expect("it is answered in the end")
 }
 
-/// Whether a case changes an object of access to hosts, which has to be there before.
+/// Checks whether a case changes an access object that must exist before.
 fn is_there_before(case: &Case) -> bool {
     let (operation, object) = case.action();
     let (_, resource, _) = object.what();
     operation != "CREATE" && accesses::KINDS.iter().any(|kind| accesses::plural_of(kind) == resource)
 }
 
-/// Asks every case of the table that doors and policies judge alike, and that is meant. What is denied has to be refused, with words that `is_told` takes; what is allowed
-/// has to be, as long as somebody answers.
+/// Sends every case of the table that admission points and policies decide alike, and that is meant. A denied case must be refused, with words that `is_told`
+/// accepts. An allowed case must be allowed while a webhook answers.
 async fn compare_all(
     stage: &Stage,
     mut is_told: impl FnMut(&str) -> bool,
@@ -132,7 +134,8 @@ async fn compare_all(
     wrong
 }
 
-/// Leads the server to somebody who accepts and never answers, and waits until it asks there.
+/// Points the server to a listener that accepts connections and never answers. Waits until the
+/// server calls it.
 async fn hang_up_nobody(stage: &Stage, door: &Door) -> tokio::task::JoinSet<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! The door of clusters that have an API server of their own.
+//! The admission point of clusters with an API server of their own.
 
 use tenure_admission::webhook::ClientGate;
 use tenure_testkit::{Cluster, Kubernetes, KubernetesBinaries};
@@ -9,17 +9,18 @@ use crate::embedded::{ask_and_compare, compare};
 use crate::stage::{Answer, Stage};
 use crate::table::{ByPolicy, Unanswered};
 
-/// What a server says before it.
+/// The server's text before the rule's message.
 const PREFIX: &str = " denied the request: ";
 
-/// What the rule says, without what a server says before it.
+/// Returns the rule's message without the server's text before it.
 fn own_words(message: &str) -> &str {
     let told = message.split_once(" denied the request: ");
     let told = told.or_else(|| message.split_once(" is forbidden: "));
     told.map_or(message, |(_, told)| told)
 }
 
-/// Asks all cases of one server behind the webhook and of another with a guard in it, and compares what they say.
+/// Sends all cases to one server with the webhook and to another with a guard inside it, and compares the
+/// answers.
 async fn compare_doors(cluster: Cluster, gate: Option<ClientGate>) -> (usize, Stage) {
     let guarded = Stage::set().await;
     let stage = Stage::set_on(cluster).await;
@@ -32,12 +33,12 @@ async fn compare_doors(cluster: Cluster, gate: Option<ClientGate>) -> (usize, St
         }
         asked += 1;
         if case.claimed {
-            // Until both have heard of what is there.
+            // Waits until both have learned of all objects.
             let _known = ask_and_compare(&guarded, case, " is forbidden: ").await;
             let _known = ask_and_compare(&stage, case, PREFIX).await;
         }
         let (answer, other) = (stage.ask(case).await, guarded.ask(case).await);
-        // What the schema refuses comes before who only validates.
+        // The schema refuses an object before a validating webhook sees it.
         if let (Some(ByPolicy::Server(_)), Answer::Refused(422, ..)) = (&case.policy, &answer) {
             continue;
         }
@@ -56,7 +57,7 @@ async fn compare_doors(cluster: Cluster, gate: Option<ClientGate>) -> (usize, St
     (asked, stage)
 }
 
-/// What becomes of a case while nobody answers.
+/// Checks the fate of a case while no webhook answers.
 async fn see_unanswered(stage: &Stage) {
     let (mut seen, mut wrong) = ([0, 0], Vec::new());
     for (index, case) in stage.cases() {
@@ -86,7 +87,8 @@ async fn the_embedded_control_plane_asks_the_webhook_as_the_table_says() {
     assert!(asked >= 500, "{asked}");
 }
 
-/// It shows a certificate, and nobody is answered who shows none of that authority. The other tests' servers show none.
+/// The server shows a certificate, and the webhook answers only clients with a certificate of that authority. The
+/// servers of the other tests show none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
     let Some(binaries) = KubernetesBinaries::find().unwrap() else {
@@ -102,7 +104,8 @@ async fn a_real_api_server_asks_the_webhook_as_the_table_says() {
     let (asked, stage) = compare_doors(cluster, Some(gate_of(&shown.authority))).await;
     assert!(asked >= 500, "{asked}");
 
-    // The control: where another authority's certificate is demanded, this server isn't answered either.
+    // The control: if the webhook demands another authority's certificate, it doesn't answer this
+    // server, either.
     let door = Door::open(&stage.cluster, stage.settings(), Some(gate_of(&stranger.authority))).await;
     door.hang(&stage.cluster).await;
     let mut cases = stage.cases();

@@ -1,4 +1,4 @@
-//! The policies, on whatever server there is: a real kube-apiserver evaluates the same expressions as the embedded control plane.
+//! The policies on any server: a real kube-apiserver evaluates the same expressions as the embedded control plane.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Every case of tenancy's table, asked of the policies alone.
+//! Every case of tenancy's table, checked by the policies alone.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::stage::{Answer, Stage};
 use crate::stand_ins;
 use crate::table::{ByPolicy, Case};
 
-/// Whether the policies answered as the table says.
+/// Checks whether the policies answered as the table says.
 fn compare(case: &Case, answer: &Answer) -> Result<(), String> {
     if let (Some(ByPolicy::Server(_)), Answer::Refused(..)) = (&case.policy, answer) {
         return Ok(());
@@ -62,14 +62,14 @@ async fn the_policies_answer_as_the_table_says() {
     stand_ins::take_away(&stage.cluster.admin).await;
 }
 
-/// An answer to a request that the table has no case of.
+/// Returns the answer to a request that the table has no case of.
 async fn ask(stage: &Stage, by: &str, method: Method, target: &str, body: &Value) -> Answer {
     stage
         .send(stage.actor(by), method, &format!("{target}?dryRun=All"), body)
         .await
 }
 
-/// What is refused, with a part of the message; `None`: what is allowed.
+/// Expects a denial whose message has this part. `None`: expects that the request is allowed.
 async fn expect(stage: &Stage, (by, method, target): (&str, Method, &str), body: &Value, part: Option<&str>) {
     let answered = eventually(SOON, || async {
         let answer = ask(stage, by, method.clone(), target, body).await;
@@ -89,7 +89,8 @@ async fn expect(stage: &Stage, (by, method, target): (&str, Method, &str), body:
     }
 }
 
-/// The facts that policies read are nobody's to write but who may adopt every Tenant's, at creation and by any part of a namespace.
+/// The facts that policies read may be written only by users that may adopt every Tenant. This holds at creation and for each part
+/// of a namespace.
 async fn check_facts(stage: &Stage) {
     let admin = &stage.cluster.admin;
     let forged = |mut namespace: Value, value: &str| {
@@ -132,7 +133,7 @@ async fn check_facts(stage: &Stage) {
     )
     .await;
     if Cluster::is_shared() {
-        // Here metadata can be written by it, too.
+        // In this cluster, it can write metadata too.
         let mut given_away = stored.clone();
         given_away["metadata"]["labels"]
             .as_object_mut()
@@ -149,7 +150,8 @@ async fn check_facts(stage: &Stage) {
     }
 }
 
-/// Where nothing is written yet, owners write nothing, and Tenure and Kubernetes do; what is written later counts.
+/// In a namespace without facts, owners write nothing, and Tenure and Kubernetes do. Facts that are written later
+/// take effect.
 async fn check_unwritten(stage: &Stage) {
     let admin = &stage.cluster.admin;
     let namespace = json!({
@@ -167,12 +169,12 @@ async fn check_unwritten(stage: &Stage) {
     )
     .await;
     expect(stage, ("admin", Method::POST, target), &map, None).await;
-    // The controller writes what a new namespace needs, before it has facts.
+    // The controller writes the objects that a new namespace needs before the namespace has facts.
     let accounts = "/api/v1/namespaces/blue-unwritten/serviceaccounts";
     let account = json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "blue-gitops" } });
     expect(stage, ("controller", Method::POST, accounts), &account, None).await;
     let facts = |tenant: &str| json!({ "metadata": { "annotations": { "facts.tenure.dev/tenant": tenant } } });
-    // Those of another time, when it was another's, are none.
+    // Facts from a time when the namespace had another uid don't count.
     admin
         .patch(("v1", "Namespace"), ("", "blue-unwritten"), facts("red"))
         .await
@@ -191,7 +193,7 @@ async fn check_unwritten(stage: &Stage) {
     expect(stage, ("dev", Method::POST, target), &map, None).await;
 }
 
-/// In Kubernetes' own namespaces no account of Tenure's gets a token, whatever it may.
+/// In Kubernetes' own namespaces no account of Tenure gets a token, whatever its rights are.
 async fn check_minting(stage: &Stage) {
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     for (namespace, part) in [
@@ -207,7 +209,8 @@ async fn check_minting(stage: &Stage) {
     }
 }
 
-/// Neither who takes the name of Git's manager nor who throws managedFields away edits what Git manages.
+/// A user that takes the name of Git's manager edits nothing that Git manages. Neither does one that
+/// removes managedFields.
 async fn check_managers(stage: &Stage) {
     let admin = &stage.cluster.admin;
     let map = |git: &str| {

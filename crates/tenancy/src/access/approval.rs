@@ -1,10 +1,10 @@
-//! Whether a request is approved: which grants count for it, and which of several requests of one entry is acted on.
+//! Decides whether a request is approved: which grants count for it, and which of several requests of one entry is served.
 //!
-//! A grant repeats what it answers, so it counts for one request alone: that object, that target by its number, that hash, and not longer than it says. That
-//! `approvedBy` is who wrote it, and held the verb `approve` on the target, is admission's promise; where nobody judges what is written, no grant counts.
-//! A denial that fits wins over every approval.
+//! A grant repeats the fields that it answers, so it counts for one request alone: for this object, this target by its number, and this hash, until its end.
+//! Admission guarantees that `approvedBy` is the writer of the grant, and that this user held the verb `approve` on the target. Without admission, no grant
+//! counts. A matching denial wins over every approval.
 //!
-//! Refuses to compute hashes: who asks has computed that of the request, and brings it.
+//! The caller computes the hash of the request.
 
 use tenure_api::Time;
 use tenure_api::access::grant::{APPROVED, DENIED};
@@ -14,12 +14,12 @@ use tenure_api::access::{
 
 use super::pattern::NamespacePattern;
 
-/// What is looked at.
+/// The facts for the decision about one request.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     /// The request.
     pub request: &'a FluxAccessRequest,
-    /// The hash of its spec, computed and not read.
+    /// The hash of its spec, as computed by the caller. The value in the spec may be false.
     pub hash: &'a str,
     /// The grants of its namespace.
     pub grants: &'a [FluxAccessGrant],
@@ -27,42 +27,42 @@ pub struct Case<'a> {
     pub standing: &'a [FluxAccessStandingGrant],
     /// The platform namespace.
     pub platform: &'a str,
-    /// Whether somebody judges what is written.
+    /// True if admission checks writes in this cluster.
     pub judges_writes: bool,
     /// Now.
     pub now: &'a Time,
 }
 
-/// By whose word a request is let through, or not.
+/// The answer of an approver that decides a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The FluxAccessGrant, or FluxAccessStandingGrant.
+    /// The name of the FluxAccessGrant or FluxAccessStandingGrant.
     pub object: String,
-    /// Who wrote it.
+    /// The user that wrote it.
     pub by: String,
-    /// Why.
+    /// The approver's reason.
     pub reason: Option<String>,
-    /// Until when it counts.
+    /// The time at which it ends.
     pub not_after: Option<Time>,
-    /// Whether it stands for more than one request.
+    /// True for a standing grant, which answers more than one request.
     pub is_standing: bool,
 }
 
-/// What holds for a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is let through.
+    /// The request is approved.
     Approved(Word),
-    /// It is refused.
+    /// The request is denied.
     Denied(Word),
-    /// Nobody has answered; why answers that there are don't count.
+    /// No grant counts, for these reasons.
     Pending(Vec<String>),
 }
 
-/// The most reasons why grants don't count that are told.
+/// The greatest number of reported reasons why grants don't count.
 const MOST_REASONS: usize = 10;
 
-/// Judges a request.
+/// Decides about a request.
 #[must_use]
 pub fn judge(case: Case<'_>) -> Verdict {
     let mut reasons = Vec::new();
@@ -109,7 +109,7 @@ fn name_of(metadata: &tenure_api::ObjectMeta) -> String {
     metadata.name.clone().unwrap_or_default()
 }
 
-/// Whether a grant names the request, under its name at least.
+/// Checks whether a grant names the request, at least by its name.
 fn is_meant(request: &FluxAccessRequest, grant: &FluxAccessGrant) -> bool {
     request.metadata.name.as_deref() == Some(grant.spec.request_ref.name.as_str())
         && request.metadata.namespace == grant.metadata.namespace
@@ -176,14 +176,16 @@ fn check_period(asked: &str, most: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Whether a standing grant lets a request through. One that is for others has nothing to say.
+/// Checks whether a standing grant approves a request. Returns no reason for a grant that is for
+/// other requests.
 fn check_standing(case: Case<'_>, standing: &FluxAccessStandingGrant) -> Result<Word, Option<String>> {
     let (asked, bounds) = (&case.request.spec, &standing.spec);
     let target = name_target(&asked.provider, asked.target.id);
     let is_for = standing.metadata.namespace == case.request.metadata.namespace
         && standing.metadata.deletion_timestamp.is_none()
         && bounds.tenant == asked.asked_in.tenant
-        // What is in no tenant's namespace, and not in the platform's, is not the platform's either.
+        // A request from a namespace without a tenant is the platform's only if it is from the
+        // platform namespace.
         && (bounds.tenant.is_some() || asked.asked_in.kind == "Agent" || asked.asked_in.namespace == case.platform)
         && bounds.targets.contains(&target);
     if !is_for {
@@ -227,11 +229,11 @@ fn check_standing(case: Case<'_>, standing: &FluxAccessStandingGrant) -> Result<
 }
 
 fn read_patterns(texts: &[String]) -> Vec<NamespacePattern> {
-    // What is none allows nothing.
+    // A text that is no pattern allows nothing.
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
 
-/// Whether one spec asks for nothing that another one doesn't ask for: then who approved that one has approved this.
+/// Checks whether one spec asks for no more than an approved one. The approval then covers both.
 #[must_use]
 pub fn is_within(asked: &FluxAccessRequestSpec, approved: &FluxAccessRequestSpec, platform: &str) -> bool {
     let patterns = read_patterns(&approved.namespaces);
@@ -239,7 +241,7 @@ pub fn is_within(asked: &FluxAccessRequestSpec, approved: &FluxAccessRequestSpec
         let pattern = namespace.parse::<NamespacePattern>();
         pattern.is_ok_and(|asked| patterns.iter().any(|pattern| pattern.covers(&asked, platform)))
     });
-    // Without accounts, whoever RBAC lets read it is meant.
+    // Without accounts, the request is for every account that RBAC lets read the Secret.
     let has_accounts = approved.service_accounts.is_empty()
         || (!asked.service_accounts.is_empty()
             && asked
@@ -255,8 +257,7 @@ pub fn is_within(asked: &FluxAccessRequestSpec, approved: &FluxAccessRequestSpec
         && has_accounts
 }
 
-/// Whether two specs are of one entry: it stands in the same place, for the same target, under the same Secret's name, in the same cluster. Who wrote it
-/// last may be another person.
+/// Checks whether two specs are of one entry: with the same place, target, Secret name and cluster. The last writer of the entry may differ.
 #[must_use]
 pub fn is_of_same_entry(one: &FluxAccessRequestSpec, other: &FluxAccessRequestSpec) -> bool {
     (&one.provider, &one.target.scope, one.target.id) == (&other.provider, &other.target.scope, other.target.id)
@@ -265,18 +266,19 @@ pub fn is_of_same_entry(one: &FluxAccessRequestSpec, other: &FluxAccessRequestSp
         && one.cluster_uid == other.cluster_uid
 }
 
-/// Which request of an entry is acted on.
+/// The request of an entry that is served.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Serving<'a> {
-    /// This one, and it asks for what is asked now, or for more: only what is asked now is delivered.
+    /// A request that covers the current entry. Exactly the current entry is delivered.
     By(&'a FluxAccessRequest),
-    /// This one for the time being: what is asked now is more, and nobody has approved it.
+    /// An earlier request, for now: the current entry asks for more, and no approver has approved
+    /// that.
     Meanwhile(&'a FluxAccessRequest),
-    /// None.
+    /// No request.
     Nobody,
 }
 
-/// Chooses among the requests that were made of an entry. What is asked now and is refused, or waits, takes nothing away from what was approved before.
+/// Chooses among the requests of one entry. A current request that is pending or denied ends no earlier approval.
 #[must_use]
 pub fn choose<'a>(
     wanted: &FluxAccessRequestSpec,
@@ -295,7 +297,8 @@ pub fn choose<'a>(
     let is_denied = requests
         .iter()
         .any(|(request, verdict)| request.spec.spec_hash == wanted.spec_hash && matches!(verdict, Verdict::Denied(_)));
-    // Somebody may deny just what is asked now although it is less: then it isn't let through by what was before.
+    // An approver may deny exactly the current request although it asks for less. Then an earlier approval
+    // doesn't cover it.
     let covering = approved().find(|request| is_within(wanted, &request.spec, platform));
     if let Some(request) = covering.filter(|_| !is_denied) {
         return Serving::By(request);

@@ -1,7 +1,8 @@
-//! Who may receive a credential of a host of repositories, who may read it where it is, and whose word lets it be made.
+//! The rules for credentials of Git hosts. The planner decides how credentials are made and replaced.
 //!
-//! Owns which namespaces an entry reaches, by whose it is ([`receiver`]); which other ways there are to a Secret than the accounts that an entry names
-//! ([`readers`]); and when a grant counts for a request ([`approval`]). Refuses to know how credentials are made and replaced, which is the planner's.
+//! - [`receiver`]: the namespaces that may receive a credential.
+//! - [`readers`]: other ways to read its Secret than by the accounts in the entry.
+//! - [`approval`]: the grants that count for a request.
 
 pub mod approval;
 pub mod pattern;

@@ -1,7 +1,7 @@
-//! Which namespaces a name with `*` in it stands for.
+//! Patterns with `*` for names of namespaces.
 //!
-//! Owns how such a pattern is written, and that none matches a namespace that a platform lives in. It is matched in time linear in the name and the
-//! pattern, whatever both are: a tenant chooses one, and often the other.
+//! No pattern matches a namespace in which a platform lives. Matching takes time linear in the name and the pattern, whatever both are: a tenant
+//! chooses one of them, and often the other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,41 +11,42 @@ use tenure_api::text;
 
 use crate::settings;
 
-/// The most characters of a wrong pattern that a message repeats.
+/// The greatest number of characters of a wrong pattern in a message.
 const SHOWN: usize = 80;
 
-/// A namespace's name, or a pattern in which `*` stands for any letters, none included.
+/// A namespace's name, or a pattern in which each `*` matches any number of letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacePattern(String);
 
-/// Why a text is no pattern.
+/// The reason why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no namespace's name, nor a pattern for some: {why}{}", .suggestion.as_ref().map(|name| format!("; {name:?} would be one")).unwrap_or_default())]
 pub struct PatternError {
-    /// What was written, its beginning.
+    /// The beginning of the text.
     pub text: String,
     /// The rule that it breaks.
     pub why: &'static str,
-    /// What may have been meant.
+    /// The pattern that the user may have meant.
     pub suggestion: Option<String>,
 }
 
 const RULE: &str = "lower-case letters, digits, '-' and '*', beginning and ending with a letter, a digit or '*', at most 63 characters";
 
 impl NamespacePattern {
-    /// It as text.
+    /// Returns the pattern as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is one namespace's name.
+    /// Checks whether the pattern is the name of one namespace.
     #[must_use]
     pub fn is_name(&self) -> bool {
         !self.0.contains('*')
     }
 
-    /// Whether it stands for this namespace. What a platform lives in is only meant by whoever writes its name.
+    /// Checks whether the pattern matches this namespace. A namespace in which a platform lives matches only
+    /// its whole name.
     #[must_use]
     pub fn matches(&self, namespace: &str, platform: &str) -> bool {
         if self.is_name() {
@@ -54,7 +55,7 @@ impl NamespacePattern {
         !is_of_platform(namespace, platform) && self.fits(namespace)
     }
 
-    /// Whether the letters fit. Each part between stars is looked for once, from where the one before ended: the first place that fits is as good as
+    /// Checks whether the letters match. Each part between stars is searched once, from the end of the previous part: the first match is as good as
     /// any later one.
     fn fits(&self, name: &str) -> bool {
         let mut parts = self.0.split('*');
@@ -73,15 +74,16 @@ impl NamespacePattern {
         rest.ends_with(end)
     }
 
-    /// Whether everything that another one stands for is known to be this one's: it is the same, or a name that this one matches. Patterns are not
-    /// compared further: what can't be told is not covered.
+    /// Checks whether this pattern surely matches everything that `other` matches: `other` is equal, or is a name that this pattern matches. Other
+    /// patterns are not compared, and count as not covered.
     #[must_use]
     pub fn covers(&self, other: &Self, platform: &str) -> bool {
         self == other || (other.is_name() && self.matches(&other.0, platform))
     }
 }
 
-/// Whether a platform lives in a namespace: Kubernetes' own, Flux's, Capsule's, Cozystack's, or Tenure's, whatever its name is.
+/// Checks whether a platform lives in a namespace: Kubernetes, Flux, Capsule, Cozystack, or Tenure, whatever name its namespace
+/// has.
 #[must_use]
 pub fn is_of_platform(namespace: &str, platform: &str) -> bool {
     settings::is_of_platform(namespace, platform)
@@ -108,7 +110,7 @@ impl FromStr for NamespacePattern {
     }
 }
 
-/// What somebody who wrote `projectA` or `team_a` may have meant.
+/// Suggests a valid name for texts such as `projectA` or `team_a`.
 fn suggest(text: &str) -> Option<String> {
     if text.len() > SHOWN {
         return None;
@@ -117,7 +119,8 @@ fn suggest(text: &str) -> Option<String> {
     let mut before = ' ';
     for letter in text.chars() {
         match letter {
-            // A word that begins within another one: `projectA` is more often `project-a` than `projecta`.
+            // A capital within a word begins a new word: `projectA` more often means `project-a` than
+            // `projecta`.
             'A'..='Z' => {
                 if before.is_ascii_lowercase() || before.is_ascii_digit() {
                     name.push('-');
@@ -168,7 +171,7 @@ mod tests {
         ] {
             assert_eq!(pattern(text).matches(name, "tenure-system"), fits, "{text} {name}");
         }
-        // As long as it may be, and nothing that is tried again.
+        // The longest pattern, matched without backtracking.
         let stars = "*a".repeat(31);
         assert!(!pattern(&stars).matches(&"a".repeat(30), "tenure-system"));
     }
@@ -187,7 +190,8 @@ mod tests {
             for text in ["*", "kube-*", "cozy-*", "*-system", "flux-*", "d*", "gitops*", "g*s"] {
                 assert!(!pattern(text).matches(name, platform), "{text} {name}");
             }
-            // Who writes the name means it. Whether it may be reached is asked elsewhere.
+            // A whole name is meant by its writer. Another rule decides whether the namespace may
+            // be reached.
             assert!(pattern(name).matches(name, platform));
         }
         assert!(pattern("*").matches("cozystack-team", platform) && pattern("*").matches("tenure-system", platform));

@@ -1,16 +1,21 @@
-//! Which ways there are to a Secret besides the accounts that an entry names.
+//! Finds the ways to a Secret besides the accounts that an entry names.
 //!
-//! Owns what counts as one: reading Secrets, making Pods that mount it or entering those that do, asking for tokens of an account that may read it, and
-//! speaking in its name; and writing rights, by which somebody gives himself any of these. Kubernetes' rules say only what is given, so the answer is a list of whom
-//! somebody gave something, by which binding. Refuses to guess: a role that couldn't be read may give anything.
+//! These rights are ways to a Secret:
+//!
+//! - to read Secrets,
+//! - to make Pods that mount the Secret, or to enter Pods that do,
+//! - to request tokens of an account that may read it, or to impersonate this account,
+//! - to write rights.
+//!
+//! Kubernetes' rules list only what is granted, so the answer is a list of subjects and bindings. A role that could not be read may grant anything.
 
 use serde::Deserialize;
 
 use crate::denial::Denial;
 
-/// The most ways that are told of one Secret.
+/// The greatest number of reported ways to one Secret.
 pub const MOST: usize = 100;
-/// Kinds, by group and plural name, from which Pods come.
+/// The kinds that create Pods, by group and plural name.
 const WORKLOADS: [(&str, &str); 9] = [
     ("", "pods"),
     ("", "replicationcontrollers"),
@@ -22,18 +27,18 @@ const WORKLOADS: [(&str, &str); 9] = [
     ("batch", "jobs"),
     ("batch", "cronjobs"),
 ];
-/// Parts of Pods by which one is in them.
+/// The subresources of Pods through which a user enters them.
 const ENTRANCES: [&str; 3] = ["pods/exec", "pods/attach", "pods/ephemeralcontainers"];
 
 /// One rule of a Role or ClusterRole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuleFacts {
-    /// Groups of the API; `*` for all.
+    /// API groups; `*` for all.
     pub api_groups: Vec<String>,
-    /// Plural names, with parts; `*` for all.
+    /// Plural names, with subresources; `*` for all.
     pub resources: Vec<String>,
-    /// Names; all when empty.
+    /// Names; all if empty.
     pub resource_names: Vec<String>,
     /// Verbs; `*` for all.
     pub verbs: Vec<String>,
@@ -52,7 +57,7 @@ impl RuleFacts {
     }
 }
 
-/// Whom something is given to.
+/// A subject of a binding.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SubjectFacts {
@@ -65,7 +70,7 @@ pub struct SubjectFacts {
 }
 
 impl SubjectFacts {
-    /// It as users are called, where it is one.
+    /// Returns the subject as a user name, if it is a user.
     fn user(&self) -> String {
         match self.kind.as_str() {
             "ServiceAccount" => name_account(&self.namespace, &self.name),
@@ -84,28 +89,28 @@ fn name_account(namespace: &str, name: &str) -> String {
 pub struct BindingFacts {
     /// Its name.
     pub name: String,
-    /// What it gives; none where that couldn't be read. A role that isn't there gives nothing.
+    /// The rules of its role. None if the role could not be read. A missing role has no rules.
     pub rules: Option<Vec<RuleFacts>>,
-    /// To whom.
+    /// Its subjects.
     pub subjects: Vec<SubjectFacts>,
 }
 
-/// How somebody comes to the Secret.
+/// A way to the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
-    /// Reads it.
+    /// Reads the Secret.
     Reads,
-    /// Makes Pods, which mount it.
+    /// Makes Pods, which can mount the Secret.
     MakesPods,
-    /// Enters Pods, which may have it.
+    /// Enters Pods, which may have the Secret.
     EntersPods,
-    /// Asks for tokens of an account that may read it.
+    /// Requests tokens of an account that may read the Secret.
     TakesToken(String),
-    /// Speaks in the name of an account that may read it.
+    /// Impersonates an account that may read the Secret.
     Impersonates(String),
-    /// Gives himself any right there.
+    /// Can gain any right in the namespace by writing roles or bindings.
     WritesRights,
-    /// Nobody knows: what the binding gives couldn't be read.
+    /// The rules of the binding could not be read.
     Unknown,
 }
 
@@ -125,39 +130,41 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// Somebody who comes to the Secret.
+/// A subject with a way to the Secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OtherReader {
-    /// Who: a user, or `group NAME`.
+    /// A user name, or `group NAME`.
     pub who: String,
-    /// How.
+    /// The way.
     pub way: Way,
-    /// By which binding.
+    /// The name of the binding.
     pub binding: String,
 }
 
-/// The Secret, and who is meant to read it.
+/// The Secret, and its intended readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Meant<'a> {
-    /// Its namespace.
+    /// The Secret's namespace.
     pub namespace: &'a str,
-    /// Its name.
+    /// The Secret's name.
     pub secret: &'a str,
     /// The ServiceAccounts of the namespace that the entry names.
     pub accounts: &'a [String],
-    /// Users that are meant, too: who writes the Secret, and as whom sources there read it.
+    /// Users that are intended, too: the writer of the Secret, and the accounts with which sources
+    /// in its namespace read it.
     pub others: &'a [String],
 }
 
-/// Who comes to a Secret by these bindings without being meant: at most [`MOST`]. RoleBindings of its namespace and ClusterRoleBindings are asked about
-/// apart, as only the first are whose namespace it is to change.
+/// Lists the unintended readers of a Secret by these bindings: at most [`MOST`]. The caller asks about RoleBindings of the namespace and
+/// ClusterRoleBindings separately, as the owners of the namespace can change only the former.
 #[must_use]
 pub fn list_other_readers(meant: Meant<'_>, bindings: &[BindingFacts]) -> Vec<OtherReader> {
     list_others(meant, bindings, |_| true, |_, _| true)
 }
 
-/// Who gets to be an account by these bindings, at most [`MOST`]: by its tokens, by its name, by Pods that run as it, or by rights that he gives himself. Left
-/// out are users and groups that may repair every Tenant, as admission asks it: who may `adopt` them all. A program with all rights is none of those.
+/// Lists the subjects that can become an account by these bindings, at most [`MOST`]: by its tokens, by impersonation, by Pods that run as it, or by rights
+/// that they can write. Users and groups that may repair every Tenant are left out. Admission recognises them by the verb `adopt` on all Tenants. A program
+/// with all rights is not left out.
 #[must_use]
 pub fn list_takers(namespace: &str, account: &str, bindings: &[BindingFacts]) -> Vec<OtherReader> {
     let accounts = [account.to_owned()];
@@ -246,7 +253,8 @@ fn list_ways(meant: Meant<'_>, binding: &BindingFacts) -> Vec<Way> {
             if rule.gives(&["impersonate"], "", "serviceaccounts") {
                 add(Way::Impersonates(account.clone()));
             }
-            // In a RoleBinding it gives nothing, and in a ClusterRoleBinding the same.
+            // In a RoleBinding this rule grants nothing. In a ClusterRoleBinding it allows to
+            // impersonate the account.
             let user = name_account(meant.namespace, account);
             if rule.gives(&["impersonate"], "", "users") && rule.names(&user) {
                 add(Way::Impersonates(account.clone()));
@@ -261,10 +269,11 @@ fn list_ways(meant: Meant<'_>, binding: &BindingFacts) -> Vec<Way> {
     ways
 }
 
-/// Whether a Secret is delivered, where nobody but those who are meant may come to it by what the namespace itself gives.
+/// Checks whether a strict Secret is delivered: only its intended readers may have a way to it by the bindings of the
+/// namespace.
 ///
 /// # Errors
-/// Who comes to it, and what to change.
+/// The first unintended reader, and what to change.
 pub fn check_strict(meant: Meant<'_>, others: &[OtherReader]) -> Result<(), Denial> {
     let Some(first) = others.first() else {
         return Ok(());
@@ -339,7 +348,8 @@ mod tests {
             let ways: Vec<Way> = found.into_iter().map(|found| found.way).collect();
             assert_eq!(ways, expected, "{rules}");
         }
-        // Who is meant is no other one, by whatever kind it is named; its namesake elsewhere is, and so is a group that it is in.
+        // An intended reader counts as intended in each form of its name. An account with the same name elsewhere does not, and
+        // neither does a group of the account.
         let subjects = json!([
             { "kind": "ServiceAccount", "namespace": "team", "name": "flux" },
             { "kind": "User", "name": "system:serviceaccount:team:flux" },
@@ -363,13 +373,13 @@ mod tests {
             "{denial}"
         );
         assert_eq!(check_strict(meant, &[]), Ok(()));
-        // What can't be read may give anything.
+        // An unreadable role may grant anything.
         let unread = BindingFacts {
             rules: None,
             ..bind("hidden", &user, &reads)
         };
         assert_eq!(list_other_readers(meant, &[unread])[0].way, Way::Unknown);
-        // However many there are.
+        // The list is bounded, however many bindings exist.
         let many = vec![bind("b", &user, &reads); 1_000];
         assert_eq!(list_other_readers(meant, &many).len(), MOST);
     }

@@ -1,13 +1,15 @@
-//! Which namespaces an entry may reach, by whose it is.
+//! Decides which namespaces an entry may reach, by the entry's author.
 //!
-//! An agent's configuration, and what is asked for in the platform namespace, reach what an administrator gave the AccessProvider. A tenant's FluxAccess
-//! reaches the tenant's namespaces, whatever patterns say. Whoever asks elsewhere reaches its own namespace, and that only where the AccessProvider has it.
-//! A pattern reaches namespaces without a tenant, and those of tenants that the AccessProvider lists by name: a tenant chooses its namespaces' names,
-//! and `*` says only that each tenant may ask for itself.
-//! A group's credential opens what others put into the group later, so a namespace has to be listed, or labelled by who may approve for the group:
-//! a pattern alone would give it to whoever makes a namespace of a fitting name.
+//! - An agent's configuration, and a FluxAccess in the platform namespace, reach the namespaces that an administrator gave the AccessProvider.
+//! - A tenant's FluxAccess reaches the tenant's namespaces. Patterns of the AccessProvider don't limit it.
+//! - Any other FluxAccess reaches its own namespace, if the AccessProvider has it.
 //!
-//! Refuses to believe a label where nobody judges what is written.
+//! A pattern reaches namespaces without a tenant, and those of tenants that the AccessProvider lists by name. A tenant chooses its namespaces' names, and
+//! `*` in the list of tenants says only that each tenant may ask for itself. A group's credential opens every project that is added to the group later. So
+//! the receiving namespace must be listed, or labelled by an approver of the group: a pattern alone would give the credential to every creator of a
+//! namespace with a matching name.
+//!
+//! In a cluster without admission, labels don't count.
 
 use std::collections::BTreeMap;
 
@@ -18,52 +20,53 @@ use crate::denial::Denial;
 use crate::realm::{Holder, Placement};
 use crate::settings::is_kubernetes_own;
 
-/// Who asks by an entry.
+/// The author of an entry.
 #[derive(Clone, Copy, Debug)]
 pub enum Asker<'a> {
-    /// An agent's configuration, which an administrator named in the AccessProvider.
+    /// An agent's configuration. An administrator named the agent in the AccessProvider.
     Agent,
-    /// A FluxAccess: its namespace, and whose that is.
+    /// A FluxAccess: its namespace, and the placement of this namespace.
     Object(&'a str, &'a Placement),
 }
 
-/// What an administrator gave an AccessProvider.
+/// The namespaces and tenants that an administrator gave an AccessProvider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderReach {
     /// Its name.
     pub name: String,
-    /// Namespaces that its agent reaches.
+    /// The namespaces that its agent reaches.
     pub namespaces: Vec<NamespacePattern>,
-    /// Namespaces that may receive a group's credential.
+    /// The namespaces that may receive a group's credential.
     pub group_namespaces: Vec<String>,
-    /// Tenants that may ask for themselves; `*` for all.
+    /// The tenants that may ask for themselves; `*` for all.
     pub tenants: Vec<String>,
 }
 
-/// A namespace that may come to hold a Secret.
+/// A namespace that may receive a Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReceivingNamespace {
     /// Its name.
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether it is being deleted.
+    /// True while the namespace is being deleted.
     pub is_deleting: bool,
 }
 
-/// What is known of the installation.
+/// The facts of the installation.
 #[derive(Clone, Copy, Debug)]
 pub struct Installation<'a> {
     /// The platform namespace.
     pub platform: &'a str,
-    /// Whether somebody judges what is written ([`crate::Settings::judges_writes`]).
+    /// True if admission checks writes ([`crate::Settings::judges_writes`]).
     pub judges_writes: bool,
 }
 
-/// Whether an entry may have its Secret in a namespace. `group` is the number of the group, where it asks for one's credential.
+/// Checks whether an entry may have its Secret in a namespace. `group` is the number of the group, if the entry asks for a
+/// group's credential.
 ///
 /// # Errors
-/// Why not, and who can change that.
+/// The reason, and the person that can change it.
 pub fn check_receiver(
     asker: Asker<'_>,
     provider: &ProviderReach,
@@ -164,7 +167,7 @@ pub fn check_receiver(
     }))
 }
 
-/// Whether a tenant may ask for its own namespaces.
+/// Checks whether a tenant may ask for its own namespaces.
 fn lists_tenant(provider: &ProviderReach, tenant: &str) -> bool {
     provider.tenants.iter().any(|given| given == "*") || names_tenant(provider, tenant)
 }
@@ -246,7 +249,7 @@ mod tests {
             ("agent", false, "tenure-system", "", true, Err("not among those")),
             ("agent", false, "going", "", true, Err("is being deleted")),
             ("agent", true, "team-a", "", true, Ok(())),
-            // A namespace that is made to match the pattern gets no group's credential.
+            // A namespace whose name matches the pattern gets no group's credential.
             (
                 "agent",
                 true,
@@ -296,7 +299,7 @@ mod tests {
             ),
             ("free", false, "free", "", true, Ok(())),
             ("free", false, "team-a", "", true, Err("asks for that namespace only")),
-            // Who calls himself a tenant's and isn't recorded.
+            // A namespace with a tenant's label that the Tenant has not recorded.
             (
                 "claims-red",
                 false,
@@ -342,7 +345,8 @@ mod tests {
             tenants: tenants.iter().map(|tenant| (*tenant).to_owned()).collect(),
             ..ProviderReach::default()
         };
-        // That each tenant may ask for itself gives none of them what the platform asks for.
+        // `*` lets each tenant ask for itself. It gives no tenant the credentials that the platform
+        // asks for.
         let providers = [list(&["alpha"]), list(&["*", "alpha"])];
         let listed = Holder::Tenant("alpha".to_owned());
         let other = Holder::Tenant("beta".to_owned());

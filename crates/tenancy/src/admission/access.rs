@@ -1,13 +1,13 @@
-//! Who asks for access to a host of repositories, and who answers.
+//! The rules for requests and approvals of access to a Git host.
 //!
-//! Who may answer for a project or group is asked of RBAC: the verb [`APPROVE`] on the target of its number. An answer says by whom it is, and that is who
-//! writes it; for people whom a host knows, one account may vouch ([`VOUCH`]). Nobody answers what he asks for himself, unless RBAC lets him
-//! ([`APPROVE_OWN`]): whose a request is, is who wrote the FluxAccess, which admission writes into it. Requests, targets and all statuses are written by
-//! who keeps the records ([`RECORD`]), the controllers, and what was asked or answered is never changed.
+//! RBAC decides who may answer for a project or group: a user with the verb [`APPROVE`] on the target with its number. An answer names its writer. For
+//! users of a host, one account may vouch ([`VOUCH`]). No user answers their own request, unless RBAC allows it ([`APPROVE_OWN`]). The requester is the
+//! writer of the FluxAccess, and admission writes this name into it. Only the controllers write requests, targets and all statuses ([`RECORD`]), and a
+//! request or answer is never changed.
 //!
-//! The label by which a namespace may receive a group's credential is an answer, too: who sets it may approve for that group. So is an annotation on a
-//! request that orders its credentials to be replaced ([`ROTATE`]), which says by whom it is. Who may write one may change no more of a request: what
-//! keeps it until its credentials have ended (finalizers, owners) is the records' keeper's.
+//! The label by which a namespace may receive a group's credential counts as an answer, too: only an approver for that group sets it. An annotation on a
+//! request that orders the replacement of its credentials ([`ROTATE`]) also counts as one, and names its writer. This writer changes no more of a request:
+//! only the controllers write the finalizers and owners that keep the request until its credentials have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,15 +22,15 @@ use super::kubernetes::{is_api_server_or_tenure, may_change};
 use super::rights::{APPROVE, APPROVE_OWN, RECORD, VOUCH};
 use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, namespace, speaking};
 
-/// How names of people begin whom a host knows, and whom an account vouches for.
+/// The prefix of users of a host for whom an account vouches.
 pub const VOUCHED_PREFIX: &str = "gitlab:";
-/// The most targets of a standing grant: each is asked of the authorizer.
+/// The greatest number of targets of a standing grant: the authorizer is asked about each.
 pub(super) const MOST_TARGETS: usize = 16;
-/// What only the controllers write, as a whole.
+/// The kinds that only the controllers write, as a whole.
 pub(super) const RECORDS: [&str; 2] = ["fluxaccessrequests", "fluxaccesstargets"];
-/// What keeps one of these until all is done that it stands for.
+/// The fields that keep a record until all its work is done.
 const UPKEEP: [&str; 2] = ["/metadata/finalizers", "/metadata/ownerReferences"];
-/// What anybody may write whom RBAC lets, but for its status.
+/// The kinds that all users with RBAC may write, except for their status.
 pub(super) const OTHERS: [&str; 4] = [
     "accessproviders",
     "fluxaccesses",
@@ -38,7 +38,7 @@ pub(super) const OTHERS: [&str; 4] = [
     "fluxaccessstandinggrants",
 ];
 
-/// Whether something of such a resource is judged.
+/// Checks whether the rules cover a resource.
 pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     group == GROUP && (RECORDS.contains(&resource) || OTHERS.contains(&resource))
 }
@@ -75,7 +75,7 @@ fn read<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Value> {
     object?.pointer(path).filter(|value| !value.is_null())
 }
 
-/// A list; none, and an empty one, are the same.
+/// Returns a list. None and an empty list count as equal.
 fn read_list<'a>(object: Option<&'a Value>, path: &str) -> Option<&'a Vec<Value>> {
     read(object, path)?.as_array().filter(|list| !list.is_empty())
 }
@@ -92,7 +92,7 @@ fn refuse(why: String, remedy: String) -> Result<(), Refusal> {
     })
 }
 
-/// Whether a part of the object stays as it is.
+/// Checks whether a part of the object is unchanged.
 fn is_same(case: Case<'_>, part: &str) -> bool {
     let path = format!("/{part}");
     case.request.operation == Operation::Update
@@ -115,7 +115,7 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
     )
 }
 
-/// What keeps a record until all is done that it stands for.
+/// Checks the fields that keep a record until all its work is done.
 fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let is_kept = |path: &str| {
@@ -134,7 +134,7 @@ fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
     )
 }
 
-/// Orders to replace a credential before it is due.
+/// Checks orders to replace a credential before it is due.
 fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     if is_api_server_or_tenure(case) {
@@ -152,7 +152,7 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     if old == new {
         return Ok(());
     }
-    // Whose a stored request is can't be changed by who orders.
+    // The writer of an order can't change the requester of a stored request.
     let of = request.old_object.or(request.object);
     let id = read(of, "/spec/target/id").and_then(Value::as_u64).unwrap_or_default();
     let target = name_target(text_at(of, "/spec/provider"), id);
@@ -181,7 +181,7 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     )
 }
 
-/// Who wrote a spec stands in it: whoever writes another one, writes his name.
+/// Writes the author into a spec: a user that writes another spec becomes its author.
 fn note_author(case: Case<'_>, findings: &mut Findings) {
     let path = format!("/metadata/annotations/{}", REQUESTED_BY.replace('/', "~1"));
     let (said, before) = (
@@ -255,7 +255,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     if asked_by == user && !may_approve_own() {
         return refuse(format!("{user} asks for this access himself"), remedy());
     }
-    // People whom a host knows speak as no one here, and a refusal gives nothing.
+    // Users of a host can't speak as an account of this cluster, and a denial grants nothing.
     let gives = !is_vouched && text_at(request.object, "/spec/decision") != DENIED;
     if gives
         && !asked_by.is_empty()
@@ -264,7 +264,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     {
         return refuse(format!("{user} answers its own request: {why}"), remedy());
     }
-    // By a standing grant for its own Tenant, an owner would approve all its requests.
+    // With a standing grant for its own Tenant, an owner would approve all its requests.
     let tenant = case.facts.find_tenant(text_at(request.object, "/spec/tenant"));
     if tenant.is_some_and(|tenant| namespace::is_owner(case, tenant)) && !may_approve_own() {
         return refuse(format!("{user} owns the Tenant that this grant is for"), remedy());
@@ -272,7 +272,7 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Labels that give a namespace a group's credential.
+/// Checks labels that give a namespace a group's credential.
 fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
     if is_api_server_or_tenure(case) {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Nobody but a tenant's surfaces is the account that they act as.
+//! The rule that only a tenant's Surfaces use their account.
 //!
-//! Kubernetes' role `edit` may ask for the account's tokens, store one in a Secret, start a Pod as it and speak in its name, and an owner
-//! has that role in the home namespace. Each of these is refused where the Tenant keeps its account exclusive, and warned of where it
-//! doesn't.
+//! Kubernetes' role `edit` allows to request the account's tokens, store one in a Secret, start a Pod as it and impersonate it, and an
+//! owner has that role in the home namespace. Each of these is denied if the Tenant keeps its account exclusive. Otherwise the user is
+//! warned.
 
 use serde_json::Value;
 use tenure_api::metadata::{GITOPS_ACCOUNT, GITOPS_ACCOUNT_EXCLUSIVE};
@@ -35,14 +35,14 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     Ok(())
 }
 
-/// The home namespace and the account of a Tenant, if it can have one.
+/// Returns the home namespace and the account of a Tenant, if it can have one.
 pub(super) fn account_of(tenant: &TenantFacts) -> Option<(NamespaceName, ServiceAccountName)> {
     let home = NamespaceName::new(tenant.home().to_owned()).ok()?;
     let account = name_gitops_account(tenant, &home).ok()?;
     Some((home, account))
 }
 
-/// Whether the one who asks is the account that a tenant's surfaces act as.
+/// Checks whether the user is the tenant's GitOps account.
 pub(super) fn is_account_of(case: Case<'_>, tenant: &TenantFacts) -> bool {
     let named = case.request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
     let parts = named.and_then(|named| named.split_once(':'));
@@ -53,7 +53,7 @@ pub(super) fn is_account_of(case: Case<'_>, tenant: &TenantFacts) -> bool {
     }
 }
 
-/// The Tenant whose account is written as by somebody who showed no token of it.
+/// Returns the Tenant whose account is used without a token of it.
 fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let request = case.request;
     let named = request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?;
@@ -69,7 +69,7 @@ fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     })
 }
 
-/// The Tenant whose account somebody would get hold of by this request, and how.
+/// Returns the Tenant whose account the user would get by this request, and the way.
 fn find_taken(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let request = case.request;
     let tenant = case.tenant?;
@@ -102,7 +102,7 @@ fn find_taken(case: Case<'_>) -> Option<(&TenantFacts, String)> {
                 (tenant, why)
             })
         }
-        // What a Pod runs as can't be changed, so that only its beginning counts; and it is ended, however old it is.
+        // The account of a Pod can't be changed, so only its creation counts. A Pod can always be deleted.
         ("", "pods", "") if request.operation == Operation::Create => {
             let runs_as = text("/spec/serviceAccountName").or_else(|| text("/spec/serviceAccount"));
             (runs_as == Some(account.as_str())).then(|| {

@@ -1,6 +1,6 @@
-//! RoleBindings to Tenure's own accounts. A binding of `tenure-secret-writer` says that an administrator lets credentials be written in a namespace.
-//! An owner could bind it too, since its rights cover that role. So only an administrator writes a RoleBinding that names an account of the platform
-//! namespace, whatever role it binds: a Role of the owner's own may have the same rules.
+//! The rule for RoleBindings to Tenure's own accounts. With a binding of `tenure-secret-writer`, an administrator allows that credentials are
+//! written in a namespace. An owner could bind it too, since an owner's rights cover that role. So only an administrator writes a RoleBinding that
+//! names an account of the platform namespace, whatever role it binds: a Role of the owner's own may have the same rules.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub(super) const GROUP: &str = "rbac.authorization.k8s.io";
 pub(super) const RESOURCE: &str = "rolebindings";
 /// Groups that contain every ServiceAccount, Tenure's included.
 pub(super) const WIDE_GROUPS: [&str; 2] = ["system:serviceaccounts", "system:authenticated"];
-/// ClusterRoles that give none of the rights by which a RoleBinding counts as an administrator's word.
+/// ClusterRoles without the rights by which a RoleBinding counts as an administrator's permission.
 pub(super) const READING_ROLES: [&str; 2] = ["view", "system:image-puller"];
 
-/// Whether something of such a resource is checked.
+/// Checks whether the rule covers a resource.
 pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     (group, resource) == (GROUP, RESOURCE)
 }
@@ -56,12 +56,13 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     })
 }
 
-/// No tenant writes there.
+/// Checks whether no tenant writes in the namespace.
 fn is_outside(namespace: &str, platform: &str) -> bool {
     namespace == platform || is_kubernetes_own(namespace)
 }
 
-/// The subjects that are accounts of the platform namespace, or that contain them, as users or groups are called.
+/// Lists the subjects that are accounts of the platform namespace or contain them, by their names as users or
+/// groups.
 fn list_own_subjects(binding: Option<&Value>, platform: &str) -> BTreeSet<String> {
     let subjects = binding.and_then(|binding| binding.get("subjects")?.as_array());
     let subjects = subjects.into_iter().flatten().map(|subject| {

@@ -1,18 +1,18 @@
-//! What a decision changes of an object.
+//! The changes that a decision makes to an object.
 
 use serde_json::{Map, Value, json};
 
 /// One change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It bears a label.
+    /// Sets a label.
     Label {
         /// Key.
         key: &'static str,
         /// Value.
         value: String,
     },
-    /// It bears a label or an annotation that a Tenant says.
+    /// Sets a label or an annotation that a Tenant demands.
     Metadata {
         /// `labels` or `annotations`.
         part: &'static str,
@@ -21,7 +21,7 @@ pub enum Change {
         /// Value.
         value: String,
     },
-    /// A field of its spec has a value.
+    /// Sets a field of the spec.
     SpecField {
         /// Name of the field.
         key: &'static str,
@@ -45,7 +45,7 @@ impl Change {
     }
 }
 
-/// Puts a label or an annotation on an object.
+/// Sets a label or an annotation of an object.
 fn mark(object: &mut Value, part: &str, key: &str, value: &str) {
     let marks = enter(object, "metadata").and_then(|metadata| enter_map(metadata, part));
     if let Some(marks) = marks {
@@ -53,7 +53,7 @@ fn mark(object: &mut Value, part: &str, key: &str, value: &str) {
     }
 }
 
-/// A map of an object, made if it isn't there.
+/// Returns a map of an object, and creates the map if it is missing.
 fn enter<'a>(object: &'a mut Value, key: &str) -> Option<&'a mut Map<String, Value>> {
     enter_map(object.as_object_mut()?, key)
 }
@@ -66,7 +66,7 @@ fn enter_map<'a>(map: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut M
     inner.as_object_mut()
 }
 
-/// The ownerReference by which a namespace is a Tenant's.
+/// Returns the ownerReference by which a namespace belongs to a Tenant.
 ///
 /// The reference leaves out `blockOwnerDeletion`. The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables, accepts
 /// that field only from users that may set the Tenant's finalizers. Owners may not, and create namespaces.

@@ -1,10 +1,10 @@
-//! Which classes objects may name, and which one they name where they say none: PriorityClasses and RuntimeClasses of Pods, StorageClasses
-//! of claims, IngressClasses of Ingresses.
+//! The rules for classes that objects may name, and the default class: PriorityClasses and RuntimeClasses of Pods, StorageClasses of claims,
+//! IngressClasses of Ingresses.
 //!
-//! A class is allowed by its name, or by its labels. Where the cluster has a default of its own, whoever sets it has done so before: a new
-//! object that names it gets the Tenant's default in its place, as in Capsule. Judged is what is new, so that what was there before can still
-//! be changed and ended. The annotations in which classes stood at earlier times are read as well, which Capsule does of Ingresses alone: of
-//! a claim it is the annotation that counts.
+//! A class is allowed by its name, or by its labels. If the cluster has a default of its own, the API server has already set it. A new object
+//! with this default gets the Tenant's default in its place, as in Capsule. Only new values are checked, so existing objects can still be
+//! changed and deleted. The former annotations for classes are read as well, which Capsule does only for Ingresses. For a claim, the
+//! annotation takes precedence.
 
 use serde_json::{Value, json};
 use tenure_api::tenant::{AllowedClasses, TenantBounds};
@@ -19,21 +19,21 @@ pub(super) struct ClassUse {
     pub(super) rule: Rule,
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
-    /// Parts by which metadata is written, or the whole.
+    /// Subresources with which metadata is written, and the whole object.
     pub(super) parts: &'static [&'static str],
     /// The field of its spec.
     pub(super) field: &'static str,
-    /// The annotation of earlier times.
+    /// The former annotation.
     pub(super) annotation: Option<&'static str>,
-    /// Whether the empty text is nobody's name.
+    /// True if the empty text is no name.
     pub(super) empty_is_none: bool,
-    /// Whether it has to name one.
+    /// True if the object must name a class.
     pub(super) required: bool,
     /// The classes: kind, group, plural.
     pub(super) class: (&'static str, &'static str, &'static str),
-    /// Where a class says that it is the cluster's default.
+    /// The mark of a class that is the cluster's default.
     cluster_default: &'static str,
-    /// What the Tenant says, and where.
+    /// The Tenant's setting, and its path.
     pub(super) said: &'static str,
     pub(super) find: fn(&TenantBounds) -> Option<&AllowedClasses>,
 }
@@ -75,7 +75,7 @@ pub(super) const USES: [ClassUse; 4] = [
         parts: &["status"],
         field: "storageClassName",
         annotation: Some("volume.beta.kubernetes.io/storage-class"),
-        // The claim wants a volume of no class.
+        // With the empty text, a claim requests a volume without a class.
         empty_is_none: false,
         required: true,
         class: ("StorageClass", "storage.k8s.io", "storageclasses"),
@@ -99,7 +99,7 @@ pub(super) const USES: [ClassUse; 4] = [
     },
 ];
 
-/// The names that an object says, in its annotation and in its field.
+/// The class names in an object's annotation and in its field.
 type Named<'a> = [Option<&'a str>; 2];
 
 impl ClassUse {
@@ -113,7 +113,7 @@ impl ClassUse {
         })
     }
 
-    /// How what the Tenant says of it is called where policies read it.
+    /// Returns the name of the fact with the Tenant's setting, for policies.
     pub(super) fn rule_fact(&self) -> &'static str {
         match self.rule {
             Rule::IngressOptions => "ingress-classes",
@@ -170,7 +170,7 @@ fn judge_use(
         return match default {
             _ if !is_new && !was_named => Ok(()),
             Some(default) if is_whole => set_default(case, class_use, tenant, default, findings),
-            // A part of an object can't set what the whole says.
+            // A write of a subresource can't set a field of the whole object.
             _ if class_use.required => Err(Refusal {
                 rule: class_use.rule,
                 why: format!(
@@ -221,7 +221,7 @@ fn judge_use(
     Ok(())
 }
 
-/// Names the Tenant's default. A Pod's priority is a number, too, that follows from its class: whoever sets it has done so before.
+/// Sets the Tenant's default. A Pod also has a number for its priority, which the API server has already set from its class.
 fn set_default(
     case: Case<'_>,
     class_use: &ClassUse,

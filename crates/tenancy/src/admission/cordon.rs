@@ -1,15 +1,15 @@
-//! A cordoned tenant: no identity of the tenant changes anything in its namespaces, and all other users do. Parts of objects (a Pod's status, the scale of
-//! a Deployment) and Events are left to RBAC, as in Capsule. Tokens are not: with one, its bearer would be another identity.
+//! The rule for a cordoned tenant: no identity of the tenant changes anything in its namespaces, and all other users may. Subresources (a Pod's status,
+//! the scale of a Deployment) and Events are left to RBAC, as in Capsule. Tokens are not: with one, its bearer would be another identity.
 
 use super::namespace::is_owner;
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Findings, Operation, Refusal, Rule, account};
 use crate::realm::TenantFacts;
 
-/// Parts of objects that are refused like a whole object.
+/// Subresources that are denied like a whole object.
 pub(super) const PARTS: [(&str, &str); 1] = [("serviceaccounts", "token")];
 
-/// Whether the request comes from an identity of the tenant: an owner, the account that its surfaces act as, or any ServiceAccount of one of its
+/// Checks whether the request comes from an identity of the tenant: an owner, its GitOps account, or any ServiceAccount of one of its
 /// namespaces. A namespace that the Tenant has recorded counts, and one that only claims to be the Tenant's.
 pub(super) fn is_identity_of(case: Case<'_>, tenant: &TenantFacts) -> bool {
     is_owner(case, tenant) || account::is_account_of(case, tenant) || has_account(case, tenant)

@@ -1,8 +1,8 @@
-//! Finalizers on what Tenure manages in a tenant's namespaces, and on these namespaces.
+//! The rule for finalizers on objects that Tenure manages in a tenant's namespaces, and on these namespaces.
 //!
-//! A finalizer keeps an object after its deletion: a RoleBinding of a removed owner would go on giving rights. So no identity of a tenant adds one to an
-//! object with Tenure's label, or changes a label or an owner by which Tenure knows it. A list of a tenant's identities would miss the users and groups that an owner binds. The rule
-//! therefore refuses every user but these: the API server, Tenure, users with the verb `adopt`, and users that may update such objects in every
+//! A finalizer keeps an object after its deletion: a RoleBinding of a removed owner would still grant rights. So no identity of a tenant adds one to an object
+//! with Tenure's label, or changes a label or an owner by which Tenure knows it. A list of a tenant's identities would miss the users and groups that an owner
+//! binds. The rule therefore denies every user but these: the API server, Tenure, users with the verb `adopt`, and users that may update such objects in every
 //! namespace. No tenant can grant that last right; controllers that set finalizers of their own have it.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::rights::ADOPT;
 use super::{Case, Findings, Question, Refusal, Rule};
 use crate::realm::TenantFacts;
 
-/// Parts of an object with which its metadata can be written.
+/// Subresources of an object with which its metadata can be written.
 pub(super) const PARTS: [&str; 1] = ["status"];
 /// The verb that a controller of the platform has in all namespaces.
 pub(super) const UPDATE: &str = "update";
@@ -29,12 +29,13 @@ pub(super) const KUBERNETES: &str = "kubernetes";
 const OWNERS: &str = "ownerReferences";
 pub(super) const REMEDY: &str = "leave it as it is, or ask an administrator (verb adopt on tenants)";
 
-/// Whether an object bears Tenure's label.
+/// Checks whether an object has Tenure's label.
 pub(super) fn is_managed(object: &Value) -> bool {
     ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
-/// Whether Tenure writes objects of this resource in tenants' namespaces. A new one may have the label before Tenure takes it over.
+/// Checks whether Tenure writes objects of this resource in tenants' namespaces. A new one may have the label before Tenure takes
+/// it over.
 pub(super) fn is_written(group: &str, resource: &str) -> bool {
     match group {
         "" => matches!(
@@ -79,14 +80,14 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     refuse(case, &tenant.name, &everywhere, found)
 }
 
-/// Refuses a finalizer that a request adds to a tenant's namespace.
+/// Denies a finalizer that a request adds to a tenant's namespace.
 pub(super) fn check_namespace(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let Some(new) = case.request.object else { return Ok(()) };
     let Some(finalizer) = find_added(case.request.old_object, new, &LISTS) else {
         return Ok(());
     };
     let why = say_finalizer(case.request.actor.user, finalizer, "namespaces", name);
-    // Users of this resource are no measure: some platforms let all of them update namespaces.
+    // The right to update namespaces is no criterion: some platforms let all users update them.
     let everywhere = Question {
         verb: UPDATE,
         group: bindings::GROUP,
@@ -108,7 +109,8 @@ fn refuse(case: Case<'_>, tenant: &str, everywhere: &Question<'_>, why: String) 
     })
 }
 
-/// The first label by which Tenure knows the object, or its owners, if a request changes it.
+/// Returns the first label by which Tenure knows the object, or its owners, if a request changes
+/// it.
 fn find_changed(old: &Value, new: &Value) -> Option<&'static str> {
     let label = |object: &Value, key: &str| ObjectView::of(object).find_label(key).unwrap_or_default().to_owned();
     let owners = |object: &Value| {
@@ -121,7 +123,7 @@ fn find_changed(old: &Value, new: &Value) -> Option<&'static str> {
     changed.or_else(|| (owners(old) != owners(new)).then_some(OWNERS))
 }
 
-/// A finalizer that the new object has and the old one doesn't.
+/// Returns a finalizer that the new object has and the old one doesn't.
 fn find_added<'a>(old: Option<&Value>, new: &'a Value, paths: &[&str]) -> Option<&'a str> {
     let list = |object: &'a Value, path: &str| {
         let names = object.pointer(path).and_then(Value::as_array);
@@ -135,17 +137,17 @@ fn find_added<'a>(old: Option<&Value>, new: &'a Value, paths: &[&str]) -> Option
     })
 }
 
-/// The message about a finalizer.
+/// Returns the message about a finalizer.
 pub(super) fn say_finalizer(user: &str, finalizer: &str, resource: &str, name: &str) -> String {
     format!("metadata.finalizers: {user} may not set {finalizer} on {resource} {name}, which Tenure manages")
 }
 
-/// The message about a label by which Tenure knows an object.
+/// Returns the message about a label by which Tenure knows an object.
 pub(super) fn say_label(user: &str, label: &str, resource: &str, name: &str) -> String {
     format!("metadata.labels: {user} may not change {label} of {resource} {name}, which Tenure manages")
 }
 
-/// The message about owners.
+/// Returns the message about owners.
 pub(super) fn say_owners(user: &str, resource: &str, name: &str) -> String {
     format!("metadata.{OWNERS}: {user} may not change the owners of {resource} {name}, which Tenure manages")
 }

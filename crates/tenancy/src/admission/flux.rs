@@ -1,8 +1,7 @@
-//! Flux's kinds in a tenant's namespaces: who they act as, which shard they are in, and where they lead.
+//! The rules for Flux's kinds in a tenant's namespaces: their account, their shard, and their references.
 //!
-//! All of it is decided again when something is reconciled. Here it is refused where it is written, so that who writes it reads why, and
-//! so that other controllers that act on these kinds, too, get nothing that leads out. What was there before stays as it is until its
-//! spec is changed.
+//! Each reconciliation decides all of this again. The check at the write lets its writer read the reason, and gives other controllers of
+//! these kinds nothing that leads out of the tenant. An existing object stays as it is until its spec is changed.
 
 use serde_json::Value;
 use tenure_api::metadata::SHARDING_KEY;
@@ -16,35 +15,36 @@ use crate::realm::{Placement, TenantFacts, TenantPlacement};
 use crate::reference::{self, Referrer};
 use crate::{identity, reach};
 
-/// Where it stands who an object acts as.
+/// The field for the account of an object.
 pub(super) const ACCOUNT: &str = "/spec/serviceAccountName";
 
-/// How an object refers to others.
+/// The form of a reference.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
-    /// As to a source: kind, name and namespace.
+    /// A reference to a source: kind, name and namespace.
     Source,
-    /// As to several sources.
+    /// A reference to several sources.
     Sources,
-    /// As to one that comes before: name and namespace.
+    /// A reference to a dependency: name and namespace.
     Dependency,
-    /// As to one whose events it tells.
+    /// A reference to an object whose events an Alert sends.
     Event,
-    /// As to one that it asks to reconcile.
+    /// A reference to an object that a Receiver reconciles.
     Request,
-    /// As to one beside it, which has no namespace: other controllers might believe one. It stands in this field of each of them, or is each.
+    /// A reference to an object in the same namespace. It has no namespace, since other controllers might obey one. The reference is in this
+    /// field of each entry, or is the entry itself.
     Local(&'static str),
 }
 
-/// What is judged of a kind.
+/// The checked fields of a kind.
 pub(super) struct Judged {
     pub(super) group: &'static str,
     pub(super) resource: &'static str,
-    /// Which one it is of those whose `spec.serviceAccountName` says who they act as.
+    /// The acting kind, if its `spec.serviceAccountName` names its account.
     pub(super) acts: Option<ActingKind>,
-    /// Where a reference, or a list of some, stands; and the kind where it says none.
+    /// The paths of references, or of lists of references, with the kind if a reference names none.
     pub(super) references: &'static [(&'static str, &'static str, Way)],
-    /// Where namespaces stand that it writes to.
+    /// The paths of namespaces that it writes to.
     pub(super) targets: &'static [&'static str],
 }
 
@@ -127,10 +127,10 @@ pub(super) const KINDS: [Judged; 13] = [
 
 /// The group of sources.
 const SOURCES: &str = "source.toolkit.fluxcd.io";
-/// With which keys a source is verified.
+/// The keys with which a source is verified.
 const VERIFY: (&str, &str, Way) = ("/spec/verify/secretRef", "", Way::Local(""));
 
-/// A source: it refers to what is beside it.
+/// Returns the checked fields of a source: its references stay in its namespace.
 const fn source(
     group: &'static str,
     resource: &'static str,
@@ -145,7 +145,7 @@ const fn source(
     }
 }
 
-/// Whether something is judged of objects of this resource.
+/// Checks whether objects of this resource have checked fields.
 pub(super) fn is_judged(group: &str, resource: &str) -> bool {
     is_surface(group, resource) || find(group, resource).is_some()
 }
@@ -170,7 +170,8 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         return Ok(());
     };
     let Some(object) = request.object else { return Ok(()) };
-    // What goes, and what changes nothing that is judged, goes on: whoever takes a finalizer away must be able to.
+    // Objects in deletion, and updates that change no checked field, are allowed: the removal of a finalizer must
+    // succeed.
     let judged = find(resource.group, resource.name);
     let is_unchanged = request
         .old_object
@@ -211,7 +212,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     Ok(())
 }
 
-/// What is judged of an object: whoever suspends one, or gives it another interval, changes none of it.
+/// Returns the checked fields of an object. A suspension or another interval changes none of them.
 fn judged_parts<'a>(judged: Option<&Judged>, object: &'a Value) -> (Vec<Option<&'a Value>>, Option<&'a str>) {
     let references = judged
         .map_or(&[][..], |judged| judged.references)
@@ -234,7 +235,8 @@ fn refuse(rule: Rule, denial: Denial, remedy: &str) -> Refusal {
     }
 }
 
-/// The shard is the Tenant's: whoever writes the label would choose which controller acts.
+/// Checks that the shard is the Tenant's. A writer of the label would otherwise choose the
+/// controller that acts.
 fn judge_shard(tenant: &TenantFacts, object: &Value, findings: &mut Findings) -> Result<(), Refusal> {
     match (shard_of(object), tenant.shard.as_deref()) {
         (None, Some(shard)) => {
@@ -256,7 +258,7 @@ fn judge_shard(tenant: &TenantFacts, object: &Value, findings: &mut Findings) ->
     }
 }
 
-/// Who acts is said by [`name_account`], and nothing else may stand there.
+/// Checks that the object names the account of [`name_account`], and no other.
 fn judge_account(
     case: Case<'_>,
     (placement, kind): (&TenantPlacement, ActingKind),
@@ -330,7 +332,7 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
     Ok(())
 }
 
-/// What can only be beside an object names no other namespace.
+/// Checks that a reference within the namespace names no other namespace.
 fn check_local(namespace: &str, (one, field): (&Value, &str), path: &str) -> Result<(), Refusal> {
     let target = if field.is_empty() { Some(one) } else { one.get(field) };
     let other = target
@@ -346,7 +348,7 @@ fn check_local(namespace: &str, (one, field): (&Value, &str), path: &str) -> Res
     }
 }
 
-/// A path as a person writes it: `spec.dependsOn[1]`.
+/// Returns a path in the notation `spec.dependsOn[1]`.
 fn describe_path(path: &str, index: usize, found: Option<&Value>) -> String {
     let path = path.trim_start_matches('/').replace('/', ".");
     match found {

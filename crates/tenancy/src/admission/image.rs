@@ -1,8 +1,8 @@
-//! Where an image comes from, as a kubelet and a container runtime read its name: by the grammar of distribution's `reference` package, of
-//! which the expressions below are the parts, and by its rule for names without a registry (`splitDockerDomain`): what stands before the
-//! first slash is a registry if it has a dot, a colon or an upper-case letter in it, or is `localhost`; else the registry is Docker's.
+//! Finds the registry of an image, as a kubelet and a container runtime read its name. The grammar is that of distribution's `reference`
+//! package, whose parts are the expressions below. The rule for names without a registry is `splitDockerDomain`: the text before the first
+//! slash is a registry if it contains a dot, a colon or an upper-case letter, or is `localhost`. Otherwise the registry is Docker's.
 //!
-//! Refuses to find a registry in what is no name of an image: nobody can say what would be pulled by it.
+//! A text that is no image name has no registry, since no rule says which image it would pull.
 
 use std::sync::LazyLock;
 
@@ -10,21 +10,21 @@ use regex::Regex;
 
 /// The registry of images that name none.
 pub(super) const DEFAULT_REGISTRY: &str = "docker.io";
-/// Its name of earlier times, which is read as the one of now.
+/// Its earlier name, which counts as the current one.
 pub(super) const LEGACY_REGISTRY: &str = "index.docker.io";
 
 const DOMAIN: &str = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?";
 const PATH: &str = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*";
 const TAG_AND_DIGEST: &str = r"(?::[0-9A-Za-z_][0-9A-Za-z_.-]{0,127})?(?:@[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,})?";
-/// What looks like the id of an image is no name of one.
+/// A text that looks like the id of an image is no image name.
 pub(super) const IDENTIFIER: &str = "^[a-f0-9]{64}$";
 
-/// An expression of names with a registry, in Go's syntax as well.
+/// Returns an expression for names with a registry, also valid in Go's syntax.
 pub(super) fn write_qualified() -> String {
     format!("^{DOMAIN}/{PATH}{TAG_AND_DIGEST}$")
 }
 
-/// An expression of names without one.
+/// Returns an expression for names without a registry.
 pub(super) fn write_unqualified() -> String {
     format!("^{PATH}{TAG_AND_DIGEST}$")
 }
@@ -32,7 +32,8 @@ pub(super) fn write_unqualified() -> String {
 static QUALIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&write_qualified()).ok());
 static UNQUALIFIED: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(&write_unqualified()).ok());
 
-/// The registry that an image is pulled from; none of what names no image.
+/// Returns the registry that an image is pulled from. Returns none for a text that is no image
+/// name.
 pub(super) fn find_registry(image: &str) -> Option<&str> {
     let is_read_by = |expression: &Option<Regex>| expression.as_ref().is_some_and(|regex| regex.is_match(image));
     let is_identifier = image.len() == 64 && image.bytes().all(|letter| matches!(letter, b'0'..=b'9' | b'a'..=b'f'));
@@ -46,7 +47,7 @@ pub(super) fn find_registry(image: &str) -> Option<&str> {
     }
 }
 
-/// Whether what stands before the first slash is a registry, and no part of a path.
+/// Checks whether the text before the first slash is a registry, and no part of a path.
 fn is_registry(first: &str) -> bool {
     first.contains(['.', ':']) || first == "localhost" || first.bytes().any(|letter| letter.is_ascii_uppercase())
 }
@@ -73,7 +74,7 @@ mod tests {
             (tagged.as_str(), Some("ghcr.io")),
             ("localhost/a", Some("localhost")),
             ("localhost:5000/a", Some("localhost:5000")),
-            // A port, and not a tag; without a slash it is a tag, and not a port.
+            // A port with a slash after it. Without a slash the same text is a tag.
             ("registry:5000/a", Some("registry:5000")),
             ("registry:5000", Some("docker.io")),
             ("[2001:db8::1]:5000/a", Some("[2001:db8::1]:5000")),
@@ -82,7 +83,7 @@ mod tests {
             ("Harbor/a", Some("Harbor")),
             ("harbor/a", Some("docker.io")),
             ("ghcr.io.evil.org/a", Some("ghcr.io.evil.org")),
-            // No names of images.
+            // These are no image names.
             ("", None),
             ("/", None),
             ("/a", None),

@@ -1,9 +1,9 @@
-//! Which hostnames an Ingress takes: those that its Tenant allows, and none that begins with `*` unless it allows that. Its class is judged
-//! with other classes.
+//! The rules for hostnames of an Ingress: its Tenant must allow them, and a hostname that begins with `*` needs a separate permission. The
+//! rule of classes covers its class.
 //!
-//! A rule without a host and a default backend take whatever nobody else does, so where hostnames are bounded neither is allowed; Capsule
-//! looks at rules alone. Judged is what is new: a hostname that the Ingress had before isn't judged again. That two Ingresses have the same
-//! host and path takes all of them to tell: it is judged beside these rules ([`super::collision`]).
+//! A rule without a host and a default backend take requests that no other rule matches. So if hostnames are bounded, neither is allowed.
+//! Capsule checks only rules. Only new hostnames are checked, and existing ones are not checked again. A common host and path of two
+//! Ingresses shows only by comparing all of them, so [`super::collision`] checks that separately.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::request::read_metadata;
 use super::{Case, Findings, Refusal, Rule, ingress_annotation, limited};
 
-/// The hostnames that it takes; the empty one is all.
+/// Lists the hostnames of an Ingress. The empty one means all hosts.
 fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
     let spec = ingress.get("spec");
     let rules = spec.and_then(|spec| spec.get("rules")).and_then(Value::as_array);
@@ -22,10 +22,10 @@ fn list_hosts(ingress: &Value) -> impl Iterator<Item = &str> {
     hosts.chain(backend.filter(|backend| !backend.is_null()).map(|_| ""))
 }
 
-/// Parts of an Ingress with which its metadata can be written.
+/// Subresources of an Ingress with which its metadata can be written.
 const PARTS: [&str; 1] = ["status"];
 
-/// Refuses annotations that add hosts, as far as the request adds or changes them.
+/// Denies annotations that add hosts, if the request adds or changes them.
 fn check_annotations(case: Case<'_>, tenant: &str) -> Result<(), Refusal> {
     let read = |object: Option<&Value>| object.map(read_metadata).and_then(|metadata| metadata.annotations);
     let (old, new) = (

@@ -1,11 +1,12 @@
-//! Annotations by which an Ingress takes hosts, or configures a proxy, beside its rules. They are refused if a Tenant bounds hostnames: their
-//! values are in the controller's own language, which Tenure doesn't read.
+//! The rule for annotations by which an Ingress takes hosts, or configures a proxy, besides its rules. They are denied if a Tenant bounds
+//! hostnames: their values are in the controller's own language, which Tenure doesn't read.
 
 use std::collections::BTreeSet;
 
 use crate::settings::Settings;
 
-/// The default list, by the documentation of the controllers. A `*` at the beginning stands for the controller's prefix, which administrators choose.
+/// The default list, from the documentation of the controllers. A `*` at the beginning stands for the controller's prefix, which administrators
+/// choose.
 const REFUSED: [&str; 26] = [
     // ingress-nginx: other names of the server, the host with or without `www`, and raw configuration.
     "*/server-alias",
@@ -42,7 +43,7 @@ const REFUSED: [&str; 26] = [
     "external-dns.alpha.kubernetes.io/internal-hostname",
 ];
 
-/// The patterns that hold in an installation.
+/// Lists the patterns of an installation.
 pub(super) fn list_refused(settings: &Settings) -> BTreeSet<&str> {
     let said = settings.refused_ingress_annotations.iter().map(String::as_str);
     let allowed: BTreeSet<&str> = said.clone().filter_map(|pattern| pattern.strip_prefix('-')).collect();
@@ -51,7 +52,7 @@ pub(super) fn list_refused(settings: &Settings) -> BTreeSet<&str> {
     all.filter(|pattern| !allowed.contains(pattern)).collect()
 }
 
-/// Whether an annotation matches a pattern.
+/// Checks whether an annotation matches a pattern.
 pub(super) fn is_match(pattern: &str, key: &str) -> bool {
     if let Some(end) = pattern.strip_prefix('*') {
         return key.ends_with(end);
@@ -62,7 +63,7 @@ pub(super) fn is_match(pattern: &str, key: &str) -> bool {
     }
 }
 
-/// The message about one.
+/// Returns the message about such an annotation.
 pub(super) fn say(tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.annotations: {key} may add hosts, and Tenant {tenant} allows some hostnames only"),

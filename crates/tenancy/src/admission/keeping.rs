@@ -1,24 +1,24 @@
-//! The purpose of each rule, and what keeps it: webhooks, policies, or policies of every installation.
+//! The purpose of each rule, and the components that enforce it: webhooks, policies, or policies of every installation.
 //!
-//! A rule that separates tenants, or that an administrator set for a tenant, holds while no webhook answers. Only a convenience may fail open.
-//! `docs/reference/admission.md` shows this table, and a test compares both.
+//! A rule that separates tenants, or that an administrator set for a tenant, stays in force while no webhook answers. Only a convenience may
+//! fail open. `docs/reference/admission.md` shows this table, and a test compares both.
 
 use super::Rule;
 use super::policy::LEFT;
 
-/// What a rule is for.
+/// The purpose of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// It separates tenants from each other and from the platform.
+    /// Separates tenants from each other and from the platform.
     Isolation,
-    /// An administrator set it for a tenant.
+    /// Enforces a setting of an administrator for a tenant.
     Bound,
-    /// It saves its own users from surprises. It may fail open.
+    /// Prevents surprises for the rule's own users. Such a rule may fail open.
     Convenience,
 }
 
 impl Purpose {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -29,21 +29,21 @@ impl Purpose {
     }
 }
 
-/// How far policies keep a rule.
+/// The part of a rule that policies enforce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByPolicies {
-    /// They refuse everything that the rule refuses.
+    /// Policies deny everything that the rule denies.
     Whole,
-    /// They leave something ([`LEFT`]).
+    /// Policies leave some cases ([`LEFT`]).
     InPart,
-    /// They can't express it.
+    /// Policies can't express the rule.
     Never,
-    /// Policies of every installation keep it, whatever else is switched on.
+    /// Policies of every installation enforce the rule, whatever else is switched on.
     Always,
 }
 
 impl ByPolicies {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl ByPolicies {
 }
 
 impl Rule {
-    /// What the rule is for.
+    /// Returns the purpose of the rule.
     #[must_use]
     pub fn purpose(self) -> Purpose {
         match self {
@@ -86,7 +86,8 @@ impl Rule {
         }
     }
 
-    /// The webhooks (`NAME.admission.tenure.dev`) that refuse what the rule refuses while nobody answers.
+    /// Lists the webhooks (`NAME.admission.tenure.dev`) for the rule that fail closed: they deny such
+    /// writes while Tenure doesn't answer.
     #[must_use]
     pub fn closed_webhooks(self) -> &'static [&'static str] {
         match self {
@@ -106,14 +107,16 @@ impl Rule {
             Self::Tenant => &["tenants"],
             Self::Access => &["access", "access-asked"],
             Self::ManagedObjects => &["managed-objects"],
-            // Of minting: the process that answers needs tokens first. Policies keep it, and those of every installation its larger part.
+            // Minting has no such webhook, since the process that answers needs tokens first. Policies enforce it, and those of every
+            // installation its larger part.
             Self::Minting | Self::GitManaged | Self::FieldOwnership | Self::ControllerRights | Self::SecretWriter => {
                 &[]
             }
         }
     }
 
-    /// The webhooks that ask about the rule and let a write pass while nobody answers.
+    /// Lists the webhooks for the rule that fail open: they allow a write while Tenure doesn't
+    /// answer.
     #[must_use]
     pub fn open_webhooks(self) -> &'static [&'static str] {
         match self {
@@ -124,7 +127,7 @@ impl Rule {
         }
     }
 
-    /// How far policies keep the rule.
+    /// Returns the part of the rule that policies enforce.
     #[must_use]
     pub fn kept_by_policies(self) -> ByPolicies {
         match self {
@@ -135,7 +138,7 @@ impl Rule {
         }
     }
 
-    /// Whether webhooks ask about the rule.
+    /// Checks whether webhooks enforce the rule.
     #[must_use]
     pub fn has_webhooks(self) -> bool {
         !self.closed_webhooks().is_empty() || !self.open_webhooks().is_empty()

@@ -13,7 +13,7 @@ use tenure_api::kubernetes_controllers::{
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Operation, Rule};
 
-/// What some controllers may do although a rule refuses it to others.
+/// Permissions for some controllers although a rule refuses the request to others.
 pub(super) struct Exemption {
     /// The rule that lets them through.
     pub(super) rule: Rule,
@@ -86,7 +86,7 @@ pub(super) const EXEMPTIONS: &[Exemption] = &[
         resource: ("source.toolkit.fluxcd.io", "*"),
         fields: &[],
     },
-    // In a namespace on which no facts stand yet. Only policies refuse something there.
+    // For a namespace without facts. Only policies refuse requests there.
     Exemption {
         rule: Rule::NamespaceMembership,
         controllers: &[ACCOUNT_CREATOR],
@@ -104,13 +104,13 @@ pub(super) const EXEMPTIONS: &[Exemption] = &[
 ];
 
 impl Exemption {
-    /// The users that it is for.
+    /// Lists the users of the exemption.
     pub(super) fn list_users(&self) -> Vec<String> {
         let accounts = self.controllers.iter().map(|name| name_user(name));
         accounts.chain([CONTROLLER_MANAGER.to_owned()]).collect()
     }
 
-    /// Whether it covers a request of this user, without its fields.
+    /// Checks whether it covers a request of this user, without its fields.
     fn covers(&self, case: Case<'_>) -> bool {
         let request = case.request;
         let (group, name) = self.resource;
@@ -122,24 +122,26 @@ impl Exemption {
     }
 }
 
-/// The exemptions of a rule for a request. Most users are no controllers, so that the table isn't read for them.
+/// Returns the exemptions of a rule for a request. Most users are no controllers, so the table isn't read for
+/// them.
 fn list_exemptions(case: Case<'_>, rule: Rule) -> impl Iterator<Item = &'static Exemption> {
     let is_controller = case.request.actor.user.starts_with("system:");
     let of_rule = EXEMPTIONS.iter().filter(move |exemption| exemption.rule == rule);
     of_rule.filter(move |exemption| is_controller && exemption.covers(case))
 }
 
-/// Whether a controller may change a field although the rule refuses it to others.
+/// Checks whether a controller may change a field although the rule refuses it to others.
 pub(super) fn may_change(case: Case<'_>, rule: Rule, field: &str) -> bool {
     list_exemptions(case, rule).any(|exemption| exemption.fields.contains(&field))
 }
 
-/// Whether a controller may delete an object although the rule refuses it to others.
+/// Checks whether a controller may delete an object although the rule refuses it to others.
 pub(super) fn may_delete(case: Case<'_>, rule: Rule) -> bool {
     list_exemptions(case, rule).any(|exemption| exemption.operation == Operation::Delete)
 }
 
-/// The new object without the changes that the rule lets the controller make; nothing where it lets it make none.
+/// Returns the new object without the changes that the rule allows to the controller. Returns none if it allows
+/// no change.
 pub(super) fn undo_exempt_changes(case: Case<'_>, rule: Rule, (old, new): (&Value, &Value)) -> Option<Value> {
     let fields: Vec<&str> = list_exemptions(case, rule)
         .flat_map(|exemption| exemption.fields.iter().copied())
@@ -161,7 +163,8 @@ pub(super) fn undo_exempt_changes(case: Case<'_>, rule: Rule, (old, new): (&Valu
     Some(undone)
 }
 
-/// Whether the API server itself or an account of Tenure's writes. Neither acts on a tenant's template.
+/// Checks whether the user is the API server itself or an account of Tenure. Neither acts on a tenant's
+/// template.
 pub(super) fn is_api_server_or_tenure(case: Case<'_>) -> bool {
     let user = case.request.actor.user;
     let platform = &case.facts.settings().platform_namespace;

@@ -1,11 +1,11 @@
-//! Which namespaces of a Tenant were let through and have not been seen yet, so that several that come at once don't pass one quota.
+//! Reservations for namespaces of a Tenant that were admitted and have not been seen yet, so that several requests at once don't exceed a quota.
 //!
-//! Whoever judges a request knows what was stored a moment ago, and of ten requests at the same time each would find the same room. So what is let
-//! through is noted, by its name, before it is answered: it counts from then on until half a minute later, however often it is asked about and
-//! whether it has been seen meanwhile or not; what was refused behind this door after all, or went again, is given back by then.
+//! Admission knows the namespaces that were stored up to a moment ago. Of ten requests at the same time each would find the same capacity. So a
+//! reservation by name is noted before a request is answered. It counts for half a minute, however often the request is checked and whether the
+//! namespace has been seen meanwhile or not. If another check denied the namespace, or it was deleted, the reservation expires by then.
 //!
-//! Owns what counts. Refuses to keep anything, and to know the time: doors do, the embedded one in its memory, the webhook's in an object that is
-//! written only as it was read.
+//! The admission points store the reservations and supply the time: the embedded one in its memory, and the webhook in an object that it writes
+//! only if unchanged since it was read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,31 +15,33 @@ use serde::{Deserialize, Serialize};
 
 use super::{Refusal, Rule};
 
-/// How long a place is kept: longer than any request takes, and than a watch that is sound lags behind.
+/// The time of a reservation: longer than any request takes, and longer than the delay of a sound
+/// watch.
 pub const KEPT: Duration = Duration::from_secs(30);
-/// How long, if it isn't proven that the API server asks: somebody who makes up reviews gets no more out of it.
+/// The time of a reservation for an unproven sender. A sender of invented reviews gets no more than this.
 pub const KEPT_UNPROVEN: Duration = Duration::from_secs(5);
-/// How many places may be kept in one Tenant at the same time, and so how many namespaces are made for it within [`KEPT`], however many of them are
-/// deleted again. It bounds what one tenant makes others store.
+/// The greatest number of reservations of one Tenant at the same time. This also bounds the namespaces that are created for it within [`KEPT`],
+/// even if they are deleted again, and the bytes that one tenant makes others store.
 const MOST: usize = 128;
 
-/// A namespace that wants one of a Tenant's places.
+/// A namespace that needs a part of a Tenant's quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The Tenant's name.
     pub tenant: String,
     /// Its uid.
     pub tenant_uid: String,
-    /// How many namespaces it may have (`spec.namespaceOptions.quota`).
+    /// The greatest number of its namespaces (`spec.namespaceOptions.quota`).
     pub quota: usize,
-    /// How many it was seen to have.
+    /// The number of its known namespaces.
     pub seen: usize,
-    /// The namespace that wants to be made; it isn't one of those seen.
+    /// The new namespace. It isn't one of those counted.
     pub namespace: String,
 }
 
 impl Claim {
-    /// Says that there is no room: `kept` places are for namespaces that nobody has seen yet.
+    /// Returns the denial for missing capacity: `kept` reservations are for namespaces that have
+    /// not been seen yet.
     #[must_use]
     pub fn refuse(&self, kept: usize) -> Refusal {
         let Self {
@@ -74,22 +76,24 @@ impl Claim {
     }
 }
 
-/// The places that are kept in one Tenant: until when, in milliseconds since 1970, by the names of namespaces.
+/// The reservations of one Tenant: their ends, in milliseconds since 1970, by the names of namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Ledger(BTreeMap<String, u64>);
 
 impl Ledger {
-    /// Reads what [`Display`](fmt::Display) wrote. What can't be read keeps no place: half a minute's, at most, are lost.
+    /// Reads the text of [`Display`](fmt::Display). An unreadable text reserves nothing: at most the reservations of half
+    /// a minute are lost.
     #[must_use]
     pub fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Whether there is room. `now` is in milliseconds since 1970; namespaces that `has_been_seen` are among those of `claim.seen`.
+    /// Checks whether capacity is left. `now` is in milliseconds since 1970. Namespaces that `has_been_seen` are among those of
+    /// `claim.seen`.
     ///
     /// # Errors
-    /// There is none.
+    /// No capacity is left.
     pub fn check(&mut self, claim: &Claim, has_been_seen: impl Fn(&str) -> bool, now: u64) -> Result<(), Refusal> {
         self.forget_old(now);
         let others = self
@@ -106,8 +110,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Takes a place, or prolongs the one that the namespace has. Of one whose name is still to be made it is only said whether there is room: it is
-    /// asked about again with its name.
+    /// Makes a reservation, or extends that of the namespace. For a namespace without a name the capacity is only checked: it is checked again with
+    /// its name.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -128,16 +132,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether nothing is kept.
+    /// Checks whether nothing is reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    /// Removes expired reservations. Returns true if others remain.
     pub fn forget_old(&mut self, now: u64) -> bool {
         self.0.retain(|_, until| *until > now);
-        // Of somebody whose clock is ahead: nothing is kept for longer than it would be by this one.
+        // Another process's clock may be ahead. No reservation lasts longer than it would by this
+        // clock.
         let latest = now.saturating_add(count_milliseconds(KEPT));
         for until in self.0.values_mut() {
             *until = latest.min(*until);

@@ -1,4 +1,4 @@
-//! What rules about a Tenant's bounds have in common: of whose objects they are, what is told of long texts, and what is advised.
+//! Common parts of the rules about a Tenant's bounds: the Tenant of an object, shortened texts, and advice.
 
 use serde_json::Value;
 
@@ -6,19 +6,19 @@ use super::Case;
 use crate::bounds::Names;
 use crate::realm::TenantFacts;
 
-/// How much of a text is told that somebody wrote, and of how many names.
+/// The greatest length of a user's text in a message, and the greatest number of names.
 const TOLD: usize = 256;
 const NAMES_TOLD: usize = 8;
 
-/// The Tenant in whose namespace something is written, and the object. Everybody is bound who writes there: controllers make what others
-/// ask them for, and who may change the Tenant needs no way past it.
+/// Returns the Tenant of the request's namespace, and the object. The bounds apply to every user that writes there: controllers create
+/// objects for other users, and a user that may change the Tenant needs no exemption.
 pub(super) fn find_tenant(case: Case<'_>) -> Option<(&TenantFacts, &Value)> {
     let object = case.request.object.filter(|_| case.request.writes())?;
     let tenant = case.tenant?;
     Some((tenant, object))
 }
 
-/// A text of somebody else's, no longer than a message has room for.
+/// Returns a user's text, shortened for a message.
 pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(TOLD) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -26,7 +26,7 @@ pub(super) fn shorten(text: &str) -> String {
     }
 }
 
-/// What to write instead of a name that isn't allowed.
+/// Returns the advice for a name that isn't allowed.
 pub(super) fn advise(field: &str, names: Names<'_>) -> String {
     let mut told = tell(names.default.into_iter().chain(names.exact.iter().map(String::as_str)));
     if let Some(expression) = names.expression {
@@ -39,12 +39,12 @@ pub(super) fn advise(field: &str, names: Names<'_>) -> String {
     write_advice(field, &told)
 }
 
-/// The same of a plain list.
+/// Returns the advice for a plain list of allowed names.
 pub(super) fn advise_of(field: &str, names: &[String]) -> String {
     write_advice(field, &tell(names.iter().map(String::as_str)))
 }
 
-/// What is advised wherever a field says what is allowed.
+/// Returns the beginning of the advice about a field of allowed values.
 pub(super) fn begin_advice(field: &str) -> String {
     format!("take what the Tenant's {field} allows")
 }

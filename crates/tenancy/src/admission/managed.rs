@@ -1,11 +1,11 @@
-//! What Git manages, and somebody edits by hand.
+//! The rule for hand edits of fields that Git manages.
 //!
-//! A field is Git's if the object's owner, the Kustomization that its labels name and that names it in its inventory, applied it: that is
-//! in the object's managedFields, under Flux's manager. What anybody may call himself proves nothing, so that what is told of the owner is
-//! told only to those who share it ([`owner::decide_precedence`]).
+//! A field is Git's if the object's owner applied it, as the object's managedFields show under Flux's manager. The owner is the
+//! Kustomization that the object's labels name and that has the object in its inventory. Any writer can choose the name of its manager, so
+//! it proves nothing. Messages therefore name the owner only to users that may know it ([`owner::decide_precedence`]).
 //!
-//! Refuses to look further than it must: an object that nobody manages, a change of nothing that Git has, and whoever applies, are passed
-//! at once. Parts of objects (`scale`, `status`), finalizers, ownerReferences and deletions are free.
+//! The check reads no more than it needs: an object without an owner, a change of no field of Git, and the applying account are allowed at
+//! once. Subresources (`scale`, `status`), finalizers, ownerReferences and deletions are free.
 
 pub(super) mod difference;
 
@@ -25,7 +25,7 @@ use crate::owner::{self, Precedence};
 use crate::realm::Placement;
 use crate::{identity, inventory};
 
-/// How long a text of an object may be that a message repeats.
+/// The greatest length of an object's text in a message.
 const LONGEST_TOLD: usize = 256;
 
 pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
@@ -36,7 +36,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     let (Some(old), Some(new)) = (request.old_object, request.object) else {
         return Ok(());
     };
-    // As it was stored: a label that is taken away at the same time hides nothing.
+    // Read from the old object: a removal of the label at the same time hides nothing.
     let Some((namespace, name)) = owner::read_owner_labels(old) else {
         return Ok(());
     };
@@ -93,8 +93,8 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     }
 }
 
-/// Whether it is the account that Kustomizations of a tenant's namespace act as, unless an administrator gave one another. Asked first, since it
-/// writes most, and a Kustomization with a large inventory is dear to look at.
+/// Checks whether the user is the account with which Kustomizations of a tenant's namespace act, unless an administrator named another one. This
+/// is checked first: this account writes most, and a Kustomization with a large inventory is expensive to read.
 fn is_usual_account(case: Case<'_>, namespace: &str) -> bool {
     let named = case.request.actor.user.strip_prefix(SERVICE_ACCOUNT_PREFIX);
     let Some((of, account)) = named.and_then(|named| named.split_once(':')) else {
@@ -109,7 +109,7 @@ fn is_usual_account(case: Case<'_>, namespace: &str) -> bool {
     name_account(settings, kind, namespace, (tenant.home(), own)) == Some(account)
 }
 
-/// The first field that Git has and that is changed, as a person writes it.
+/// Returns the first changed field of Git, in the notation of a user.
 fn find_changed(old: &Value, new: &Value) -> Option<String> {
     let managed = Managed::of_object(old).ok()?;
     let entries = managed.entries().into_iter();
@@ -122,19 +122,21 @@ fn find_changed(old: &Value, new: &Value) -> Option<String> {
         .map(|field| clip(&field))
 }
 
-/// Whether it applies now: in this cluster, and neither suspended nor on its way out.
+/// Checks whether the Kustomization applies now: in this cluster, and neither suspended nor being
+/// deleted.
 pub(super) fn is_at_work(kustomization: ObjectView<'_>) -> bool {
     !kustomization.is_true("/spec/suspend")
         && !kustomization.is_being_deleted()
         && !kustomization.has("/spec/kubeConfig")
 }
 
-/// Whether a Surface has nothing applied any more: it is suspended, or on its way out with what it generated.
+/// Checks whether nothing of a Surface is applied any more: it is suspended, or being deleted with its
+/// generated objects.
 pub(super) fn is_resting(surface: ObjectView<'_>) -> bool {
     surface.is_true("/spec/suspend") || surface.is_being_deleted()
 }
 
-/// Whether it is the Kustomization itself that writes.
+/// Checks whether the Kustomization itself writes.
 fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> bool {
     let placement = case.facts.place(namespace);
     let named = kustomization.find_text("/spec/serviceAccountName");
@@ -142,7 +144,7 @@ fn is_its_account(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>
     account.is_ok_and(|account| account.to_string() == case.request.actor.user)
 }
 
-/// Whether the object is in its inventory, and within its reach.
+/// Checks whether the object is in its inventory, and within its reach.
 fn is_believed(placement: &Placement, kustomization: ObjectView<'_>, id: &ObjectId) -> bool {
     let wanted = id.to_string();
     let mut entries = kustomization.list_views("/status/inventory/entries");
@@ -151,13 +153,13 @@ fn is_believed(placement: &Placement, kustomization: ObjectView<'_>, id: &Object
         && entries.any(|entry| entry.find_text("/id") == Some(&wanted))
 }
 
-/// The Surface that it is a part of.
+/// Returns the Surface that it belongs to.
 fn find_surface(case: Case<'_>, namespace: &str, kustomization: ObjectView<'_>) -> Option<std::sync::Arc<Value>> {
     let name = kustomization.find_label(SURFACE_LABEL)?;
     case.find("tenure.dev", "surfaces", namespace, name)
 }
 
-/// Where it comes from, for those who may know: repository, path and commit.
+/// Describes the origin, for users that may know it: repository, path and commit.
 fn describe(
     case: Case<'_>,
     (placement, namespace, name): (&Placement, &str, &str),
@@ -166,7 +168,7 @@ fn describe(
 ) -> String {
     let here = case.facts.place(&id.namespace);
     let is_shared = match (&here, placement) {
-        // What is in no namespace is the platform's.
+        // An object without a namespace is the platform's.
         _ if id.namespace.is_empty() => true,
         (Placement::Unclaimed { .. }, Placement::Platform { .. }) => true,
         _ => owner::decide_precedence((&here, &id.namespace), (placement, namespace)) == Precedence::OwnerByName,
@@ -186,7 +188,7 @@ fn describe(
         .find_text("/spec/sourceRef/namespace")
         .unwrap_or(namespace);
     let source_name = kustomization.read_text("/spec/sourceRef/name");
-    // A source of another namespace is named and not looked into.
+    // A source in another namespace is named and not read.
     let source = case.find("source.toolkit.fluxcd.io", plural, source_namespace, source_name);
     let source = source.filter(|_| source_namespace == namespace);
     let url = source
@@ -204,7 +206,7 @@ fn describe(
     text
 }
 
-/// A text of an object, not longer than a message should be.
+/// Returns an object's text, shortened for a message.
 pub(super) fn clip(text: &str) -> String {
     let told: String = text
         .chars()

@@ -1,8 +1,8 @@
-//! Labels and annotations of namespaces that Tenure or a Tenant sets, and that other controllers obey: no request changes them without the verb `adopt`,
-//! whatever RBAC allows.
+//! The rule for labels and annotations of namespaces that Tenure or a Tenant sets, and that other controllers obey: no request changes them without the
+//! verb `adopt`, whatever RBAC allows.
 //!
-//! A Pod Security level may become stricter than the Tenant's, and never weaker. The levels `warn` and `audit` refuse no Pod, and
-//! are free unless the Tenant sets them.
+//! A Pod Security level may become stricter than the Tenant's, and never weaker. The levels `warn` and `audit` refuse no Pod, and are free unless the
+//! Tenant sets them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ use crate::namespace_marks::Mark;
 use crate::pod_security::PodSecurityLevel;
 use crate::realm::TenantFacts;
 
-/// Labels by which webhooks and people know what holds in a namespace. Only Tenure sets them.
+/// Labels by which webhooks and users see which rules are in force in a namespace. Only Tenure sets
+/// them.
 pub(super) const RESERVED: [&str; 6] = [
     BOUNDED_LABEL,
     CORDONED_LABEL,
@@ -33,7 +34,7 @@ pub(super) const LATEST: &str = "latest";
 
 type Said = BTreeMap<String, String>;
 
-/// Refuses a change of what the Tenant of a namespace sets.
+/// Denies a change of a value that the namespace's Tenant sets.
 pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let read = |object: Option<&serde_json::Value>| {
         let metadata = object.map(read_metadata).unwrap_or_default();
@@ -61,7 +62,7 @@ pub(super) fn check(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<
     })
 }
 
-/// The message about the first change that isn't free.
+/// Returns the message about the first change that isn't free.
 fn find_broken(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
@@ -88,7 +89,7 @@ fn find_broken(
     check_level(case, (tenant, name), labels)
 }
 
-/// The message about a Pod Security level that becomes weaker.
+/// Returns the message about a Pod Security level that becomes weaker.
 fn check_level(
     case: Case<'_>,
     (tenant, name): (&TenantFacts, &str),
@@ -99,7 +100,7 @@ fn check_level(
     let (before, after) = (read(old), read(new));
     if before != after {
         let before = before.as_deref().and_then(PodSecurityLevel::parse);
-        // Without a level of the Tenant's, the label may only become stricter.
+        // If the Tenant sets no level, the label may only become stricter.
         let least = said.unwrap_or_else(|| before.unwrap_or_default().max(PodSecurityLevel::Baseline));
         let is_free = match &after {
             Some(after) => PodSecurityLevel::parse(after).is_some_and(|after| after >= least),
@@ -118,13 +119,13 @@ fn check_level(
     (is_another && !is_kept && said != Some(PodSecurityLevel::Privileged)).then(|| say_version(&tenant.name))
 }
 
-/// The keys whose values a request changes.
+/// Lists the keys whose values a request changes.
 fn list_changed<'a>((old, new): (&'a Said, &'a Said)) -> impl Iterator<Item = &'a str> {
     let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
     keys.filter(|key| old.get(*key) != new.get(*key)).map(String::as_str)
 }
 
-/// The message about a label that only Tenure sets.
+/// Returns the message about a label that only Tenure sets.
 pub(super) fn say_reserved(key: &str) -> (String, String) {
     (
         format!("metadata.labels: only Tenure sets {key} on its namespaces"),
@@ -132,7 +133,7 @@ pub(super) fn say_reserved(key: &str) -> (String, String) {
     )
 }
 
-/// The message about a key that the Tenant sets.
+/// Returns the message about a key that the Tenant sets.
 pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) {
     (
         format!("metadata.{part}: Tenant {tenant} sets {key} on its namespaces"),
@@ -140,7 +141,7 @@ pub(super) fn say_kept(part: &str, tenant: &str, key: &str) -> (String, String) 
     )
 }
 
-/// The message about a Pod Security level that is too weak.
+/// Returns the message about a Pod Security level that is too weak.
 pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
     (
         format!(
@@ -150,7 +151,7 @@ pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
     )
 }
 
-/// The message about a version of a Pod Security level.
+/// Returns the message about a version of a Pod Security level.
 pub(super) fn say_version(tenant: &str) -> (String, String) {
     (
         format!("metadata.labels: Tenant {tenant} allows no {POD_SECURITY_VERSION} but {LATEST} on its namespaces"),

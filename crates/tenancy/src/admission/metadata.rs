@@ -1,5 +1,5 @@
-//! Labels and annotations that a Tenant doesn't want on its namespaces and its Services. Judged is what a request adds or changes: what was
-//! there before stays, and may go.
+//! The rule for labels and annotations that a Tenant forbids on its namespaces and its Services. Only keys that a request adds or changes
+//! are checked. Existing ones stay, and may be removed.
 
 use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
@@ -9,14 +9,14 @@ use super::{Case, Refusal, Rule, cordon, limited};
 use crate::bounds::Bounds;
 use crate::realm::TenantFacts;
 
-/// The parts of metadata that are judged.
+/// The parts of metadata that are checked.
 pub(super) const LABELS: &str = "labels";
 /// See [`LABELS`].
 pub(super) const ANNOTATIONS: &str = "annotations";
-/// Labels of a namespace that Kubernetes and the rules of membership see to.
+/// Labels of a namespace that Kubernetes and the rules of membership control.
 pub(super) const FREE: [&str; 2] = [TENANT_LABEL, "kubernetes.io/metadata.name"];
 
-/// The first key that is denied among those that a request adds or changes.
+/// Returns the first denied key that a request adds or changes.
 pub(super) fn find_denied<'a>(
     case: Case<'a>,
     bounds: &Bounds,
@@ -36,7 +36,7 @@ pub(super) fn find_denied<'a>(
     found.map(|(key, _)| key.as_str())
 }
 
-/// What is said of such a key.
+/// Returns the message about such a key.
 pub(super) fn say(part: &str, kind: &str, tenant: &str, key: &str) -> (String, String) {
     (
         format!(

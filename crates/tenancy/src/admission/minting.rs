@@ -1,8 +1,9 @@
-//! Whose tokens Tenure's own accounts ask for.
+//! The rules for token requests of Tenure's own accounts.
 //!
-//! A lane may ask for the token of any ServiceAccount in a namespace that it works in, since a role that all namespaces share can name none, and the
-//! controllers may bind lanes anywhere. So in Kubernetes' own namespaces they ask for none; outside of tenants for those that objects there name,
-//! or an administrator; and nowhere for one that may do everything, unless an administrator has said so of that one by RBAC.
+//! A lane may request the token of any ServiceAccount in a namespace that it works in, since a role that all namespaces share can name none, and the
+//! controllers may bind lanes anywhere. So three rules bound the requests. In Kubernetes' own namespaces, these accounts get no token. Outside of
+//! tenants, they get tokens only for accounts that objects there or an administrator name. Nowhere do they get the token of an account that may do
+//! everything, unless an administrator allowed it for that account by RBAC.
 
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, MINTABLE_ACCOUNTS};
 
@@ -11,16 +12,16 @@ use super::rights::MINT_ADMINISTRATOR;
 use super::{Case, Findings, Operation, Question, Refusal, Rule};
 use crate::settings::is_kubernetes_own;
 
-/// What is said where no object is known to name an account.
+/// The part of the message if no known object names the account.
 const UNKNOWN: &str = "is known to name it";
 
-/// Whether a refusal may be over in a moment: who keeps what objects name may not have heard yet of the one that does.
+/// Checks whether a denial may end soon: the index of names may not have learned of the naming object yet.
 #[must_use]
 pub fn may_pass(refusal: &str) -> bool {
     refusal.contains(UNKNOWN) && refusal.trim_end().ends_with(&format!("({})", Rule::Minting))
 }
 
-/// How the names of Tenure's own accounts begin, in the platform's namespace.
+/// The prefix of the names of Tenure's own accounts, in the platform's namespace.
 pub(super) const OWN_ACCOUNTS: &str = "tenure-";
 
 pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
@@ -61,7 +62,7 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
             "name another ServiceAccount".to_owned(),
         );
     }
-    // Where nobody keeps what objects name, nothing is known of it.
+    // Without admission no component indexes the names, so nothing is known about the account.
     let is_kept = case.facts.settings().judges_writes();
     let is_named = |known: &crate::realm::NamespaceFacts| known.mintable.contains(name);
     if is_kept

@@ -1,10 +1,16 @@
-//! What somebody wants to write, judged by who it is, before it is stored.
+//! Checks a write by its user, before the object is stored.
 //!
-//! Owns the rules about namespaces of tenants, about the account that a tenant's surfaces act as, about whose tokens Tenure asks for, about what Flux's kinds say, about what Git manages, about what a Tenant says of Pods, claims,
-//! Ingresses and Services, about Tenants themselves, about whose the fields of a platform's Packages are, and about who asks and who answers for access to hosts of repositories. Data in,
-//! a [`Decision`] out: whoever asks has the facts and can ask Kubernetes' authorizer, and what is said is the same behind every door.
-//! Refuses what it can't decide, to whoever could gain by it; whoever may repair a platform is let through, and who that is, the
-//! authorizer says ([`rights`]).
+//! The rules are about:
+//!
+//! - namespaces of tenants, and Tenants themselves,
+//! - a tenant's GitOps account, and the tokens that Tenure requests,
+//! - the contents of Flux's kinds, and objects that Git manages,
+//! - a Tenant's bounds for Pods, claims, Ingresses and Services,
+//! - the owners of fields in a platform's Packages,
+//! - requests and approvals of access to Git hosts.
+//!
+//! Data goes in, and a [`Decision`] comes out. The caller has the facts and can ask Kubernetes' authorizer, and every admission point gives the same answer. An
+//! undecidable request is denied to all users that could gain by it. Users that may repair a platform are allowed, and the authorizer knows them ([`rights`]).
 //!
 //! ```text
 //! AdmissionReview.request ──[request]──▶ Request ─┐
@@ -59,24 +65,25 @@ use crate::facts::Facts;
 use crate::mentions::Mention;
 use crate::realm::TenantFacts;
 
-/// What comes of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It goes on, its object changed first, and the one who asked is warned of something.
+    /// The request is allowed. Its object may be changed first, and the user may be warned.
     Allow {
-        /// What is changed of the object, in this order; mostly nothing.
+        /// The changes of the object, in this order. Mostly none.
         changes: Vec<Change>,
-        /// What is said about it.
+        /// The warnings.
         warnings: Vec<String>,
-        /// A place that it needs, if it is to be stored: there has to be room for it with what others were let through for, too.
+        /// The claim of the object on a namespace quota. The caller must settle it together with other reservations before the
+        /// object is stored.
         claim: Option<Claim>,
     },
-    /// It ends here.
+    /// The request is denied.
     Deny(Refusal),
 }
 
 impl Decision {
-    /// It goes on as it is.
+    /// Returns the decision to allow the request without changes.
     #[must_use]
     pub fn allow() -> Self {
         Self::Allow {
@@ -87,14 +94,14 @@ impl Decision {
     }
 }
 
-/// Why a request ends.
+/// A denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which rule it met.
+    /// The rule that denies.
     pub rule: Rule,
-    /// What is refused, and why.
+    /// The denied thing, and the reason.
     pub why: String,
-    /// What to do instead.
+    /// The alternative.
     pub remedy: String,
 }
 
@@ -104,24 +111,24 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The rules, by the names that messages and docs have for them.
+/// The rules, by their names in messages and docs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Rule {
-    /// Whose a namespace is changes by who may decide that.
+    /// Only users that may decide it change the tenant of a namespace.
     NamespaceMembership,
-    /// A namespace of a tenant is as the Tenant says.
+    /// A namespace of a tenant obeys the Tenant's options.
     NamespaceOptions,
-    /// Nobody but the tenant's surfaces is their account.
+    /// Only the tenant's Surfaces use their account.
     GitopsAccount,
-    /// Tenure's own accounts ask for tokens of those whom somebody names, and of no administrator.
+    /// Tenure's own accounts request tokens only of named accounts, and of no administrator.
     Minting,
-    /// Flux's kinds act as the account that is theirs.
+    /// Flux's kinds act with their own account.
     FluxAccount,
-    /// Flux's kinds lead nowhere out of the tenant.
+    /// No reference of Flux's kinds leads out of the tenant.
     FluxReferences,
     /// Flux's kinds are in their Tenant's shard.
     FluxShard,
-    /// What Git manages is changed in Git.
+    /// Fields that Git manages are changed in Git.
     GitManaged,
     /// In a cordoned tenant its owners and its account change nothing.
     Cordoned,
@@ -135,28 +142,30 @@ pub enum Rule {
     RuntimeClasses,
     /// Claims are of StorageClasses that the Tenant allows.
     StorageClasses,
-    /// Claims take PersistentVolumes that are their tenant's.
+    /// Claims get only PersistentVolumes of their tenant.
     PersistentVolumes,
     /// Ingresses have classes and hostnames that the Tenant allows, and no host and path that another one has ([`collision`], which is no part of
     /// [`decide`]).
     IngressOptions,
-    /// Services are what the Tenant allows.
+    /// Services obey the Tenant's bounds.
     ServiceOptions,
-    /// The namespaces of a Tenant use no more together than it has. It is no part of [`decide`]: whoever asks claims it ([`quota`]).
+    /// The namespaces of a Tenant together use no more than its quotas. This rule is no part of [`decide`]: the caller makes a claim
+    /// ([`quota`]).
     ResourceQuotas,
-    /// A Tenant's home is its own, and it stays if it is to stay.
+    /// A Tenant has a home of its own, and isn't deleted while it must stay.
     Tenant,
-    /// What a platform's chart has of its Packages stays the chart's.
+    /// Fields of a platform's chart in its Packages stay the chart's.
     FieldOwnership,
-    /// Who asks for access to a host of repositories, who answers, and who keeps the records of it.
+    /// Requests, approvals and records of access to Git hosts.
     Access,
-    /// The controllers' own account makes nobody an administrator, and of what has Pods only lanes. A lane's account writes what lanes write. Policies
-    /// alone say so ([`policy::list_bounds`], [`policy::list_lane_bounds`]).
+    /// The controllers' own account makes no account an administrator, and writes Deployments only for lanes. A lane's account writes only objects of
+    /// lanes. Policies alone enforce this rule ([`policy::list_bounds`], [`policy::list_lane_bounds`]).
     ControllerRights,
-    /// The account that writes credentials writes nothing else, and nobody else has its tokens. Policies alone say so ([`policy::list_bounds`]). Only an
-    /// administrator binds Tenure's accounts in other namespaces.
+    /// The account that writes credentials writes nothing else, and no other account gets its tokens. Policies alone enforce this
+    /// ([`policy::list_bounds`]). Only an administrator binds Tenure's accounts in other namespaces.
     SecretWriter,
-    /// What Tenure manages in a tenant's namespaces gets no finalizer of a tenant's, and keeps its label.
+    /// Objects that Tenure manages in a tenant's namespaces get no finalizer of a tenant, and keep their
+    /// label.
     ManagedObjects,
 }
 
@@ -189,7 +198,7 @@ impl Rule {
         Self::ManagedObjects,
     ];
 
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -227,7 +236,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What rules have found out about a request.
+/// The results of the rules for a request.
 #[derive(Debug, Default)]
 struct Findings {
     changes: Vec<Change>,
@@ -235,50 +244,52 @@ struct Findings {
     claim: Option<Claim>,
 }
 
-/// Everything that a rule may look at.
+/// The inputs of a rule.
 #[derive(Clone, Copy)]
 struct Case<'a> {
     facts: &'a Facts,
     request: &'a Request<'a>,
-    /// Whose the namespace of the request is.
+    /// The Tenant of the request's namespace.
     tenant: Option<&'a TenantFacts>,
     surroundings: &'a dyn Surroundings,
 }
 
 impl Case<'_> {
-    /// Whether the one who sent the request may do something.
+    /// Checks whether the user has a right.
     fn may(self, question: &Question<'_>) -> bool {
         self.surroundings.may(question)
     }
 
-    /// An object as it is stored.
+    /// Returns an object as it is stored.
     fn find(self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
         self.surroundings.find(group, plural, namespace, name)
     }
 }
 
-/// What a decision can ask for.
+/// The answers that a decision can ask for.
 pub trait Surroundings {
-    /// Whether the one who sent the request may do something, as Kubernetes' authorizer says.
+    /// Checks whether the user has a right, by Kubernetes' authorizer.
     fn may(&self, question: &Question<'_>) -> bool;
 
-    /// Whether a ServiceAccount, by namespace and name, may do something, as Kubernetes' authorizer says.
+    /// Checks whether a ServiceAccount, by namespace and name, has a right, by Kubernetes' authorizer.
     fn may_account(&self, account: (&str, &str), question: &Question<'_>) -> bool;
 
-    /// An object by group, plural name, namespace and name, as it is stored when the request is judged.
+    /// Returns an object by group, plural name, namespace and name, as it is stored at the time of the
+    /// decision.
     fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Arc<Value>>;
 
-    /// An object outside a Tenant that names a namespace ([`MentionIndex::find_outside`](crate::mentions::MentionIndex::find_outside)).
+    /// Returns an object outside a Tenant that names a namespace
+    /// ([`MentionIndex::find_outside`](crate::mentions::MentionIndex::find_outside)).
     ///
     /// # Errors
-    /// Why that can't be known now.
+    /// The reason why the answer is unknown now.
     fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Result<Option<Mention>, String>;
 }
 
-/// Judges one aspect of a request.
+/// Checks one aspect of a request.
 type Judge = fn(Case<'_>, &mut Findings) -> Result<(), Refusal>;
 
-/// All that is judged, in an order in which whose a namespace is comes first.
+/// All checks. Those about the tenant of a namespace come first.
 const RULES: [Judge; 16] = [
     namespace::judge,
     tenant::judge,
@@ -298,7 +309,7 @@ const RULES: [Judge; 16] = [
     managed::judge,
 ];
 
-/// Judges a request.
+/// Decides a request.
 #[must_use]
 pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundings) -> Decision {
     let case = Case {
@@ -320,8 +331,8 @@ pub fn decide(facts: &Facts, request: &Request<'_>, surroundings: &dyn Surroundi
     }
 }
 
-/// Whether a rule may have something to say about a request of this user about such a resource there: all others need not be asked
-/// about, and neither read. `old_object` is the object as it is stored, if it is.
+/// Checks whether a rule may apply to requests of this user for such a resource there. All other requests need no check, and their
+/// objects need not be read. `old_object` is the stored object, if it exists.
 #[must_use]
 pub fn concerns(
     facts: &Facts,
@@ -344,7 +355,7 @@ pub fn concerns(
                 || bindings::is_judged(group, resource)
         }
     };
-    // A surface's account writes anything, and everything is checked for being its own doing.
+    // A Surface's account may write everything, and every write is checked for being its own.
     by_resource
         || old_object
             .is_some_and(|object| crate::owner::read_owner_labels(object).is_some() || finalizers::is_managed(object))
@@ -354,8 +365,7 @@ pub fn concerns(
             .is_some_and(|tenant| tenant.cordoned || tenant.quotas.concerns(resource.group, resource.name))
 }
 
-/// Whether a decision about such a resource ever comes with changes of its object. If not, it need be asked about once only, as the object would be
-/// stored.
+/// Checks whether a decision about such a resource can change its object. If not, one check of the object in its stored form is enough.
 #[must_use]
 pub fn changes(group: &str, resource: &str) -> bool {
     sets_defaults(group, resource)
@@ -364,7 +374,7 @@ pub fn changes(group: &str, resource: &str) -> bool {
         || access::is_judged(group, resource)
 }
 
-/// The same of a resource in a namespace.
+/// Checks whether a decision about a resource in a namespace can change its object.
 #[must_use]
 pub fn may_change(facts: &Facts, resource: Resource<'_>, namespace: &str) -> bool {
     match sets_defaults(resource.group, resource.name) {
@@ -375,7 +385,7 @@ pub fn may_change(facts: &Facts, resource: Resource<'_>, namespace: &str) -> boo
     }
 }
 
-/// Whether a Tenant may say defaults of such objects.
+/// Checks whether a Tenant may set defaults of such objects.
 fn sets_defaults(group: &str, resource: &str) -> bool {
     match group {
         "" => matches!(resource, "pods" | "persistentvolumeclaims" | "services"),

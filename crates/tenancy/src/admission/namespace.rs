@@ -1,8 +1,8 @@
-//! Whose a namespace is, and becomes.
+//! The rules for the tenant of a namespace.
 //!
-//! Whoever may make namespaces could make one for any tenant, and whoever may change one could give it away: RBAC knows no values. So
-//! an owner makes namespaces for the Tenants that name him, and who `adopt`s changes whose one is. Nobody gives away what is
-//! Kubernetes' or the platform's.
+//! RBAC can't restrict values. So every user that may create namespaces could create one for any tenant, and every user that may
+//! change one could give it away. Therefore an owner creates namespaces only for the Tenants that name the owner, and only users with
+//! the verb `adopt` change a namespace's tenant. Namespaces of Kubernetes or the platform can't be given to a tenant.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ use super::{Case, Change, Findings, Operation, Question, Refusal, Rule, cordon, 
 use crate::facts::Facts;
 use crate::realm::{NamespaceFacts, TenantFacts, TenantOwnerFacts};
 
-/// Parts of a Namespace with which its metadata can be written.
+/// Subresources of a Namespace with which its metadata can be written.
 const PARTS: [&str; 2] = ["status", "finalize"];
-/// How many names a message tells.
+/// The greatest number of names in one message.
 const NAMES_TOLD: usize = 8;
 
 pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refusal> {
@@ -29,7 +29,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         let metadata = object.map(read_metadata).unwrap_or_default();
         let mut facts = NamespaceFacts::from(&metadata);
         if facts.name.is_empty() {
-            // How it will begin; once it has its name, it is judged by that.
+            // The prefix of a generated name. The complete name is checked when the name exists.
             facts.name = metadata.generate_name.unwrap_or_default();
         }
         facts
@@ -55,7 +55,8 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     }
 }
 
-/// What the controllers write on a namespace, and what an administrator says there of whose tokens they ask for, is nobody else's to write.
+/// Denies changes of facts, which the controllers write, and of the annotation in which an administrator names accounts whose tokens may be
+/// requested.
 fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
     if !case.request.writes() {
         return Ok(());
@@ -102,14 +103,14 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
     Ok(())
 }
 
-/// What a namespace says about whose it is.
+/// Returns the claims of a namespace about its tenant.
 fn claims_of(facts: &NamespaceFacts) -> (Option<&str>, BTreeSet<(&str, &str)>) {
     let owners = facts.tenant_owners.iter();
     let owners = owners.map(|owner| (owner.name.as_str(), owner.uid.as_str()));
     (facts.tenant_label.as_deref(), owners.collect())
 }
 
-/// The names of the Tenants that it names.
+/// Returns the names of the Tenants that it names.
 fn names_of(facts: &NamespaceFacts) -> BTreeSet<&str> {
     let owners = facts.tenant_owners.iter().map(|owner| owner.name.as_str());
     owners.chain(facts.tenant_label.as_deref()).collect()
@@ -147,7 +148,8 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
             check_giveable(case.facts, name)?;
             match case.facts.find_tenant(named) {
                 Some(tenant) => tenant,
-                // The garbage collector would delete it at once, as of an owner that doesn't exist.
+                // The garbage collector would delete the namespace at once, since its owner doesn't
+                // exist.
                 None if !new.tenant_owners.is_empty() && case.may(&Question::about_tenant(OWN, named)) => {
                     return refuse(
                         Rule::NamespaceMembership,
@@ -157,7 +159,8 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
                         "leave the ownerReference away: the label is enough",
                     );
                 }
-                // Before its Tenant is: it is taken once that has come, from whoever may decide it.
+                // The Tenant doesn't exist yet. A user with the right may create the namespace
+                // first, and the Tenant gets it later.
                 None if case.may(&Question::about_tenant(OWN, named)) => return Ok(()),
                 None => return refuse_stranger(case, name, named),
             }
@@ -187,7 +190,8 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
 fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
     let name = name_of(case, new);
     let (before, after) = (names_of(old), names_of(new));
-    // What an earlier time left on a protected namespace can be taken back part by part.
+    // The label and owners that an earlier state left on a protected namespace can be removed one
+    // by one.
     let gains_owner = new.tenant_owners.iter().any(|owner| !old.tenant_owners.contains(owner));
     let gains_label = new.tenant_label.is_some() && new.tenant_label != old.tenant_label;
     if gains_owner || gains_label {
@@ -221,7 +225,7 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
     Ok(())
 }
 
-/// The name, or how it will begin.
+/// Returns the name, or the prefix of a generated one.
 fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
     match (facts.name.as_str(), case.request.name) {
         ("", "") => "(of a generated name)",
@@ -229,8 +233,8 @@ fn name_of<'a>(case: Case<'a>, facts: &'a NamespaceFacts) -> &'a str {
     }
 }
 
-/// The Tenant that a new namespace is for which names none: none for who may make namespaces of nobody, else the one that the maker
-/// owns, or whose name it begins with.
+/// Returns the Tenant of a new namespace that names none. Returns none for users that may create namespaces without a tenant. For
+/// owners, returns the only Tenant of the user, or the one whose name begins the namespace's name.
 fn choose_tenant<'a>(case: Case<'a>, name: &str) -> Result<Option<&'a TenantFacts>, Refusal> {
     let owned: Vec<&TenantFacts> = list_owned(case);
     if owned.is_empty() || case.may(&Question::about_tenant(OWN, "")) {
@@ -267,7 +271,7 @@ fn tell(names: &[&str]) -> String {
     }
 }
 
-/// The Tenants that name the one who asks as their owner, by name.
+/// Lists the Tenants that name the user as an owner, by name.
 fn list_owned<'a>(case: Case<'a>) -> Vec<&'a TenantFacts> {
     let mut owned: Vec<&TenantFacts> = list_names(case)
         .iter()
@@ -279,7 +283,7 @@ fn list_owned<'a>(case: Case<'a>) -> Vec<&'a TenantFacts> {
     owned
 }
 
-/// The owners that the one who asks is.
+/// Lists the owners that the user counts as.
 fn list_names(case: Case<'_>) -> Vec<TenantOwnerFacts> {
     let actor = &case.request.actor;
     let own = |kind: &str, name: &str| TenantOwnerFacts {
@@ -294,7 +298,7 @@ fn list_names(case: Case<'_>) -> Vec<TenantOwnerFacts> {
     names
 }
 
-/// Whether a Tenant names the one who asks as an owner.
+/// Checks whether a Tenant names the user as an owner.
 pub(super) fn is_owner(case: Case<'_>, tenant: &TenantFacts) -> bool {
     let actor = &case.request.actor;
     tenant.owners.iter().any(|owner| match owner.kind.as_str() {
@@ -304,7 +308,8 @@ pub(super) fn is_owner(case: Case<'_>, tenant: &TenantFacts) -> bool {
     })
 }
 
-/// Says the same whether there is such a Tenant or not: who is no owner learns nothing of others.
+/// Denies with the same message whether the Tenant exists or not: a user that is no owner learns
+/// nothing about other tenants.
 fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refusal> {
     refuse(
         Rule::NamespaceMembership,
@@ -327,7 +332,7 @@ fn check_giveable(facts: &Facts, name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Label and ownerReferences, as far as they are there, name this very Tenant.
+/// Checks that label and ownerReferences, if set, name exactly this Tenant.
 fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal> {
     let is_another = new.tenant_owners.iter().any(|owner| owner.uid != tenant.uid);
     if is_another || new.tenant_owners.len() > 1 {
@@ -350,7 +355,7 @@ fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal
     Ok(())
 }
 
-/// What is another Tenant's home, or will be, is that one's.
+/// Denies a name that is another Tenant's home, or will be.
 fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let rival = facts
         .tenants_at_home(name)
@@ -365,7 +370,8 @@ fn check_home(facts: &Facts, tenant: &TenantFacts, name: &str) -> Result<(), Ref
     }
 }
 
-/// A name is free for an owner if nothing outside the tenant names it. An administrator decides about the others.
+/// Checks whether no object outside the tenant names the namespace. An owner may then use the name. An
+/// administrator decides about other names.
 fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_generated = case.request.name.is_empty() && case.request.object.is_some_and(has_no_name);
     if is_generated || case.may(&Question::about_tenant(ADOPT, &tenant.name)) {
@@ -408,7 +414,7 @@ fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Re
     }
 }
 
-/// Whether an object has no name yet: it is checked again once it has one.
+/// Checks whether an object has no name yet. It is checked again with its name.
 fn has_no_name(object: &serde_json::Value) -> bool {
     object
         .pointer("/metadata/name")
@@ -416,7 +422,7 @@ fn has_no_name(object: &serde_json::Value) -> bool {
         .is_none_or(str::is_empty)
 }
 
-/// What the Tenant says about its namespaces.
+/// Checks the Tenant's options for its namespaces.
 fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Refusal> {
     let is_home = tenant.home() == name;
     if tenant.cordoned && cordon::is_identity_of(case, tenant) {
@@ -453,7 +459,8 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
     }
 }
 
-/// The place that a new namespace needs, if the Tenant has only so many; without a name, while that is still to be made.
+/// Returns the claim of a new namespace, if the number of the Tenant's namespaces is limited. The claim has no name
+/// while the name is not generated.
 fn claim_place(case: Case<'_>, tenant: &TenantFacts) -> Result<Option<Claim>, Refusal> {
     let Some(quota) = tenant.find_namespace_quota(case.facts.settings()) else {
         return Ok(None);

@@ -1,12 +1,12 @@
-//! Fields of a platform's Packages, by whose they are: some are the platform chart's, the rest is an administrator's.
+//! The rules for fields of a platform's Packages, by their owner: some are the platform chart's, and the rest is an administrator's.
 //!
-//! The chart's are `spec.variant`, what Helm and Flux write into metadata, and whatever else the chart's managers have in managedFields
-//! (Cozystack's page on field ownership). Who the chart is, is asked of RBAC ([`RENDER`]): a manager's name proves nothing, so nobody else may take
-//! one, add to what it has, or take from it. Where a chart, or nobody yet, has what a Package is, it can't be claimed ahead either. The Package that an
-//! administrator bootstraps the platform with ([`BOOTSTRAP`]) is free. What the charts themselves come from, PackageSources and one source object, is
+//! The chart owns `spec.variant`, the metadata that Helm and Flux write, and all other fields of the chart's managers in managedFields (Cozystack's
+//! page on field ownership). RBAC identifies the chart ([`RENDER`]). A manager's name proves nothing, so no other user may take such a name, add to its
+//! fields, or take fields from it. A field that is the chart's by definition can't be claimed ahead either, even while no manager has it. The Package
+//! with which an administrator bootstraps the platform ([`BOOTSTRAP`]) is free. The sources of the charts, PackageSources and one source object, are
 //! the platform's as a whole.
 //!
-//! Deletions of Packages are RBAC's. It refuses to look into values further than the chart's own fields reach.
+//! Deletions of Packages are left to RBAC. Values are read no deeper than the chart's own fields.
 
 use serde_json::{Map, Value};
 use structured_merge::FieldSet;
@@ -22,31 +22,32 @@ use super::{Case, Findings, Operation, Question, Refusal, Request, Rule};
 pub(super) const GROUP: &str = "cozystack.io";
 /// The group of Flux's sources.
 pub(super) const SOURCE_GROUP: &str = "source.toolkit.fluxcd.io";
-/// How names of the platform's own PackageSources begin.
+/// The prefix of the platform's own PackageSources.
 pub(super) const PLATFORM_PREFIX: &str = "cozystack.";
 /// The source of the platform's charts: namespace and name.
 pub(super) const SUPPLY: (&str, &str) = (SUPPLY_NAMESPACE, SUPPLY_NAME);
-/// Under which managers charts are applied: by Flux, and by Helm itself. In older releases as `Update`.
+/// The managers under which charts are applied: Flux's, and Helm's itself. Older releases use `Update`.
 pub(super) const CHART_MANAGERS: [&str; 2] = ["helm-controller", "helm"];
-/// What keeps an object when its chart is uninstalled.
+/// The annotation that keeps an object when its chart is uninstalled.
 pub(super) const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
-/// Annotations that a chart's objects have, and nobody else's.
+/// Annotations that only a chart's objects have.
 pub(super) const CHART_ANNOTATIONS: [&str; 3] = [
     RESOURCE_POLICY,
     "meta.helm.sh/release-name",
     "meta.helm.sh/release-namespace",
 ];
-/// Labels that a chart's objects have, and nobody else's.
+/// Labels that only a chart's objects have.
 pub(super) const CHART_LABELS: [&str; 2] = ["helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace"];
-/// The field by which the garbage collector finds what to delete.
+/// The field by which the garbage collector finds objects to delete.
 pub(super) const OWNERS: &str = "/metadata/ownerReferences";
-/// Annotations of the supply chain that are anybody's: who asks for a look changes nothing of it.
+/// Annotations of the sources that every user may set: a request for reconciliation changes nothing
+/// else.
 pub(super) const FREE_ANNOTATIONS: [&str; 2] = [
     "reconcile.fluxcd.io/requestedAt",
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// What is guarded of a request's object.
+/// The guarded kind of a request's object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Guarded {
     Package,
@@ -54,14 +55,14 @@ enum Guarded {
     Source,
 }
 
-/// What a request would take from whose it is.
+/// A field that a request would take from its owner.
 struct Claim {
-    /// What, and whose it is.
+    /// The field, and its owner.
     what: String,
     remedy: String,
-    /// Who may all the same: one of the verbs.
+    /// A verb with which the user may still write.
     verb: &'static str,
-    /// Whether the one whose it is would lose it without knowing.
+    /// True if the owner would lose the field without noticing.
     is_taken: bool,
 }
 
@@ -99,7 +100,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
     })
 }
 
-/// Whether something of such a resource there is guarded.
+/// Checks whether such a resource there is guarded.
 pub(super) fn is_judged(group: &str, resource: &str, namespace: &str) -> bool {
     match group {
         GROUP => matches!(resource, "packages" | "packagesources"),
@@ -121,7 +122,7 @@ fn find_guarded(request: &Request<'_>) -> Option<Guarded> {
     }
 }
 
-/// What a request takes of a Package.
+/// Returns the field that a request takes from a Package's owner.
 fn find_claim(request: &Request<'_>) -> Option<Claim> {
     let new = request.object.filter(|_| request.writes())?;
     let old = request.old_object;
@@ -163,7 +164,7 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
         }
     }
     let (had, has) = (collect_chart(old), collect_chart(Some(new)));
-    // By a part of it, nothing else of an object is written than that and managedFields.
+    // A subresource writes only itself and managedFields of an object.
     let whole = old.filter(|_| request.resource.subresource.is_empty());
     if let Some(field) = whole.and_then(|old| difference::find_first(&had, old, new, Maps::Granular)) {
         return Some(claim(&clip(&field), tell_values(name)));
@@ -180,7 +181,7 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     })
 }
 
-/// What a request changes of the supply chain.
+/// Returns the change that a request makes to the sources of charts.
 fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
     let request = case.request;
     let (old, new, name) = (request.old_object, request.object, request.name);
@@ -188,7 +189,7 @@ fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
     let kind = match guarded {
         Guarded::Source => request.resource.name,
         _ if name.starts_with(PLATFORM_PREFIX) || is_chart(old) => request.resource.name,
-        // Whoever takes a chart's name would have it guarded against others.
+        // An object with a chart's name would be guarded against other users.
         _ if is_chart(new) => request.resource.name,
         _ => return None,
     };
@@ -210,7 +211,7 @@ fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
                 && has_annotations_of(old, new)
                 && has_annotations_of(new, old)
                 && list_chart_entries(Some(old)).eq(list_chart_entries(Some(new)))
-                // By an owner that is gone, the garbage collector would delete it.
+                // With an owner that doesn't exist, the garbage collector would delete the object.
                 && (read_owners(old) == read_owners(new) || may_change(case, Rule::FieldOwnership, OWNERS))
         }
         _ => false,
@@ -218,7 +219,7 @@ fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
     (!is_same).then(|| claim(RENDER))
 }
 
-/// Whether all annotations of one object that count are the other's, too.
+/// Checks whether an object has all counting annotations of the other one.
 fn has_annotations_of(one: &Value, other: &Value) -> bool {
     let others = read_part(other, "annotations");
     let mut own = read_part(one, "annotations").into_iter().flatten();
@@ -231,19 +232,19 @@ fn read_part<'a>(object: &'a Value, part: &str) -> Option<&'a Map<String, Value>
     object.get("metadata")?.get(part)?.as_object()
 }
 
-/// The ownerReferences; none, and an empty list, are the same.
+/// Returns the ownerReferences. None and an empty list count as equal.
 fn read_owners(object: &Value) -> Option<&Vec<Value>> {
     let owners = object.pointer(OWNERS)?.as_array()?;
     Some(owners).filter(|owners| !owners.is_empty())
 }
 
-/// The variant; none, and an empty one, are the default.
+/// Returns the variant. None and an empty one mean the default.
 fn read_variant(object: Option<&Value>) -> Option<&Value> {
     let variant = object?.pointer("/spec/variant")?;
     Some(variant).filter(|variant| !variant.is_null() && variant.as_str() != Some(""))
 }
 
-/// The entries of managedFields of the object itself, by whether they are a chart's.
+/// Returns the entries of managedFields about the object itself: those of a chart, or all others.
 fn list_entries(object: Option<&Value>, of_chart: bool) -> impl Iterator<Item = &Value> {
     let managed = object.and_then(|object| object.pointer("/metadata/managedFields"));
     let entries = managed.and_then(Value::as_array).into_iter().flatten();
@@ -257,8 +258,8 @@ fn list_chart_entries(object: Option<&Value>) -> impl Iterator<Item = &Value> {
     list_entries(object, true)
 }
 
-/// Whether an update leaves a chart's entries of managedFields as they are, the second in which they were written included, though it was made under
-/// their manager: one of an older release's, which updates as others do.
+/// Checks whether an update under a chart's manager leaves the chart's entries of managedFields unchanged, with the second of their time. Only
+/// entries of an older release can, since it writes with `Update` as other users do.
 pub(super) fn is_hidden_from_policies(request: &Request<'_>) -> bool {
     let is_update = |entry: &Value| entry.get("operation").and_then(Value::as_str) == Some("Update");
     request.operation == Operation::Update
@@ -266,7 +267,7 @@ pub(super) fn is_hidden_from_policies(request: &Request<'_>) -> bool {
         && list_chart_entries(request.old_object).eq(list_chart_entries(request.object))
 }
 
-/// All that the chart's managers have. What is no set of fields is none.
+/// Returns all fields of the chart's managers. An invalid field set counts as empty.
 fn collect_chart(object: Option<&Value>) -> FieldSet {
     let entries = list_chart_entries(object);
     let sets: Vec<FieldSet> = entries
@@ -275,7 +276,7 @@ fn collect_chart(object: Option<&Value>) -> FieldSet {
     FieldSet::union_of(&sets)
 }
 
-/// The first of the fields that only a chart has, which now has an owner besides.
+/// Returns the first field that only a chart may have, and which now has another owner too.
 fn find_new_owner(old: Option<&Value>, new: &Value) -> Option<&'static str> {
     let policy = format!("f:{RESOURCE_POLICY}");
     let owned = |object: Option<&Value>, path: &[&str]| {

@@ -1,7 +1,8 @@
-//! What a Pod runs: its images, by registry and by when they are pulled. Whatever makes Pods is judged at the Pod, as in Capsule.
+//! The rules for a Pod's images: their registries and pull policies. Objects that create Pods are not checked themselves, but their Pods
+//! are, as in Capsule.
 //!
-//! Judged is what is new: an image that a container had before, and the policy that it had, are not judged again, so that a Pod which was
-//! there before its Tenant was so can still be labelled, debugged and ended. Capsule judges all of them at every update.
+//! Only new values are checked. An image and a pull policy that a container had before are not checked again. So a Pod that existed
+//! before its Tenant had these rules can still be labelled, debugged and deleted. Capsule checks all values at every update.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +12,18 @@ use super::image::find_registry;
 use super::request::Request;
 use super::{Case, Findings, Refusal, Rule, limited};
 
-/// Parts of a Pod by which the whole of it is written.
+/// Subresources of a Pod with which the whole Pod is written.
 pub(super) const PARTS: [&str; 2] = ["ephemeralcontainers", "resize"];
-/// Where the images of a Pod stand: the list, and where in one of its entries the image and its policy are.
+/// The places of images in a Pod: the list, and the paths of image and policy within one entry.
 pub(super) const LISTS: [(&str, &str, &str); 4] = [
     ("initContainers", "image", "imagePullPolicy"),
     ("containers", "image", "imagePullPolicy"),
     ("ephemeralContainers", "image", "imagePullPolicy"),
-    // Of volumes those that are images.
+    // Volumes of type image.
     ("volumes", "image.reference", "image.pullPolicy"),
 ];
 
-/// An image of a Pod, by its list and the name there.
+/// An image of a Pod, by its list and the entry's name.
 struct Image<'a> {
     list: &'static str,
     name: &'a str,
@@ -56,7 +57,7 @@ fn list_images(pod: &Value) -> impl Iterator<Item = Image<'_>> {
     })
 }
 
-/// Something of each image as it was before, by its list and the name there.
+/// The previous value for each image, by its list and the entry's name.
 type Before<'a> = BTreeSet<(&'static str, &'a str, &'a str)>;
 
 fn list_before<'a>(request: &Request<'a>, what: fn(&Image<'a>) -> &'a str) -> Before<'a> {

@@ -1,30 +1,30 @@
-//! A request as an AdmissionReview has it, read only as far as rules look.
+//! A request in the form of an AdmissionReview. Only the fields that rules need are read.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use tenure_api::ObjectMeta;
 
-/// How names of ServiceAccounts begin, as users.
+/// The prefix of the user names of ServiceAccounts.
 pub(super) const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
-/// The key in `userInfo.extra` under which the server says which credential somebody came with (Kubernetes 1.32 and later).
+/// The key in `userInfo.extra` under which the server names the user's credential (Kubernetes 1.32 and later).
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// What a request does to its object.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// It makes one.
+    /// Creates an object.
     Create,
-    /// It changes one.
+    /// Changes an object.
     Update,
-    /// It deletes one, or many.
+    /// Deletes one object, or many.
     Delete,
-    /// It connects to one.
+    /// Connects to an object.
     Connect,
 }
 
 impl Operation {
-    /// Reads it as AdmissionReviews spell it.
+    /// Reads an operation as AdmissionReviews spell it.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         match text {
@@ -37,31 +37,31 @@ impl Operation {
     }
 }
 
-/// A resource, or a part of one.
+/// A resource, or a subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resource<'a> {
     /// Group; empty for the core.
     pub group: &'a str,
     /// Plural name.
     pub name: &'a str,
-    /// Part; empty for the whole.
+    /// Subresource. Empty for the whole object.
     pub subresource: &'a str,
 }
 
-/// Who sent a request.
+/// The sender of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor<'a> {
     /// Name of the user.
     pub user: &'a str,
     /// Groups.
     pub groups: Vec<&'a str>,
-    /// What else the server found out, by key.
+    /// Other facts of the server about the user, by key.
     pub extra: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
 impl Actor<'_> {
-    /// Whether the server says that a token of a ServiceAccount was shown, and not that somebody speaks in its name: who impersonates
-    /// brings no credential of the one that he speaks for.
+    /// Checks whether the server says that the user showed a token of a ServiceAccount, and did not impersonate it. An impersonating
+    /// user shows no credential of the impersonated account.
     #[must_use]
     pub fn has_shown_token(&self) -> bool {
         let ids = self.extra.get(CREDENTIAL_ID).into_iter().flatten();
@@ -72,25 +72,25 @@ impl Actor<'_> {
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// What it does.
+    /// The operation.
     pub operation: Operation,
-    /// To what.
+    /// The resource.
     pub resource: Resource<'a>,
-    /// Namespace; of a Namespace its own name. Empty where there is none.
+    /// Namespace. For a Namespace, its own name. Empty for objects without one.
     pub namespace: &'a str,
-    /// Name; empty as long as it is still to be generated.
+    /// Name. Empty until it is generated.
     pub name: &'a str,
-    /// By whom.
+    /// The sender.
     pub actor: Actor<'a>,
-    /// Whether nothing is stored whatever is answered.
+    /// True if nothing is stored, whatever the answer is.
     pub is_dry_run: bool,
-    /// The object as it is to be.
+    /// The new object.
     pub object: Option<&'a Value>,
-    /// The object as it is.
+    /// The stored object.
     pub old_object: Option<&'a Value>,
 }
 
-/// Why something is no request of an AdmissionReview.
+/// The reason why a value is no request of an AdmissionReview.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the review's request has no proper {field}")]
 pub struct RequestError {
@@ -102,7 +102,7 @@ impl<'a> Request<'a> {
     /// Reads the `request` of an AdmissionReview, version v1.
     ///
     /// # Errors
-    /// When a field that rules look at is missing, or isn't what it should be.
+    /// When a field that rules need is missing or invalid.
     pub fn read(review: &'a Value) -> Result<Self, RequestError> {
         Self::read_with(review, review.get("object"), review.get("oldObject"))
     }
@@ -152,19 +152,20 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether it is about the whole of such an object, or about a part with which its metadata can be written.
+    /// Checks whether the request is about the whole of such an object, or about a subresource with which its
+    /// metadata can be written.
     pub(super) fn is_about(&self, group: &str, resource: &str, parts: &[&str]) -> bool {
         let is_part = self.resource.subresource.is_empty() || parts.contains(&self.resource.subresource);
         self.resource.group == group && self.resource.name == resource && is_part
     }
 
-    /// Whether it writes, with an object.
+    /// Checks whether the request writes an object.
     pub(super) fn writes(&self) -> bool {
         matches!(self.operation, Operation::Create | Operation::Update)
     }
 }
 
-/// The metadata of an object, as far as it can be read: what is not metadata counts for nothing.
+/// Returns the metadata of an object, as far as it is readable. Invalid metadata counts as empty.
 pub(crate) fn read_metadata(object: &Value) -> ObjectMeta {
     let metadata = object.get("metadata").cloned().unwrap_or(Value::Null);
     serde_json::from_value(metadata).unwrap_or_default()

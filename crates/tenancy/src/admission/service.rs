@@ -1,8 +1,8 @@
-//! What a Service may be: its type, the external addresses that it takes, and the labels and annotations that it doesn't bear.
+//! The rules for a Service: its type, its external addresses, and its labels and annotations.
 //!
-//! Judged is what is new, by the whole Service and by its status, by which its metadata can be written, too: a type, an address or a label
-//! that it had before isn't judged again. Capsule judges all of it at every update. What the Tenant wants Services to bear is set whenever the whole of
-//! one is written; a key that it denies as well is not.
+//! Only new values are checked, in writes of the whole Service and of its status, with which its metadata can be written, too. A type, an address or a
+//! label that it had before isn't checked again. Capsule checks all of them at every update. Metadata that the Tenant demands for Services is set
+//! whenever a whole Service is written, except keys that the Tenant also denies.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use tenure_api::tenant::AllowedServices;
 use super::{Case, Change, Findings, Refusal, Rule, limited, metadata};
 use crate::bounds::{Bounds, Network};
 
-/// Types that a Tenant may refuse, and where it says so.
+/// The types that a Tenant may deny, and the paths of these settings.
 pub(super) const TYPES: [(&str, &str); 3] = [
     ("NodePort", "nodePort"),
     ("ExternalName", "externalName"),
     ("LoadBalancer", "loadBalancer"),
 ];
 
-/// Whether a type is allowed.
+/// Checks whether a type is allowed.
 pub(super) fn is_allowed(services: &AllowedServices, name: &str) -> bool {
     let said = match name {
         "NodePort" => services.node_port,
@@ -109,14 +109,14 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
             return refuse(why, remedy);
         }
     }
-    // By a part of it, whoever answers couldn't be sure that it is kept.
+    // In a write of a subresource, the answer's changes might not be stored.
     if request.resource.subresource.is_empty() && request.writes() {
         set_metadata(&tenant.bounds, object, findings);
     }
     Ok(())
 }
 
-/// Labels and annotations that the Tenant wants and that the Service doesn't bear.
+/// Sets labels and annotations that the Tenant demands and that the Service doesn't have.
 fn set_metadata(bounds: &Bounds, object: &Value, findings: &mut Findings) {
     let Some(options) = &bounds.objects().service_options else {
         return;

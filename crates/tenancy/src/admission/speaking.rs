@@ -1,5 +1,5 @@
-//! Whether two users can be one person. A user that can speak as another one is that one: by a token, by impersonation, or by a Pod that runs as it.
-//! An approver who can speak as the requester approves a request of its own.
+//! Decides whether two users can be one person. A user that can speak as another one counts as that one: by a token, by impersonation, or by a Pod
+//! that runs as it. An approver who can speak as the requester approves a request of its own.
 
 use super::request::SERVICE_ACCOUNT_PREFIX;
 use super::{Case, Question};
@@ -11,7 +11,7 @@ pub(super) struct Way {
     pub(super) group: &'static str,
     /// Plural name, and a subresource behind a slash.
     pub(super) resource: &'static str,
-    /// Whether the right is for the account by its name.
+    /// True if the right is for the account by its name.
     pub(super) is_named: bool,
 }
 
@@ -33,8 +33,8 @@ const fn any(verb: &'static str, group: &'static str, resource: &'static str) ->
     }
 }
 
-/// Tokens, Secrets that hold tokens, Pods that run as the account, and rights that the user gives itself. Each list is asked by one policy: a policy
-/// may ask for only so many rights.
+/// Tokens, Secrets that hold tokens, Pods that run as the account, and rights that users can grant themselves. One policy asks about each list: a
+/// policy may ask for a limited number of rights.
 pub(super) const WAYS: [&[Way]; 2] = [
     &[
         named("create", "serviceaccounts/token"),
@@ -88,12 +88,13 @@ impl Way {
     }
 }
 
-/// A ServiceAccount by namespace and name, if a user is one.
+/// Returns the namespace and name of a ServiceAccount, if the user is one.
 pub(super) fn read_account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')
 }
 
-/// Why the user that sent the request can be the same person as another one. What can't be known counts as yes.
+/// Returns the reason why the user that sent the request can be the same person as another one. An unknown
+/// answer counts as yes.
 pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
     let user = case.request.actor.user;
     let ways = || WAYS.iter().copied().flatten();
@@ -112,7 +113,7 @@ pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
             "{user} and {other} are of one namespace: a user that creates Pods there is both"
         )),
         (own, Some(account)) => {
-            // All are asked at once, so that a shell fetches the answers together.
+            // All rights are asked at once, so that a shell fetches the answers together.
             let found: Vec<_> = ways().filter(|way| case.may(&way.ask(account))).collect();
             if let Some(way) = found.first() {
                 return Some(format!(
@@ -129,7 +130,7 @@ pub(super) fn find_reason(case: Case<'_>, other: &str) -> Option<String> {
                 way.verb, way.resource, own.0
             ))
         }
-        // Which rights a user has that did not send the request isn't known.
+        // The rights of a user that did not send the request are unknown.
         (Some((namespace, _)), None) => {
             let is_platforms = namespace == case.facts.settings().platform_namespace;
             (!is_platforms)

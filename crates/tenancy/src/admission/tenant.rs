@@ -1,4 +1,4 @@
-//! What Tenants are among each other, and who writes which namespaces are theirs.
+//! The rules for Tenants among each other, and for the records of their namespaces.
 
 use serde_json::Value;
 use tenure_api::metadata::HOME_NAMESPACE;
@@ -25,7 +25,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     let name = metadata.name.as_deref().unwrap_or(request.name);
     let annotations = metadata.annotations.unwrap_or_default();
     let home = annotations.get(HOME_NAMESPACE).map_or(name, String::as_str);
-    // A Tenant that is as it was stays as it is, whatever it is: its labels, its finalizers and its owners can be changed.
+    // A Tenant that already had this home is not checked again: its labels, its finalizers and its owners can be changed.
     let was_so = case.facts.find_tenant(name).is_some_and(|known| known.home() == home);
     if was_so {
         return Ok(());
@@ -53,7 +53,8 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     check_mentions(case, name, home)
 }
 
-/// The controllers create the home namespace, so the Tenant gets every right that names it already. An administrator decides about such a name.
+/// Checks the objects that name a new home namespace. The controllers create this namespace, so the Tenant gets every right that already names
+/// it. An administrator decides about such a name.
 ///
 /// A namespace that exists counts like a missing one: it may be deleted before the controllers create it.
 fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal> {
@@ -85,7 +86,7 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
             remedy(""),
         );
     }
-    // As the Tenant will be. One that is new has no uid, and so no namespaces.
+    // The future Tenant. A new one has no uid, and so no namespaces.
     let tenant = TenantFacts {
         name: name.to_owned(),
         home_namespace: Some(home.to_owned()),
@@ -104,7 +105,8 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
     }
 }
 
-/// The record in a Tenant's status is what makes a namespace its: whoever writes it gives namespaces away.
+/// Checks writes of the record in a Tenant's status. The record assigns namespaces, so its writer could
+/// give them away.
 fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     let (old, new) = (request.old_object.map(read_record), request.object.map(read_record));
@@ -124,7 +126,7 @@ fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
     })
 }
 
-/// Names and uids, in their order, and whether it counts as a record.
+/// Returns names and uids in their order, and whether the status counts as a record.
 fn read_record(tenant: &Value) -> (Vec<(&str, &str)>, bool) {
     let tenant = ObjectView::of(tenant);
     let spaces = tenant.list_views("/status/spaces");

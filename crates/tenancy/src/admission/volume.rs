@@ -1,8 +1,8 @@
-//! Which volumes claims in a tenant's namespaces name: PersistentVolumes are in no namespace, and what another tenant left in one can be read by
-//! whoever gets it.
+//! The rules for volumes that claims in a tenant's namespaces name. PersistentVolumes have no namespace, and the next user of a volume can read the data that
+//! another tenant left in it.
 //!
-//! As in Capsule, a volume is a tenant's by its label, and a claim that selects volumes selects the tenant's. Besides, one is that was given to a claim of the
-//! tenant's before. Refuses to take for the tenant's what nobody says is.
+//! As in Capsule, a volume is a tenant's by its label, and a claim that selects volumes must select the tenant's. A volume that was given to a claim of the
+//! tenant before is the tenant's, too. A volume without such a sign is not.
 
 use serde_json::Value;
 use tenure_api::metadata::TENANT_LABEL;
@@ -14,7 +14,7 @@ use crate::realm::TenantFacts;
 
 /// The field of a claim's spec that names a volume, and the one that selects some.
 pub(super) const NAME: &str = "volumeName";
-/// The first one, as the exemptions of controllers name it.
+/// The JSON pointer of [`NAME`], for the exemptions of controllers.
 pub(super) const NAME_FIELD: &str = "/spec/volumeName";
 /// See [`NAME`].
 pub(super) const SELECTOR: &str = "selector";
@@ -24,8 +24,8 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     judge_volume(case)
 }
 
-/// A volume that bears a tenant's label is given to that tenant's claims. The volume binder has no exemption: a claim that names no volume and selects
-/// none would get it from the binder.
+/// Checks that a volume with a tenant's label is given only to that tenant's claims. The volume binder has no exemption: otherwise it would give the
+/// volume to a claim that names no volume and selects none.
 fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
     let request = case.request;
     if !request.is_about("", "persistentvolumes", &[]) || !request.writes() {
@@ -43,7 +43,7 @@ fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
     let Some(namespace) = claimed(new).filter(|namespace| claimed(old).as_ref() != Some(namespace)) else {
         return Ok(());
     };
-    // As it was stored: a label that is removed at the same time hides nothing.
+    // Read from the old object: a removal of the label at the same time hides nothing.
     let Some(tenant) = label(old).or_else(|| label(new)) else {
         return Ok(());
     };
@@ -79,7 +79,8 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
     let (named, selector) = (changed(NAME), changed(SELECTOR));
     let named = named.as_ref().and_then(Value::as_str).filter(|name| !name.is_empty());
     let selector = selector.filter(|selector| !selector.is_null());
-    // The volume binder names a volume by an update. What a StatefulSet's template names is judged like what its author names.
+    // The volume binder names a volume by an update. A volume in a StatefulSet's template is checked like one that its author
+    // names.
     let named = named.filter(|_| !may_change(case, Rule::PersistentVolumes, NAME_FIELD));
     let is_free = || is_api_server_or_tenure(case) || case.may(&Question::about_tenant(ADOPT, &tenant.name));
     if named.is_none() && selector.is_none() || is_free() {
@@ -114,7 +115,8 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a volume bears the tenant's label, or no label and was given to a claim of the tenant's.
+/// Checks whether a volume has the tenant's label, or has no label and was given to a claim of the
+/// tenant.
 fn is_of(case: Case<'_>, tenant: &TenantFacts, volume: &Value) -> bool {
     let label = volume
         .pointer("/metadata/labels")

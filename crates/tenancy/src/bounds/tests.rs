@@ -1,4 +1,4 @@
-//! Which names a Tenant's lists are about.
+//! Names against the lists of a Tenant.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -36,7 +36,7 @@ fn names_are_allowed_letter_by_letter_or_as_a_whole_by_an_expression() {
     check_allowed(matched.clone(), "harbor.example.org.evil.org", false);
     check_allowed(matched.clone(), "evil.org/a.internal", false);
     check_allowed(matched, "a.internal\nx", false);
-    // A flag holds within it alone.
+    // A flag is in force only within its alternative.
     check_allowed(json!({ "allowedRegex": "(?i)a|(?m)b" }), "A", true);
     check_allowed(json!({ "allowedRegex": "(?m)b" }), "a\nb", false);
     check_allowed(json!({ "allowed": ["x"], "allowedRegex": "" }), "y", false);
@@ -138,7 +138,7 @@ fn on_which_nodes_a_tenant_runs_its_owners_do_not_say() {
     assert!(denies(
         serde_json::json!({ "owners": [], "nodeSelector": { "pool": "blue" } })
     ));
-    // Beside what the Tenant says itself.
+    // These names are denied beside those of the Tenant itself.
     let both = spec(serde_json::json!({
         "owners": [], "nodeSelector": { "pool": "blue" }, "namespaceOptions": { "forbiddenAnnotations": { "denied": ["a"] } }
     }));

@@ -1,5 +1,5 @@
-//! Which namespaces an object names. One walk over all fields of `spec` and whatever stands beside it serves all kinds, so that a new field of
-//! a kind is read by its name and not by a list of paths.
+//! Finds the namespaces that an object names. One walk over all fields beside `metadata` and `status` serves all kinds: a new field of a kind
+//! is found by its name, without a list of paths.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,18 @@ use super::kinds::MentioningKind;
 
 /// The label by which selectors name a namespace.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// How users and groups that are a namespace's accounts begin.
+/// The prefixes of users and groups that are a namespace's accounts.
 const ACCOUNTS: [&str; 2] = ["system:serviceaccount:", "system:serviceaccounts:"];
-/// How deep an object is looked into; the API server takes none that is deeper.
+/// The greatest depth that is read. The API server accepts no deeper object.
 const DEEPEST: usize = 128;
 
-/// The namespaces that an object names: by a field whose name ends with `namespace`, by a list whose name ends with `namespaces`, by a selector for
-/// `kubernetes.io/metadata.name`, by an object of kind Namespace, and by the name of a ServiceAccount or of a namespace's group of them in any text.
+/// Lists the namespaces that an object names:
+///
+/// - in a field whose name ends with `namespace`, or a list whose name ends with `namespaces`,
+/// - in a selector for `kubernetes.io/metadata.name`,
+/// - as an object of kind Namespace,
+/// - in the name of a ServiceAccount, or of a namespace's group of accounts, in any text.
+///
 /// `metadata` and `status` are not read.
 #[must_use]
 pub fn list_named_namespaces<'a>(kind: &MentioningKind, object: &'a Value) -> BTreeSet<&'a str> {
@@ -56,7 +61,8 @@ fn collect_field<'a>(
     depth: usize,
     named: &mut BTreeSet<&'a str>,
 ) {
-    // A volume that was bound once is bound to that claim's uid: a later claim of the name gets nothing.
+    // A volume that was bound once is bound to the claim's uid: a later claim with the same name doesn't
+    // get it.
     let is_bound = || {
         value
             .get("uid")
@@ -77,7 +83,8 @@ fn collect_field<'a>(
     collect(kind, value, depth, named);
 }
 
-/// `{key: kubernetes.io/metadata.name, values: […]}` whatever the operator, and `{kind: Namespace, name: …}`.
+/// Collects `{key: kubernetes.io/metadata.name, values: […]}` whatever the operator, and `{kind: Namespace,
+/// name: …}`.
 fn collect_selector<'a>(fields: &'a Map<String, Value>, named: &mut BTreeSet<&'a str>) {
     let text = |key: &str| fields.get(key).and_then(Value::as_str);
     if text("key") == Some(NAME_LABEL) {
@@ -91,7 +98,7 @@ fn collect_selector<'a>(fields: &'a Map<String, Value>, named: &mut BTreeSet<&'a
     }
 }
 
-/// Whether a key ends with a word, in small or capital letters.
+/// Checks whether a key ends with a word, in small or capital letters.
 fn ends_with(key: &str, word: &str) -> bool {
     let start = key.len().checked_sub(word.len());
     let ending = start.and_then(|start| key.get(start..));
@@ -104,7 +111,8 @@ fn add<'a>(text: &'a str, named: &mut BTreeSet<&'a str>) {
     }
 }
 
-/// `system:serviceaccount:NAMESPACE:NAME` and `system:serviceaccounts:NAMESPACE` anywhere in a text, such as in an expression.
+/// Collects `system:serviceaccount:NAMESPACE:NAME` and `system:serviceaccounts:NAMESPACE` anywhere in a text, such as in an
+/// expression.
 fn collect_accounts<'a>(text: &'a str, named: &mut BTreeSet<&'a str>) {
     for prefix in ACCOUNTS {
         for (start, _) in text.match_indices(prefix) {

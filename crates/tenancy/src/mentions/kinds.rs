@@ -1,6 +1,6 @@
-//! The kinds whose objects are read for namespaces that they name.
+//! The kinds whose objects are searched for names of namespaces.
 
-/// A kind whose objects may name namespaces, and give them something by it.
+/// A kind whose objects may name namespaces, and grant them something in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MentioningKind {
     /// Group; empty for the core.
@@ -14,14 +14,14 @@ pub struct MentioningKind {
 }
 
 impl MentioningKind {
-    /// The kind by its group and plural name.
+    /// Returns the kind with this group and plural name.
     #[must_use]
     pub fn find(group: &str, plural: &str) -> Option<&'static Self> {
         let mut all = MENTIONING_KINDS.iter();
         all.find(|kind| kind.group == group && kind.plural == plural)
     }
 
-    /// The `apiVersion` in which it is read.
+    /// Returns the `apiVersion` in which the kind is read.
     #[must_use]
     pub fn api_version(&self) -> String {
         match self.group {
@@ -50,13 +50,13 @@ const SOURCES: &str = "source.toolkit.fluxcd.io";
 const NOTIFICATION: &str = "notification.toolkit.fluxcd.io";
 const IMAGES: &str = "image.toolkit.fluxcd.io";
 
-/// All of them. One that a cluster does not serve names nothing.
+/// All such kinds. A kind that a cluster does not serve names nothing.
 pub const MENTIONING_KINDS: [MentioningKind; 31] = [
     // Accounts, groups of accounts, and users that are accounts.
     kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
     kind(RBAC, "v1", "RoleBinding", "rolebindings"),
     kind("capsule.clastix.io", "v1beta2", "Tenant", "tenants"),
-    // Services that judge or serve for the whole cluster, what judges by parameters of a namespace, and accounts that they exempt.
+    // Services that check or serve for the whole cluster, policies with parameters in a namespace, and accounts that these exempt.
     kind(
         ADMISSION,
         "v1",
@@ -107,7 +107,7 @@ pub const MENTIONING_KINDS: [MentioningKind; 31] = [
         "ReferenceGrant",
         "referencegrants",
     ),
-    // Flux: sources, objects that something waits for or reports on, namespaces that something is written to.
+    // Flux: sources, objects that others wait for or report on, namespaces that are written to.
     kind("kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomizations"),
     kind("helm.toolkit.fluxcd.io", "v2", "HelmRelease", "helmreleases"),
     kind(SOURCES, "v1", "GitRepository", "gitrepositories"),

@@ -1,4 +1,4 @@
-//! Which objects name a namespace, whether that namespace exists or not.
+//! An index of the objects that name a namespace, whether that namespace exists or not.
 //!
 //! A right outlives the namespace that it names: a binding still names the ServiceAccount of a removed add-on, a webhook the Service. An owner who
 //! creates that namespace has the right. So this index answers one question, before an owner creates a namespace: does an object outside the
@@ -14,12 +14,12 @@
 //!
 //! The last row is a choice between two harms. A binding in a namespace of Tenant `blue` that names namespace `ci` gives rights in `blue`, so no
 //! other owner may create `ci`. But an owner of `blue` could write bindings for every name that others want. So each Tenant keeps the names that
-//! begin with its own: whoever gives rights to `red-ci` means Tenant `red`.
+//! begin with its own: a binding for `red-ci` means Tenant `red`.
 //!
 //! # Bounds
 //!
-//! Memory grows with the names that one object has of *other* namespaces, which are few. A tenant could write many: of each namespace that is not
-//! protected, [`MOST_NAMED`] pairs of object and name are kept. Names beyond that are not found, which harms only that namespace: an
+//! Memory grows with the names that one object has of *other* namespaces, which are few. A tenant could write many. So for each namespace that is
+//! not protected, at most [`MOST_NAMED`] pairs of object and name are stored. Names beyond that are not found, which harms only that namespace: an
 //! object gives no right outside its own.
 
 mod extract;
@@ -39,7 +39,8 @@ use crate::settings::Settings;
 pub use extract::list_named_namespaces;
 pub use kinds::{MENTIONING_KINDS, MentioningKind};
 
-/// How many pairs of an object and a namespace that it names are kept of each namespace that is not protected.
+/// The greatest number of pairs of an object and a namespace that it names, for each namespace that is not
+/// protected.
 pub const MOST_NAMED: usize = 1_000;
 
 /// An object that names a namespace.
@@ -47,7 +48,7 @@ pub const MOST_NAMED: usize = 1_000;
 pub struct Mention {
     /// Its kind.
     pub kind: &'static str,
-    /// Its namespace and its name; none where they are another tenant's to know.
+    /// Its namespace and its name. None if they belong to another tenant and must not be shown.
     pub place: Option<(String, String)>,
 }
 
@@ -62,16 +63,16 @@ impl fmt::Display for Mention {
     }
 }
 
-/// An object of a kind: position of the kind, and name.
+/// An object of a kind: the position of the kind, and the name.
 type Named = (usize, Arc<str>);
-/// The same with the namespace before the name.
+/// An object of a kind: the position of the kind, the namespace and the name.
 type Placed = (usize, Arc<str>, Arc<str>);
 
-/// What is kept of an object.
+/// The stored facts of an object.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     named: Vec<Arc<str>>,
-    /// The Tenant that an object without a namespace is a part of.
+    /// The Tenant that an object without a namespace belongs to.
     tenant: Option<Arc<str>>,
 }
 
@@ -81,12 +82,12 @@ pub struct MentionIndex {
     /// By the named namespace, then by the namespace of the object, which is empty for an object without one.
     by_named: HashMap<Arc<str>, BTreeMap<Arc<str>, BTreeSet<Named>>>,
     objects: HashMap<Placed, Kept>,
-    /// How many pairs are kept of a namespace.
+    /// The number of stored pairs of each namespace.
     counts: HashMap<Arc<str>, usize>,
 }
 
 impl MentionIndex {
-    /// Learns an object as it is now; without one, it is gone.
+    /// Records the current state of an object. `None` means that the object is deleted.
     pub fn learn(
         &mut self,
         settings: &Settings,
@@ -154,7 +155,7 @@ impl MentionIndex {
         }
     }
 
-    /// Forgets all objects of a kind.
+    /// Removes all objects of a kind.
     pub fn forget_kind(&mut self, kind: &MentioningKind) {
         let Some(position) = kind.position() else { return };
         let of_kind = self.objects.keys().filter(|(known, _, _)| *known == position);
@@ -164,7 +165,8 @@ impl MentionIndex {
         }
     }
 
-    /// An object outside the Tenant that names a namespace, if one does: the module says which count.
+    /// Returns an object outside the Tenant that names a namespace, if one does. The module comment
+    /// says which objects count.
     #[must_use]
     pub fn find_outside(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let is_namesake = |found: &TenantFacts| found.uid == tenant.uid;
@@ -192,8 +194,8 @@ impl MentionIndex {
     }
 }
 
-/// The Tenant that an object without a namespace is a part of: its own, or the one that a binding of Tenure or Capsule is for. A tenant writes
-/// neither, so that the label is an administrator's.
+/// Returns the Tenant that an object without a namespace belongs to: its own, or that of a binding of Tenure or Capsule. A tenant can write
+/// neither, so the label is an administrator's.
 fn read_tenant(kind: &MentioningKind, name: &str, object: &Value) -> Option<Arc<str>> {
     let label = |key: &str| {
         let labels = object.pointer("/metadata/labels")?;

@@ -1,4 +1,4 @@
-//! The index of names as data: which objects mention which namespaces.
+//! The index of names: which objects name which namespaces.
 
 use serde_json::json;
 
@@ -184,7 +184,7 @@ fn a_tenant_takes_no_names_that_begin_with_anothers() {
     assert_eq!(stage.find("red", "red-ci"), None);
     assert_eq!(stage.find("red", "rouge"), None);
     assert_eq!(stage.find("red-two", "red-two-ci"), None);
-    // The longest name decides.
+    // The longest matching name decides.
     assert!(stage.find("red", "red-two-ci").is_some());
     assert!(stage.find("red", "shared").is_some());
 }
@@ -221,7 +221,7 @@ fn one_namespace_fills_no_memory() {
         stage.learn("RoleBinding", ("blue-a", name), Some(&many));
     }
     assert_eq!(stage.index.by_named.len(), MOST_NAMED);
-    // An administrator's objects are all kept.
+    // An administrator's objects are all stored.
     stage.learn("ClusterRoleBinding", ("", "all"), Some(&many));
     assert_eq!(stage.index.by_named.len(), 5_000);
     for name in ["a", "b", "c"] {

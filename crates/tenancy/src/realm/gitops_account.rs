@@ -1,4 +1,4 @@
-//! The ServiceAccount that the surfaces of a tenant act as.
+//! The ServiceAccount with which the Surfaces of a tenant act.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use tenure_api::names::{NamespaceName, ServiceAccountName};
 use super::TenantFacts;
 use crate::denial::{Denial, DenialReason};
 
-/// The ServiceAccount that a tenant's surfaces act as: the one ServiceAccount owner in the home namespace that an administrator
-/// named in the Tenant, else `<tenant>-gitops`.
+/// Returns the ServiceAccount with which a tenant's Surfaces act: the one ServiceAccount owner in the home namespace that an
+/// administrator named in the Tenant, else `<tenant>-gitops`.
 ///
 /// # Errors
-/// When several ServiceAccount owners leave it open which, or the name is not one.
+/// When several ServiceAccount owners leave the choice open, or the name is not a ServiceAccount's.
 pub fn name_gitops_account(tenant: &TenantFacts, home: &NamespaceName) -> Result<ServiceAccountName, Denial> {
     let generated = format!("{}{TENANT_GITOPS_SUFFIX}", tenant.name);
     let prefix = format!("system:serviceaccount:{home}:");

@@ -30,7 +30,7 @@ impl Holder {
     }
 }
 
-/// The tenant that a namespace names, if the Tenant's status records the namespace.
+/// Returns the tenant that a namespace names, if the Tenant's status records the namespace.
 pub(crate) fn find_holder<'a>(
     settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,
@@ -46,9 +46,9 @@ pub(crate) fn find_holder<'a>(
     }
 }
 
-/// The tenant that a namespace says it belongs to, whether the tenant has recorded it or not: by this it is known whose rules bound what
-/// is written there. None if neither label nor ownerReference names one. A protected namespace
-/// is never a tenant's: otherwise its metadata would decide who acts in it.
+/// Returns the tenant that a namespace claims to belong to, whether the tenant has recorded it or not. The rules of this tenant bound
+/// writes in the namespace. Returns none if neither label nor ownerReference names a Tenant. A protected namespace is never a tenant's:
+/// otherwise its metadata would decide who acts in it.
 pub(crate) fn find_owner<'a>(
     settings: &Settings,
     find_tenant: impl Fn(&str) -> Option<&'a TenantFacts>,

@@ -5,8 +5,8 @@ use crate::pod_security::PodSecurityLevel;
 use crate::settings::Settings;
 
 impl TenantFacts {
-    /// The Pod Security level that a namespace of the Tenant has at least. None where the Tenant says nothing and had the namespace before levels
-    /// were set.
+    /// Returns the weakest Pod Security level that a namespace of the Tenant may have. None if the Tenant sets no level and had the namespace
+    /// before levels were set.
     #[must_use]
     pub fn find_pod_security(&self, settings: &Settings, namespace: &str) -> Option<PodSecurityLevel> {
         if self.pod_security.is_some() {

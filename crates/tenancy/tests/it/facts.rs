@@ -1,4 +1,5 @@
-//! Facts that change one at a time: they are what all of them at once would be, and a change tells whom it concerns.
+//! Facts that change one at a time: they equal the facts of the whole realm, and each change reports the Tenants and
+//! namespaces that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ const NAMESPACES: [&str; 8] = [
 ];
 const CHANGES: usize = 20_000;
 
-/// Numbers by chance, the same in each run (xorshift).
+/// Random numbers, the same in each run (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -46,7 +47,7 @@ impl Dice {
         }
     }
 
-    /// Some namespaces with uids that they may have.
+    /// Returns some namespaces with possible uids.
     fn record(&mut self) -> BTreeMap<String, String> {
         let mut recorded = BTreeMap::new();
         for name in NAMESPACES {
@@ -83,7 +84,7 @@ impl Dice {
     }
 }
 
-/// Everything that is ever asked of facts.
+/// The answers to every question about facts.
 #[derive(PartialEq)]
 struct Answers {
     namespaces: BTreeMap<&'static str, (Placement, Option<Ending>)>,
@@ -134,14 +135,14 @@ fn a_change_concerns_whom_it_says_and_nobody_else() {
         assert!(!concerned.is_empty() || before == after);
         before = after;
     }
-    // It would hold for one that names everybody, too.
+    // An answer that always concerns everything would pass, too.
     assert!(
         changed_tenants > CHANGES / 4 && concerned_tenants < changed_tenants * 5 / 4,
         "{concerned_tenants} were told, {changed_tenants} had to be"
     );
 }
 
-/// The Tenant that a namespace names in both places, found by looking at all.
+/// Returns the Tenant that a namespace names in both places, by reading all Tenants.
 fn look_for_tenant<'a>(realm: &'a Realm, name: &str) -> Option<&'a TenantFacts> {
     let namespace = realm.namespaces.iter().find(|namespace| namespace.name == name)?;
     let owner = match namespace.tenant_owners.as_slice() {
@@ -186,7 +187,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
             assert_eq!(realm.ending(name), facts.ending(name));
             assert_eq!(facts.tenant_of(name), look_for_tenant(&realm, name), "{name}");
         }
-        // What a Tenant is decided by is all that it needs of everything.
+        // The extract for a Tenant is enough for all decisions about it.
         for tenant in TENANTS.iter().filter_map(|name| facts.find_tenant(name)) {
             let part = facts.extract(tenant);
             assert_eq!(part.namespaces_of(tenant), realm.namespaces_of(tenant));
@@ -206,7 +207,7 @@ fn what_changed_one_at_a_time_is_what_all_at_once_would_be() {
     }
 }
 
-/// Three things have to agree, and each of them is somebody else's to write.
+/// Three things must agree, and each has another writer.
 #[test]
 fn a_namespace_is_a_tenants_only_if_its_record_has_its_uid() {
     let mut dice = Dice(0xdeed);

@@ -1,4 +1,4 @@
-//! What holds for ownership and precedence in the realm of `tests/matrix.yaml`; its cases are trials (`tests/trials`).
+//! Ownership and precedence in the realm of `tests/matrix.yaml`. Its cases are trials (`tests/trials`).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -15,7 +15,7 @@ mod objects;
 use serde::Deserialize;
 use tenure_tenancy::{DenialReason, Realm, identity, inventory, owner};
 
-/// The part of the table that is read here.
+/// The part of the table that these tests read.
 #[derive(Deserialize)]
 struct Matrix {
     realm: Realm,
@@ -82,7 +82,7 @@ fn the_platform_goes_first_and_others_keep_what_they_have() {
     check("nobody", "blue", Owner);
     check("nobody", "nobody", OwnerByName);
     check("nobody", "blue-prefix-proves-nothing", Owner);
-    // Nothing is taken from who is in dispute.
+    // A namespace in dispute loses nothing.
     check("blue", "label-differs", Owner);
 }
 
@@ -116,7 +116,7 @@ fn nothing_from_a_repository_acts_as_tenure_itself() {
         assert!(denial.message.contains("Tenure's own"), "{denial:?}");
         let decided = identity::decide_for_surface(&place("tenure-system"), "tenure-system", Some(name));
         assert_eq!(decided.unwrap_err().reason, DenialReason::AccessDenied, "{name}");
-        // Elsewhere the name is anybody's.
+        // In other namespaces every user may use the name.
         identity::decide_for_kustomization(&place("blue"), "blue", Some(name)).unwrap();
     }
     let others = identity::decide_for_kustomization(&place("tenure-system"), "tenure-system", Some("platform-gitops"));
@@ -138,7 +138,7 @@ fn what_surfaces_generate_acts_as_flux_may_where_flux_applies_it() {
     realm.settings.leaves_kustomizations = true;
     assert_eq!(ask(&realm, "red-home"), is("red-home:flux"));
     assert_eq!(ask(&realm, "blue"), is("blue:blue-gitops"));
-    // Sources are read here all the same, and a tenant without an account of its own has no surfaces.
+    // Sources are still read here, and a tenant without a GitOps account has no Surfaces.
     let source = identity::decide_for_source(&realm.place("red-home"), "red-home").unwrap();
     assert_eq!(source.to_string(), "system:serviceaccount:red-home:red-gitops");
     let accounts = &mut realm.settings.default_service_accounts;

@@ -1,5 +1,5 @@
-//! What a Tenant says of objects in its namespaces, where the table of cases has no cluster for it: a class that is the cluster's own
-//! default, one that is not there, and large objects.
+//! A Tenant's bounds for objects in its namespaces, in situations that the table's cluster doesn't have: a class that is the
+//! cluster's own default, a class that is missing, and large objects.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ fn the_tenants_default_comes_before_the_clusters() {
         ("priority", json!(7)),
         ("priorityClassName", json!("small")),
     ]);
-    // The API server has named the cluster's by then.
+    // The API server has set the cluster's default by then.
     let named = json!({ "priorityClassName": "all", "priority": 9, "preemptionPolicy": "Never" });
     assert_eq!(stage.create(("", "pods"), &named), small);
     assert_eq!(stage.create(("", "pods"), &json!({})), small);
@@ -159,7 +159,7 @@ fn what_is_large_is_told_in_a_few_words() {
         "{} bytes",
         told.len()
     );
-    // An expression over which others would sit for ever.
+    // A backtracking evaluator would never finish this expression.
     let host = format!("{}!", "a".repeat(1 << 20));
     let ingress = stage.create(
         ("networking.k8s.io", "ingresses"),

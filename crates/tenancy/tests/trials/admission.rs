@@ -1,4 +1,4 @@
-//! Who may write what: `tests/admission.yaml`, a trial for each case.
+//! The rules for writes: `tests/admission.yaml`, a trial for each case.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::table::{Actor, Allowed, Case, Object, Table, keep_managers};
 
 pub(crate) fn collect_facts(realm: &Realm) -> Facts {
     let mut facts = Facts::new(realm.settings.clone());
-    // What was otherwise before leaves nothing behind.
+    // A change of the realm for one case must not affect others.
     for tenant in &realm.tenants {
         let mut before = tenant.clone();
         before.home_namespace = Some("blue-dev".to_owned());
@@ -27,7 +27,7 @@ pub(crate) fn collect_facts(realm: &Realm) -> Facts {
     facts
 }
 
-/// Whether an actor's rights say yes.
+/// Checks whether an actor has a right.
 fn may(actor: &Actor, question: &Question<'_>) -> bool {
     actor.rights.iter().any(|right| {
         let (verb, what) = right.split_once(' ').unwrap();
@@ -38,7 +38,7 @@ fn may(actor: &Actor, question: &Question<'_>) -> bool {
     })
 }
 
-/// An actor, and the table with what there is and who else there is.
+/// An actor, and the table with its objects and the other actors.
 struct Around<'a>(&'a Actor, &'a Table);
 
 impl Surroundings for Around<'_> {
@@ -114,14 +114,14 @@ impl Table {
             (Decision::Allow { changes, warnings, .. }, Some(allowed), None) => {
                 is_as_told(changes, allowed) && check_warnings(warnings, allowed)
             }
-            // Whoever judges claims it besides.
+            // Admission also makes a claim.
             (Decision::Allow { .. }, None, Some(_)) => case.claimed,
             (Decision::Deny(refusal), None, Some(rule)) => {
                 refusal.rule.as_str() == rule && refusal.to_string().contains(&case.saying)
             }
             _ => false,
         };
-        // Whatever else stands where: an answer, and the same one twice.
+        // With any other value in any place: the rules answer, and twice with the same answer.
         for seed in 1..=40 {
             let mut broken = review.clone();
             break_somewhere(&mut broken, &mut u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
@@ -147,7 +147,7 @@ impl Table {
     }
 }
 
-/// Nothing is changed of what need be asked about once only.
+/// Checks that a resource which needs only one check gets no changes.
 fn check_changes(facts: &Facts, request: &Request<'_>, decision: &Decision) {
     if let Decision::Allow { changes, .. } = decision {
         let resource = request.resource;
@@ -157,7 +157,7 @@ fn check_changes(facts: &Facts, request: &Request<'_>, decision: &Decision) {
     }
 }
 
-/// Fields that are set where a Tenant has a default.
+/// The fields that get a Tenant's default.
 const FIELDS: [&str; 6] = [
     "ingressClassName",
     "preemptionPolicy",
@@ -208,7 +208,7 @@ fn check_warnings(warnings: &[String], allowed: &Allowed) -> bool {
     }
 }
 
-/// Whether the object, once changed as the decision says, is allowed without another change.
+/// Checks whether the changed object is allowed without another change.
 fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'_>) -> bool {
     let Decision::Allow { changes, .. } = decision else {
         return true;
@@ -222,7 +222,7 @@ fn settles(facts: &Facts, review: &Value, decision: &Decision, around: &Around<'
     matches!(next, Decision::Allow { changes, .. } if changes.is_empty())
 }
 
-/// Puts something else in the place of a value, wherever chance leads.
+/// Replaces a value at a random place.
 fn break_somewhere(value: &mut Value, chance: &mut u64) {
     let mut draw = |below: usize| {
         *chance ^= *chance << 13;

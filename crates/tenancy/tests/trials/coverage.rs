@@ -1,5 +1,5 @@
-//! Who writes where: `tests/admission.yaml` has a case of each of them in each kind of place, as Tenant `blue` sees it. And of what is refused, each rule is
-//! tried where something is made and where it is changed, and beside each case something of the same kind goes through, done in the same way.
+//! Checks the coverage of `tests/admission.yaml`. It has a case of each kind of actor in each kind of place, as Tenant `blue` sees it. Each rule denies a
+//! creation and an update. Beside each denied case, a request of the same kind is allowed, made in the same way.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tenure_tenancy::admission::Rule;
 
 use crate::table::{Case, Table};
 
-/// What a rule has nothing to refuse in, and why.
+/// Rules and operations without anything to deny, with the reason.
 const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
     (Rule::GitManaged, "CREATE", "nothing is Git's that isn't there yet"),
     (Rule::Minting, "UPDATE", "a token is only ever made"),
@@ -18,7 +18,7 @@ const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
         "UPDATE",
         "what grows is shown with the sums: what_grows_counts_for_the_difference_and_what_shrinks_for_nothing",
     ),
-    // Policies of every installation keep this one, and their tests are with them.
+    // Policies of every installation enforce this rule, and have tests of their own.
     (
         Rule::ControllerRights,
         "",
@@ -26,10 +26,10 @@ const NOTHING_TO_REFUSE: [(Rule, &str, &str); 6] = [
     ),
 ];
 
-/// What the rules are tried with.
+/// The operations of the trials.
 const OPERATIONS: [&str; 2] = ["CREATE", "UPDATE"];
 
-/// The kinds of actors, and who of the table is one.
+/// The kinds of actors, with the actors of the table.
 const ACTORS: [(&str, &[&str]); 8] = [
     ("an administrator", &["admin"]),
     ("an owner", &["alice", "dev", "robot"]),
@@ -42,7 +42,7 @@ const ACTORS: [(&str, &[&str]); 8] = [
     ("helm-controller", &["chart"]),
 ];
 
-/// The kinds of places. Each actor can write in each of them as far as RBAC goes, so there is none that makes no sense.
+/// The kinds of places. Each actor can write in each of them as far as RBAC goes, so every combination makes sense.
 const PLACES: [(&str, &[&str]); 4] = [
     ("its namespaces", &["blue", "blue-dev"]),
     (
@@ -56,17 +56,17 @@ const PLACES: [(&str, &[&str]); 4] = [
     ("what is nobody's", &["nobody", "managed"]),
 ];
 
-/// How many combinations there are.
+/// The number of combinations.
 pub(crate) const COMBINATIONS: usize = ACTORS.len() * PLACES.len();
 
-/// Whether a case writes something in one of these namespaces, or one of them.
+/// Checks whether a case writes an object in one of these namespaces, or one of them.
 fn is_in(case: &Case, namespaces: &[&str]) -> bool {
     let (_, object) = case.action();
     let place = object.namespace.as_deref().or(object.own.as_deref());
     place.is_some_and(|place| namespaces.contains(&place))
 }
 
-/// A check for each combination, with its name.
+/// Lists a check for each combination, with its name.
 pub(crate) fn list(
     table: &Arc<Table>,
 ) -> impl Iterator<Item = (String, impl FnOnce() -> Result<(), String> + Send + 'static)> {
@@ -78,7 +78,7 @@ pub(crate) fn list(
         (name, move || {
             let mut cases = table.cases.iter();
             let is_meant = |case: &Case| actors.contains(&case.by.as_str()) && is_in(case, namespaces);
-            // One that no server can be asked shows one door of four.
+            // A case that no server can be asked tests one admission point of four.
             let found = cases.any(|case| case.pure_only.is_empty() && is_meant(case));
             found
                 .then_some(())
@@ -87,7 +87,7 @@ pub(crate) fn list(
     })
 }
 
-/// A check for each rule, where something is made and where it is changed.
+/// Lists a check for each rule, for creations and for updates.
 pub(crate) fn list_operations(
     table: &Arc<Table>,
 ) -> impl Iterator<Item = (String, impl FnOnce() -> Result<(), String> + Send + 'static)> {
@@ -113,10 +113,10 @@ pub(crate) fn list_operations(
     })
 }
 
-/// How many of those there are.
+/// The number of these checks.
 pub(crate) const TRIED: usize = Rule::ALL.len() * OPERATIONS.len();
 
-/// A check for each case that is refused: that something of its kind is let through, done in the same way.
+/// Lists a check for each denied case: a request of the same kind is allowed, made in the same way.
 pub(crate) fn list_controls(
     table: &Arc<Table>,
 ) -> impl Iterator<Item = (String, impl FnOnce() -> Result<(), String> + Send + 'static)> {
@@ -138,7 +138,7 @@ pub(crate) fn list_controls(
     })
 }
 
-/// What is done, of which kind, to which part.
+/// Returns the operation, kind and subresource of a case.
 fn describe(case: &Case) -> (&str, &str, &str, &str) {
     let (operation, object) = case.action();
     let (group, resource, _) = object.what();

@@ -118,7 +118,7 @@ fn check(realm: &Realm, (atlas, facts): (&Atlas, &Facts), case: &Case) -> Result
     }
 }
 
-/// What a case asks, as a name.
+/// Returns the question of a case, as a name.
 fn name_case(index: usize, case: &Case) -> String {
     let object = case.object.as_ref().map(ToString::to_string).unwrap_or_default();
     let name = case.name.as_deref().unwrap_or_default();
@@ -149,7 +149,7 @@ fn main() -> ExitCode {
         }))
     });
     let cases: Vec<_> = cases.collect();
-    // So does this one.
+    // This table only grows, too.
     suite.add("admission", 155, cases);
     suite.add("coverage", coverage::COMBINATIONS, coverage::list(&table));
     suite.add("operations", coverage::TRIED, coverage::list_operations(&table));

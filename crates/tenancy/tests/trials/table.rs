@@ -1,4 +1,4 @@
-//! `admission.yaml` as data: read here for the pure rules, and for each door that they stand behind.
+//! `admission.yaml` as data, for the pure rules and for each admission point.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use tenure_trials::name_of_line;
 pub(crate) struct Table {
     pub(crate) realm: Realm,
     pub(crate) actors: BTreeMap<String, Actor>,
-    /// Kustomizations and what belongs to them, as they are stored.
+    /// The stored Kustomizations and their related objects.
     pub(crate) objects: Vec<Value>,
     pub(crate) cases: Vec<Case>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Actor {
     /// "VERB RESOURCE[/NAME]", or "VERB *".
     #[serde(default)]
     pub(crate) rights: Vec<String>,
-    /// Whether a token was shown.
+    /// True if a token was shown.
     #[serde(default)]
     pub(crate) token: bool,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Object {
     pub(crate) namespace: Option<String>,
     #[serde(rename = "namespace")]
     pub(crate) own: Option<String>,
-    /// Whether the name is only how it begins.
+    /// True if the name is only the prefix of a generated one.
     #[serde(default)]
     pub(crate) generated: bool,
     pub(crate) tenant: Option<String>,
@@ -55,20 +55,20 @@ pub(crate) struct Object {
     pub(crate) deployment: Option<String>,
     pub(crate) cluster_role: Option<String>,
     pub(crate) role_binding: Option<String>,
-    /// Of RoleBindings, the ClusterRole.
+    /// For RoleBindings: the ClusterRole.
     pub(crate) role: Option<String>,
     pub(crate) network_policy: Option<String>,
-    /// Of RoleBindings, each as `KIND NAMESPACE NAME`, or `KIND NAME`.
+    /// For RoleBindings, each as `KIND NAMESPACE NAME`, or `KIND NAME`.
     #[serde(default)]
     pub(crate) subjects: Vec<String>,
     pub(crate) token_secret_for: Option<String>,
-    /// Of a platform's packages: the names of a Package, a PackageSource and a PackageValues.
+    /// For a platform's packages: the names of a Package, a PackageSource and a PackageValues.
     pub(crate) package: Option<String>,
     pub(crate) package_source: Option<String>,
     pub(crate) package_values: Option<String>,
-    /// By managers, the fields that they applied, as JSON pointers. Of what an update makes, those that come of it, if they are others than before.
+    /// The applied fields by manager, as JSON pointers. For an update: the resulting ones, if they differ from before.
     pub(crate) held: Option<BTreeMap<String, Vec<String>>>,
-    /// Whether these managers have them by updates, as those of older releases.
+    /// True if these managers have them by updates, as in older releases.
     #[serde(default)]
     pub(crate) by_update: bool,
     pub(crate) status: Option<Value>,
@@ -80,23 +80,23 @@ pub(crate) struct Object {
     #[serde(default)]
     pub(crate) owners: Vec<(String, String)>,
     pub(crate) annotation: Option<String>,
-    /// A label besides others, as `KEY=VALUE`.
+    /// An additional label, as `KEY=VALUE`.
     pub(crate) marked: Option<String>,
     pub(crate) home: Option<String>,
     pub(crate) prevent_deletion: Option<bool>,
-    /// Of Tenants, the namespaces in its status, as `NAME` and `UID`.
+    /// For Tenants: the namespaces in its status, as `NAME` and `UID`.
     #[serde(default)]
     pub(crate) spaces: Vec<(String, String)>,
-    /// Of Tenants, whether that counts as a record.
+    /// For Tenants: true if that counts as a record.
     #[serde(default)]
     pub(crate) record: bool,
-    /// Of Flux's kinds, as `KIND/NAME`.
+    /// For Flux's kinds, as `KIND/NAME`.
     pub(crate) flux: Option<String>,
     pub(crate) shard: Option<String>,
     pub(crate) spec: Option<Value>,
-    /// Of ConfigMaps.
+    /// For ConfigMaps.
     pub(crate) data: Option<Value>,
-    /// Of ClusterRoles.
+    /// For ClusterRoles.
     pub(crate) rules: Option<Value>,
     /// The Kustomization that applied it, as `NAMESPACE/NAME`, and the field that is Git's in its kind ([`APPLIED`]).
     pub(crate) applied_by: Option<String>,
@@ -104,7 +104,7 @@ pub(crate) struct Object {
     pub(crate) finalizers: Vec<String>,
 }
 
-/// Kinds of Flux's and Tenure's that cases are about: kind, API version, plural name.
+/// The kinds of Flux and Tenure in cases: kind, API version, plural name.
 pub(crate) const FLUX: [(&str, &str, &str); 18] = [
     ("Kustomization", "kustomize.toolkit.fluxcd.io/v1", "kustomizations"),
     ("HelmRelease", "helm.toolkit.fluxcd.io/v2", "helmreleases"),
@@ -138,7 +138,7 @@ pub(crate) const FLUX: [(&str, &str, &str); 18] = [
     ),
 ];
 
-/// Those of them that nobody here serves: cases are asked with definitions that take anything.
+/// Those kinds that the test servers don't serve. Cases use definitions that accept every object.
 pub(crate) const STAND_INS: [&str; 5] = [
     "HelmRelease",
     "HelmRepository",
@@ -173,7 +173,7 @@ pub(crate) const CLASSES: [(&str, &str, &str); 9] = [
     ("IngressClass", "networking.k8s.io/v1", "ingressclasses"),
 ];
 
-/// Kinds of what Kustomizations applied: plural name, API version, kind, and the field that is Git's.
+/// Kinds of objects that Kustomizations applied: plural name, API version, kind, and the field that is Git's.
 const APPLIED: [(&str, &str, &str, &[&str]); 4] = [
     ("configmaps", "v1", "ConfigMap", &["f:data", "f:git"]),
     ("deployments", "apps/v1", "Deployment", &["f:spec", "f:replicas"]),
@@ -191,7 +191,7 @@ const APPLIED: [(&str, &str, &str, &[&str]); 4] = [
     ),
 ];
 
-/// A kind of an object that is stored.
+/// Returns the API version and plural name of a stored object's kind.
 pub(crate) fn find_kind(kind: &str) -> (&'static str, &'static str) {
     let mut known = FLUX.iter().chain(&CLASSES);
     let found = known.find(|(known, _, _)| *known == kind);
@@ -226,67 +226,67 @@ pub(crate) struct Case {
     pub(crate) token: Option<Object>,
     #[serde(default)]
     pub(crate) from: Object,
-    /// How it is sent, where that is neither a creation nor a replacement.
+    /// The way of sending, if the case is neither a creation nor a replacement.
     pub(crate) sent: Option<Sent>,
     #[serde(default)]
     pub(crate) dry_run: bool,
-    /// Whether nobody has to be asked about it.
+    /// True if no rule needs an answer for it.
     #[serde(default)]
     pub(crate) outside: bool,
-    /// Whether no rule decides it by itself: whoever judges claims it.
+    /// True if no rule decides it alone: admission makes a claim.
     #[serde(default)]
     pub(crate) claimed: bool,
-    /// Why it can't be asked of a server, if it can't.
+    /// The reason why no server can be asked. Empty if one can.
     #[serde(default)]
     pub(crate) pure_only: String,
     pub(crate) allow: Option<Allowed>,
     pub(crate) deny: Option<String>,
     #[serde(default)]
     pub(crate) saying: String,
-    /// What the policies say, where that is something else.
+    /// The answer of the policies, if it differs.
     pub(crate) policy: Option<ByPolicy>,
-    /// What becomes of it where webhooks judge and nobody answers, if that is looked at.
+    /// The result while no webhook answers, if a test checks that.
     pub(crate) unanswered: Option<Unanswered>,
 }
 
-/// How an update is sent.
+/// The way in which an update is sent.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Sent {
-    /// Applied by force, by this manager.
+    /// Applied with force, by this manager.
     Applied(String),
     /// As a replacement by this manager.
     As(String),
-    /// As a JSON patch of managedFields alone, which leaves those entries that are given here.
+    /// As a JSON patch of managedFields alone, which leaves these entries.
     Managers(Vec<Value>),
 }
 
-/// What the policies say of a case where they don't say the same as the rules.
+/// The answer of the policies to a case, if it differs from the rules.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ByPolicy {
-    /// They refuse it, and why that has to be.
+    /// The policies deny the case, with the reason for that.
     Refuses(String),
-    /// They leave it to others, since they can't know what.
+    /// The policies leave the case to other components, since they don't know this fact.
     Leaves(String),
-    /// They refuse it, too, and say this.
+    /// The policies deny the case, too, with this message.
     Says(String),
-    /// The server refuses it before they are asked, and why.
+    /// The server denies the case before the policies, with this reason.
     Server(String),
 }
 
-/// What becomes of a request that nobody judges.
+/// The result of a request while no webhook answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Unanswered {
-    /// It is refused until somebody answers.
+    /// The request is denied until a webhook answers.
     Refused,
-    /// It goes on.
+    /// The request is allowed.
     GoesOn,
 }
 
 impl Table {
-    /// An object of the table as it is stored.
+    /// Returns an object of the table as it is stored.
     pub(crate) fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<&Value> {
         let text = |object: &Value, path: &str| {
             let text = object.pointer(path).and_then(Value::as_str);
@@ -301,7 +301,7 @@ impl Table {
         })
     }
 
-    /// An object of the table outside a Tenant that names a namespace.
+    /// Returns an object of the table outside a Tenant that names a namespace.
     pub(crate) fn find_mention(&self, facts: &Facts, tenant: &TenantFacts, namespace: &str) -> Option<Mention> {
         let mut index = MentionIndex::default();
         let tenants = self.realm.tenants.iter().map(|tenant| {
@@ -324,7 +324,7 @@ impl Table {
         index.find_outside(facts, tenant, namespace)
     }
 
-    /// Which accounts the table's Kustomizations name.
+    /// Returns the accounts that the table's Kustomizations name.
     pub(crate) fn collect_mintable(&self, facts: &Facts) -> Mintable {
         let mut mintable = Mintable::default();
         for object in self.objects.iter().filter(|object| object["kind"] == "Kustomization") {
@@ -334,7 +334,7 @@ impl Table {
         mintable
     }
 
-    /// What the table's Kustomizations refuse, as policies read it.
+    /// Returns the Kustomizations of the table that deny hand edits, as policies read them.
     pub(crate) fn collect_refusing(&self, facts: &Facts) -> Refusing {
         let mut refusing = Refusing::default();
         let text = |object: &Value, path: &str| {
@@ -357,7 +357,7 @@ impl Table {
 }
 
 impl Object {
-    /// Group, resource and name.
+    /// Returns group, resource and name.
     pub(crate) fn what(&self) -> (&'static str, &'static str, &str) {
         if let Some((kind, name)) = self.flux.as_deref().and_then(|flux| flux.split_once('/')) {
             let (_, version, plural) = FLUX.iter().find(|(known, _, _)| *known == kind).expect("a kind");
@@ -488,7 +488,7 @@ impl Object {
 }
 
 impl Object {
-    /// As a request about it, or about a part of it, has it.
+    /// Returns the object in the form of a request about it, or about a subresource.
     pub(crate) fn write(&self, name: &str, namespace: &str, (resource, part): (&str, &str)) -> Value {
         if part == "scale" {
             return json!({
@@ -525,7 +525,7 @@ impl Object {
         object
     }
 
-    /// What managedFields say of what a manager has.
+    /// Returns a manager's entry in managedFields.
     fn write_entry(&self, manager: &str, fields: &[String]) -> Value {
         let mut all = json!({});
         for field in fields {
@@ -544,7 +544,7 @@ impl Object {
     }
 }
 
-/// What nobody says otherwise of, managers have as before.
+/// Keeps the managers of the previous object, unless the case sets others.
 pub(crate) fn keep_managers(object: &mut Value, before: &Value) {
     let metadata = object["metadata"].as_object_mut().expect("metadata");
     if let Some(managed) = before["metadata"].get("managedFields") {
@@ -553,7 +553,7 @@ pub(crate) fn keep_managers(object: &mut Value, before: &Value) {
 }
 
 impl Case {
-    /// What is done, and with what.
+    /// Returns the operation, and its object.
     pub(crate) fn action(&self) -> (&'static str, &Object) {
         let done = [
             ("CREATE", &self.create),
@@ -569,12 +569,12 @@ impl Case {
         action
     }
 
-    /// The part of the object that it is about.
+    /// Returns the subresource of the case.
     pub(crate) fn subresource(&self) -> &str {
         if self.token.is_some() { "token" } else { &self.part }
     }
 
-    /// What it asks, as a name.
+    /// Returns the question of the case, as a name.
     pub(crate) fn name(&self, index: usize) -> String {
         let (operation, object) = self.action();
         let (_, resource, name) = object.what();

@@ -1,4 +1,4 @@
-//! Requests and grants by what is wrong with them.
+//! Requests and grants, each with one deviation.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn spec() -> Value {
     })
 }
 
-/// Puts values at JSON pointers.
+/// Sets values at JSON pointers.
 fn with(mut object: Value, changes: &[(&str, Value)]) -> Value {
     for (pointer, value) in changes {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -68,7 +68,7 @@ fn verdict(request: &FluxAccessRequest, grants: &[FluxAccessGrant], standing: &[
     })
 }
 
-/// Why an answer doesn't count; empty when it does.
+/// Returns the reason why an answer doesn't count. Empty if it counts.
 fn why(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Pending(reasons) => reasons.join("; "),
@@ -142,7 +142,7 @@ fn a_denial_wins_and_has_its_reason() {
         matches!(&answer, Verdict::Denied(word) if word.reason.as_deref() == Some("not yours")),
         "{answer:?}"
     );
-    // One that is about something else says nothing.
+    // A denial of another request gives no reason.
     let mut other = denial;
     other.spec.spec_hash = "sha256:bbbb".to_owned();
     assert!(matches!(
@@ -228,7 +228,8 @@ fn a_standing_grant_has_bounds() {
     }
     let ended = standing(&[("/spec/notAfter", json!("2026-01-01T00:00:00Z"))]);
     assert!(why(&verdict(&request(&[]), &[], &[ended])).contains("it ended"));
-    // The platform's own: agents' requests, and those of the platform namespace, and nobody else's.
+    // A platform grant is for agents' requests and for requests from the platform namespace, and
+    // for no others.
     let platform: FluxAccessStandingGrant = {
         let mut platform = standing(&[]);
         platform.spec.tenant = None;
@@ -281,7 +282,7 @@ fn widening_waits_and_the_old_goes_on() {
         (("/spec/serviceAccounts", json!([])), true),
         (("/spec/serviceAccounts", json!(["flux", "b"])), true),
         (("/spec/imagePullSecrets", json!(true)), true),
-        // Another one of the team wrote it last.
+        // Another member of the team has written the entry last.
         (("/spec/requestedBy", json!("bob")), false),
     ] {
         let wanted = new(std::slice::from_ref(&change));
@@ -292,7 +293,7 @@ fn widening_waits_and_the_old_goes_on() {
             Serving::By(&old)
         };
         assert_eq!(choose(&wanted.spec, &requests, "tenure-system"), expected, "{change:?}");
-        // Once it is approved, it is it; refused, the old one stays.
+        // After its approval, the new request is served. If it is denied, the old one stays.
         let requests = [(&old, approved()), (&wanted, approved())];
         assert_eq!(
             choose(&wanted.spec, &requests, "tenure-system"),
@@ -308,7 +309,7 @@ fn widening_waits_and_the_old_goes_on() {
             Serving::Meanwhile(&old),
             "{change:?}"
         );
-        // Revoked, nothing is left.
+        // After the revocation, no request is served.
         let requests = [
             (&old, Verdict::Pending(Vec::new())),
             (&wanted, Verdict::Pending(Vec::new())),
@@ -319,7 +320,7 @@ fn widening_waits_and_the_old_goes_on() {
             "{change:?}"
         );
     }
-    // What is somebody else's, or of another target, stands for nothing.
+    // A request of another entry or for another target is never served.
     for change in [
         (
             "/spec/target",

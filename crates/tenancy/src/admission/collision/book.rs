@@ -1,8 +1,8 @@
-//! Which hosts and paths were let through and may not have been seen yet.
+//! Reservations of hosts and paths that were admitted and may not have been seen yet.
 //!
-//! What was let through is its Ingress's from then on until half a minute later, whether it has been seen meanwhile or not; what was
-//! refused behind this door after all, or deleted, is given back by then. Owns what is kept, and how many bytes one tenant makes others store.
-//! Refuses to know the time.
+//! A reservation belongs to its Ingress for half a minute, whether the Ingress has been seen meanwhile or not. If another check denied the
+//! Ingress, or it was deleted, the reservation expires by then. This module bounds the bytes that one tenant makes others store. The caller
+//! supplies the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,34 +16,36 @@ use crate::admission::Refusal;
 use crate::admission::ledger::{KEPT, count_milliseconds};
 use crate::ingresses::{PairDigest, digest_of};
 
-/// How many hosts and paths are kept at the same time: of one Tenant, and in one ledger.
+/// The greatest number of reserved pairs at one time: for one Tenant, and in one ledger.
 const MOST_OF_TENANT: usize = 256;
 const MOST: usize = 1024;
-/// By which part of the time that something is kept it may be kept for less, so that not each time that it is asked about again is written.
+/// The part of the time by which a reservation may be shorter, so that not every repeated claim causes a write.
 const COARSE: u32 = 5;
-/// How many letters of its digest stand for a Tenant, which chooses its uid no more than anybody else does.
+/// The number of letters of a Tenant's digest. A Tenant can choose its uid no more than other users can.
 const TENANT_LETTERS: usize = 16;
 
-/// What was let through, by host and path.
+/// The reservations, by host and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct HostLedger(BTreeMap<String, Kept>);
 
-/// For whom, and until when, in milliseconds since 1970; Tenant and Ingress by their digests.
+/// The end in milliseconds since 1970, and the digests of Tenant and Ingress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept(u64, String, String);
 
 impl HostLedger {
-    /// Reads what [`Display`](fmt::Display) wrote. What can't be read keeps nothing: half a minute's, at most, is lost.
+    /// Reads the text of [`Display`](fmt::Display). An unreadable text reserves nothing: at most the reservations of
+    /// half a minute are lost.
     #[must_use]
     pub fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Whether nobody else was let through with it. `now` is in milliseconds since 1970.
+    /// Checks whether no other Ingress has a reservation of these pairs. `now` is in milliseconds
+    /// since 1970.
     ///
     /// # Errors
-    /// Somebody was.
+    /// Another Ingress has one.
     pub fn check(&mut self, part: &HostPart<'_>, now: u64) -> Result<(), Refusal> {
         self.forget_old(now);
         let own = tell_holder(part);
@@ -56,11 +58,10 @@ impl HostLedger {
         Ok(())
     }
 
-    /// Lets an Ingress through. Of one whose name is still to be made it is only said whether nobody else was: it is asked about again with its
-    /// name.
+    /// Reserves the pairs for an Ingress. For an Ingress without a name the pairs are only checked: it is checked again with its name.
     ///
     /// # Errors
-    /// As [`check`](Self::check), or so much is kept that there is no room for more.
+    /// As [`check`](Self::check), or the ledger has no capacity left.
     pub fn claim(&mut self, part: &HostPart<'_>, now: u64, kept: Duration) -> Result<(), Refusal> {
         self.check(part, now)?;
         if part.claim.name.is_empty() {
@@ -85,16 +86,17 @@ impl HostLedger {
         Ok(())
     }
 
-    /// Whether nothing is kept.
+    /// Checks whether nothing is reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    /// Removes expired reservations. Returns true if others remain.
     pub fn forget_old(&mut self, now: u64) -> bool {
         self.0.retain(|_, Kept(until, _, _)| *until > now);
-        // Of somebody whose clock is ahead: nothing is kept for longer than it would be by this one.
+        // Another process's clock may be ahead. No reservation lasts longer than it would by this
+        // clock.
         let latest = now.saturating_add(count_milliseconds(KEPT));
         for Kept(until, _, _) in self.0.values_mut() {
             *until = latest.min(*until);
@@ -109,7 +111,8 @@ impl fmt::Display for HostLedger {
     }
 }
 
-/// By what it is known: where each namespace is by itself, with that.
+/// Returns the key of a pair. If namespaces are compared separately, the key contains the
+/// namespace.
 fn write_key(part: &HostPart<'_>, digest: PairDigest) -> String {
     match part.claim.scope {
         CollisionScope::Namespace => digest_of(&[&part.claim.namespace, &digest.to_hex()]).to_hex(),

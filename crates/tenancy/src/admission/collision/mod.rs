@@ -1,13 +1,15 @@
-//! Whether another Ingress has a host and path that an Ingress is to have (`ingressOptions.hostnameCollisionScope`, Capsule's words).
+//! Checks whether another Ingress has a host and path of an Ingress (`ingressOptions.hostnameCollisionScope`, as in Capsule).
 //!
-//! Judged is what is new, of everybody, as with hostnames (`super::ingress`): a pair of host and path that the Ingress had before isn't judged
-//! again. Whoever judges knows the Ingresses that were stored a moment ago ([`IngressIndex`]), so what was let through meanwhile is kept in a
-//! ledger ([`HostLedger`]): of a Tenant whose scope is the cluster in one of a few that all such Tenants share, by host, so that they see each
-//! other's; else in the Tenant's own. A Tenant with a narrower scope, or none, looks at no other one's and needs to be seen by none: what it takes
-//! while another one takes the same is as if it had come last, which it may.
+//! For all users, only new values are checked, as with hostnames (`super::ingress`): a pair of host and path that the Ingress had before isn't
+//! checked again. The index ([`IngressIndex`]) has the Ingresses that were stored up to a moment ago, so admitted ones are reserved in a ledger
+//! ([`HostLedger`]).
 //!
-//! Owns when two collide, and what is said of it: of an Ingress outside of the Tenant nothing but that it is there. Refuses to say whether a host is
-//! allowed at all.
+//! - A Tenant whose scope is the cluster reserves in one of a few ledgers that all such Tenants share, chosen by host, so that they see each other's
+//!   reservations.
+//! - Every other Tenant reserves in a ledger of its own. It compares with no other Tenant, and no other Tenant needs to see its reservations. If two
+//!   take a pair at once, the result is the same as if this one had come last, which is allowed.
+//!
+//! A message names no Ingress outside of the Tenant. Another rule decides whether a host is allowed at all.
 
 mod book;
 
@@ -24,44 +26,45 @@ use crate::ingresses::{
     Holder, HostPath, IngressIndex, IngressRoutes, MOST_OF_NAMESPACE, MOST_OF_ONE, PairDigest, digest_of,
 };
 
-/// Over how many ledgers the hosts of a cluster are spread. An Ingress claims in as many as it has hosts, at most.
+/// The number of ledgers over which the hosts of a cluster are spread. An Ingress claims in at most as many as it
+/// has hosts.
 const LEDGERS: u8 = 16;
-/// What every refusal advises first.
+/// The first advice of every denial.
 const REMEDY: &str = "take another host or path";
 
-/// An Ingress that is to have hosts and paths which it didn't have.
+/// The claim of an Ingress on hosts and paths that it didn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostClaim {
     /// The Tenant's name.
     pub tenant: String,
     /// Its uid.
     pub tenant_uid: String,
-    /// Among which Ingresses no two may have the same.
+    /// The scope in which no two Ingresses may share a pair.
     pub scope: CollisionScope,
     /// The namespace.
     pub namespace: String,
-    /// The Ingress; empty as long as its name is still to be made.
+    /// The Ingress. Empty until its name is generated.
     pub name: String,
-    /// What is new of what it has.
+    /// The new pairs.
     pub pairs: Vec<(PairDigest, HostPath)>,
-    /// How many hosts and paths it has with those that it had before.
+    /// The number of all its pairs, old and new.
     pub total: usize,
 }
 
-/// What of a claim is claimed in one ledger.
+/// The part of a claim that belongs to one ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPart<'a> {
     /// The claim.
     pub claim: &'a HostClaim,
-    /// Which ledger it is of those that all share; the Tenant's own, without one.
+    /// The number of the shared ledger. None for the Tenant's own ledger.
     pub shared: Option<u8>,
     pairs: Vec<&'a (PairDigest, HostPath)>,
 }
 
-/// What an Ingress is to have that it didn't have, if its Tenant wants no two to have the same. Its object has to be as it would be stored.
+/// Returns the claim of an Ingress on new hosts and paths, if its Tenant sets a scope. The object must have its stored form.
 ///
 /// # Errors
-/// It has more than is compared.
+/// The Ingress has more pairs than are compared.
 pub fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Option<HostClaim>, Refusal> {
     if !request.is_about("networking.k8s.io", "ingresses", &[]) || !request.writes() {
         return Ok(None);
@@ -102,10 +105,11 @@ pub fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Option<HostClaim>,
     }))
 }
 
-/// Whether any of it is known to be another Ingress's.
+/// Checks whether another known Ingress has a pair of a claim.
 ///
 /// # Errors
-/// It is, or there are more in the Tenant's own namespaces than is known of: that closes this Tenant, and no other one.
+/// Another Ingress has one, or the Tenant's own namespaces have more pairs than the index stores. The latter blocks
+/// this Tenant, and no other.
 pub fn judge(facts: &Facts, index: &IngressIndex, claim: &HostClaim) -> Result<(), Refusal> {
     let own = (claim.namespace.as_str(), claim.name.as_str());
     let tenant = facts
@@ -143,7 +147,7 @@ pub fn judge(facts: &Facts, index: &IngressIndex, claim: &HostClaim) -> Result<(
 }
 
 impl HostClaim {
-    /// It, ledger by ledger, always in the same order.
+    /// Returns the parts of the claim by ledger, always in the same order.
     #[must_use]
     pub fn parts(&self) -> Vec<HostPart<'_>> {
         let mut parts: BTreeMap<Option<u8>, Vec<&(PairDigest, HostPath)>> = BTreeMap::new();
@@ -179,7 +183,7 @@ impl HostClaim {
         }
     }
 
-    /// Whose it is, is said within the Tenant only.
+    /// Denies a pair. The message names the other Ingress only within the Tenant.
     fn refuse_taken(&self, pair: &HostPath, holder: Option<&Holder>) -> Refusal {
         let pair = tell(pair);
         match holder {

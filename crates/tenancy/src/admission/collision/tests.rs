@@ -1,4 +1,4 @@
-//! When two Ingresses collide, and what is told of it.
+//! Collisions of two Ingresses, and the messages about them.
 
 use serde_json::{Value, json};
 use tenure_api::{ObjectMeta, Tenant};
@@ -10,7 +10,7 @@ use crate::settings::Settings;
 
 const NOW: u64 = 1_000_000;
 
-/// Tenants blue and red, with this scope and without one, each with two namespaces.
+/// Returns Tenants blue and red, with this scope and without one, each with two namespaces.
 fn facts(scope: &str) -> Facts {
     let mut facts = Facts::new(Settings::default());
     for (name, scope) in [("blue", scope), ("red", "Disabled"), ("green", scope)] {
@@ -119,7 +119,7 @@ fn judged_is_what_is_new_and_an_ingress_does_not_collide_with_itself() {
     judge(&facts, &index, &found).unwrap();
     index.learn("blue-b", "shop", Some(&IngressRoutes::of(&new)));
     judge(&facts, &index, &found).unwrap_err();
-    // Its status is another part, and what isn't an Ingress is nobody's business here.
+    // The status is a subresource, and the rule covers only Ingresses.
     let review = json!({
         "operation": "UPDATE", "namespace": "blue-a", "name": "shop", "subResource": "status",
         "resource": { "group": "networking.k8s.io", "version": "v1", "resource": "ingresses" },
@@ -157,7 +157,7 @@ fn of_two_that_come_at_once_one_is_let_through() {
             collides,
             "{scope} {other}"
         );
-        // However often it is asked about, and it is given back.
+        // Repeated claims of one Ingress succeed, and the reservation expires.
         ledger.claim(one, NOW, KEPT_UNPROVEN).unwrap();
         ledger.claim(two, NOW + 30_000, KEPT).unwrap();
     }

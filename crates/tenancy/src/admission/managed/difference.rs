@@ -1,23 +1,23 @@
-//! Where two states of an object differ in what a field set owns.
+//! Finds where two states of an object differ in the fields of a field set.
 //!
-//! Refuses to search a list again for each of its items: whoever wrote the object chose how many there are.
+//! A list is not searched again for each of its items, since the writer of the object chose their number.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 use structured_merge::{FieldPath, FieldSet, PathElement};
 
-/// What an object within an object is to who owns it, and nothing in it.
+/// The meaning of a map field itself, without its entries, for its owner.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::admission) enum Maps {
-    /// One value: the kind may say that it is atomic.
+    /// One value: the kind may declare the map as atomic.
     Whole,
-    /// What is in it is whose who put it there: the kind has no atomic ones.
+    /// Each entry belongs to its own writer: the kind has no atomic maps.
     Granular,
 }
 
-/// The first field of the set whose value differs, as a person writes it: `spec.replicas`. Fields that hold others count by what is in
-/// them; finalizers and ownerReferences count for nothing.
+/// Returns the first field of the set whose value differs, in the notation `spec.replicas`. Fields that hold others are compared by
+/// their entries. Finalizers and ownerReferences are ignored.
 pub(in crate::admission) fn find_first(set: &FieldSet, old: &Value, new: &Value, maps: Maps) -> Option<String> {
     let mut path = Vec::new();
     find_below(set, Some(old), Some(new), maps, &mut path)?;
@@ -52,7 +52,7 @@ fn find_below(
     None
 }
 
-/// What is everybody's to change.
+/// Checks whether every writer may change the field.
 fn is_let_be(path: &[PathElement]) -> bool {
     let mut names = path.iter().filter_map(|element| match element {
         PathElement::Field(name) => Some(&**name),
@@ -65,7 +65,7 @@ fn is_let_be(path: &[PathElement]) -> bool {
         )
 }
 
-/// What is in a value, by how a set names it.
+/// The entries of a value, by their names in a field set.
 struct Items<'a> {
     value: Option<&'a Value>,
     /// Items of a list by the values of their key fields, and those of a set by themselves.
@@ -115,7 +115,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// The values of key fields as one text.
+/// Returns the values of key fields as one text.
 fn name_by<'v>(keys: &[String], find: impl Fn(&str) -> Option<&'v Value>) -> String {
     let values = keys
         .iter()

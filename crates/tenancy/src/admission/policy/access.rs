@@ -1,5 +1,5 @@
-//! Who answers for access to hosts of repositories, and who keeps the records of it, by the authorizer alone. Where nobody writes who asks, a FluxAccess that
-//! doesn't say it rightly is refused.
+//! Policies for approvals of access to Git hosts, and for the records of it, by the authorizer alone. Where no webhook writes the requester, a FluxAccess
+//! must name the right one.
 
 use tenure_api::access::grant::DENIED;
 use tenure_api::access::{
@@ -13,7 +13,7 @@ use crate::admission::access::{MOST_TARGETS, OTHERS, RECORDS, VOUCHED_PREFIX};
 use crate::admission::rights::{APPROVE, APPROVE_OWN, BE_OWNER, OWN, RECORD, VOUCH};
 use crate::admission::speaking;
 
-/// Whether the one who asks may do something for a target, or for all.
+/// Returns the expression that the user has a verb on a target, or on all.
 fn may(verb: &str, target: Option<&str>) -> String {
     let name = target.map(|target| format!(".name({target})")).unwrap_or_default();
     format!("authorizer.group('{GROUP}').resource('{TARGETS}'){name}.check({verb}).allowed()")
@@ -28,7 +28,7 @@ fn check(holds: String, why: (&str, &[&str]), remedy: String) -> Validation {
     }
 }
 
-/// Whether a part of the object is what it was.
+/// Returns the expression that a part of the object is unchanged.
 fn same(part: &str) -> String {
     format!("(request.operation == 'UPDATE' && object.?{part}.orValue(null) == oldObject.?{part}.orValue(null))")
 }
@@ -53,7 +53,7 @@ fn about(resources: Vec<&'static str>) -> About {
     }
 }
 
-/// Answers.
+/// Returns the policy for answers.
 fn answers() -> Policy {
     let on_creation = |holds: &str| format!("request.operation != 'CREATE' || {holds}");
     let verb = format!("variables.isVouched ? {} : {}", quote(VOUCH), quote(APPROVE));
@@ -124,8 +124,8 @@ fn answers() -> Policy {
     }
 }
 
-/// Answers by users that can be the requester, as [`speaking`] decides it. One policy asks whether the approver can speak as the requester,
-/// another one the opposite, each in as many parts as a policy may ask for rights.
+/// Returns the policies for answers by users that can be the requester, by the rule in [`speaking`]. One policy asks whether the approver
+/// can speak as the requester, another one the opposite. Each has as many parts as the limit of rights in one policy demands.
 fn answers_by_speakers(platform: &str) -> Vec<Policy> {
     let account = |user: &str| format!("{user}.startsWith('system:serviceaccount:') && {user}.split(':').size() == 4");
     let part = |user: &str, index: usize| format!("{user}.split(':')[{index}]");
@@ -221,7 +221,8 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                 "tenant",
                 "object == null ? '' : string(object.?spec.?tenant.orValue(''))",
             ),
-            // The policy knows owners by their verbs. A cordon ends `own`, and `be-owner` stays.
+            // The policy recognises owners by their verbs. A cordon ends `own`, and `be-owner`
+            // stays.
             variable(
                 "isOwner",
                 [OWN, BE_OWNER]
@@ -243,12 +244,12 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
     policies
 }
 
-/// The requester's own authorizer, where it is a ServiceAccount.
+/// Returns the requester's own authorizer, if the requester is a ServiceAccount.
 fn reverse_speaker(asked: &str) -> String {
     format!("authorizer.serviceAccount({asked}.split(':')[2], {asked}.split(':')[3])")
 }
 
-/// Whether a user has a right to speak as an account.
+/// Returns the expression that a user has a right to speak as an account.
 fn ask(speaker: &str, way: speaking::Way, (namespace, name): (&str, &str)) -> String {
     let (resource, part) = way.resource.split_once('/').unwrap_or((way.resource, ""));
     let part = if part.is_empty() {
@@ -267,7 +268,7 @@ fn ask(speaker: &str, way: speaking::Way, (namespace, name): (&str, &str)) -> St
     )
 }
 
-/// Requests, targets, and the statuses of all.
+/// Returns the policy for requests, targets, and the statuses of all.
 fn records() -> Policy {
     let mut resources = RECORDS.to_vec();
     resources.extend(["fluxaccessrequests/status", "fluxaccesstargets/status"]);
@@ -299,7 +300,8 @@ fn records() -> Policy {
     }
 }
 
-/// Orders to replace a credential before it is due, and what keeps a record until all is done that it stands for.
+/// Returns the policy for orders to replace a credential before it is due, and for the finalizers and owners that
+/// keep a record until all its work is done.
 fn orders(platform: &str) -> Policy {
     let of = |object: &str| format!("({object} == null ? {{}} : {object}.?metadata.?annotations.orValue({{}}))");
     let kept =
@@ -377,7 +379,7 @@ fn orders(platform: &str) -> Policy {
     }
 }
 
-/// Who asks.
+/// Returns the policy for requesters.
 fn askers() -> Policy {
     let author = |object: &str| {
         format!(
@@ -405,7 +407,7 @@ fn askers() -> Policy {
     }
 }
 
-/// Labels of namespaces.
+/// Returns the policy for labels of namespaces.
 fn labels(platform: &str) -> Policy {
     let of = |object: &str| format!("({object} == null ? {{}} : {object}.?metadata.?labels.orValue({{}}))");
     let prefix = quote(GROUP_LABEL_PREFIX);

@@ -1,5 +1,5 @@
-//! The account that a tenant's surfaces act as, where its Tenant keeps it exclusive: its tokens, token Secrets and Pods at home, and who
-//! speaks in its name anywhere.
+//! Policies for a tenant's GitOps account, if its Tenant keeps it exclusive: its tokens, token Secrets and Pods in the home namespace,
+//! and impersonation of it in any namespace.
 
 use super::facts::{ACCOUNT, EXCLUSIVE, HOME, YES, read};
 use super::rights::SHOW_TOKEN;
@@ -17,7 +17,7 @@ fn about(group: &'static str, resource: &'static str, operations: &[&'static str
     }
 }
 
-/// What would hand the account to somebody, in the home namespace.
+/// Policy for requests that would give the account to another user, in the home namespace.
 pub(super) fn taken() -> Policy {
     let mut variables = namespace_facts();
     variables.push(variable("account", read(ACCOUNT)));
@@ -83,8 +83,8 @@ pub(super) fn taken() -> Policy {
     }
 }
 
-/// Writes in the name of such an account without a token of it. Outside its tenant, where nothing stands on the namespace, it is known by
-/// a right that it alone has.
+/// Policy for writes in the name of such an account without a token of it. Outside its tenant, where the namespace has no facts, a right
+/// that only this account has identifies it.
 pub(super) fn spoken_for() -> Policy {
     let credential = "'authentication.kubernetes.io/credential-id'";
     let mut variables = namespace_facts();

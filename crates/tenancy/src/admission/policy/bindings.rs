@@ -1,5 +1,5 @@
-//! RoleBindings to Tenure's own accounts, as [`super::super::bindings`] decides about them. The policy is a part of every installation: where
-//! nothing else checks what is written, a binding is still an administrator's.
+//! Policy for RoleBindings to Tenure's own accounts, by the rule in [`super::super::bindings`]. It is a part of every installation: where no
+//! other component checks writes, a binding is still an administrator's.
 
 use tenure_api::metadata::CONTROLLER_SERVICE_ACCOUNT;
 

@@ -25,11 +25,12 @@ use crate::settings::Settings;
 
 /// Name of the policy, without the common prefix.
 const NAME: &str = "controller-rights";
-/// The most subjects of a RoleBinding, and the longest name of one: the policy that compares them with a Tenant has a budget.
+/// The greatest number of subjects of a RoleBinding, and the longest name of one: the policy that compares them with a Tenant
+/// has a budget.
 const MOST_SUBJECTS: (usize, usize) = (256, 1024);
 const ALL_WRITES: [&str; 3] = ["CREATE", "UPDATE", "DELETE"];
 
-/// The policies that bound Tenure's own accounts, each with its binding.
+/// Returns the policies that bound Tenure's own accounts, each with its binding.
 #[must_use]
 pub fn list_bounds(settings: &Settings) -> Vec<Value> {
     let platform = settings.platform_namespace.as_str();
@@ -50,7 +51,7 @@ pub fn list_bounds(settings: &Settings) -> Vec<Value> {
     written
 }
 
-/// True for the name of a policy, or of its binding, that bounds Tenure's own accounts.
+/// Checks whether a policy or its binding with this name bounds Tenure's own accounts.
 #[must_use]
 pub fn is_bound(name: &str) -> bool {
     let own = name.strip_prefix(super::POLICY_PREFIX);
@@ -289,7 +290,8 @@ fn list_variables(settings: &Settings) -> Vec<(String, String)> {
     variables
 }
 
-/// True for the ClusterRole by which the owners of one Tenant are known, and the one by which they read it.
+/// Returns the expression for the names of the ClusterRoles that identify the owners of one Tenant or let
+/// them read it.
 fn is_owner_role(name: &str, begins: &str) -> String {
     format!("({name}.startsWith('{begins}') && ({name}.endsWith(':own') || {name}.endsWith(':view')))")
 }

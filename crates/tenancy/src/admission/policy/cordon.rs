@@ -1,10 +1,11 @@
-//! A cordoned tenant, by the owners that stand on its namespaces. Its namespaces themselves are seen to beside their other rules.
+//! Policy for a cordoned tenant, by the owners in the facts of its namespaces. The policy for namespaces covers the namespaces
+//! themselves.
 
 use super::facts::{ACCOUNT, ACCOUNTS_OF, CORDONED, EVERYBODY, HOME, read};
 use super::{About, Policy, USER, Validation, Where, kubernetes, namespace_facts, phrase, quote, variable};
 use crate::admission::Rule;
 
-/// Whether the one who asks is kept out, of facts among annotations.
+/// Returns the expression that the user is denied, from facts among annotations.
 pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
     format!(
         "{everybody} in {owners} || ('User ' + {USER}) in {owners} || ('ServiceAccount ' + {USER}) in {owners} || \
@@ -15,7 +16,7 @@ pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
     )
 }
 
-/// What is said to who is kept out of a namespace.
+/// Returns the message for a denied user.
 pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
     (
         phrase(
@@ -31,7 +32,7 @@ pub(super) fn cordoned(platform: &str) -> Policy {
         "no-event",
         "request.resource.resource != 'events' || !(request.resource.group in ['', 'events.k8s.io'])".to_owned(),
     )];
-    // They keep what is there in order.
+    // Controllers of Kubernetes and Tenure keep existing objects in order.
     conditions.extend(kubernetes::not_api_server_or_tenure(platform));
     let mut variables = namespace_facts();
     variables.push(variable("owners", format!("{}.split('\\n')", read(CORDONED))));

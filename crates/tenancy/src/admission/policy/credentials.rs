@@ -1,9 +1,12 @@
-//! What the account that writes credentials may write, whatever RBAC lets it, and who may ask for its tokens.
+//! Policies for the account that writes credentials: the objects it may write, whatever RBAC grants it, and the users that may request its tokens.
 //!
-//! Owns two policies that are a part of every installation, as the one above the controllers is: where an administrator binds that account, RBAC lets
-//! it write all Secrets, Roles and RoleBindings of a namespace, since names that follow from Surfaces can't stand in a ClusterRole. They refuse what is
-//! no credential of Tenure's, what was none before, a Secret that Kubernetes would fill with somebody's token, and more access than `get` of one Secret
-//! for one account beside it; and of ServiceAccounts, where it may change those, everything but its own entries among their `imagePullSecrets`.
+//! Both are a part of every installation, like the one above the controllers. Where an administrator binds that account, RBAC lets it write all
+//! Secrets, Roles and RoleBindings of a namespace, since a ClusterRole can't contain names that follow from Surfaces. The policies deny:
+//!
+//! - an object that is no credential of Tenure's, or was none before,
+//! - a Secret that Kubernetes would fill with an account's token,
+//! - more access than `get` of one Secret for one account in the same namespace,
+//! - a change of a ServiceAccount, where the account may change those, except of its own entries among the `imagePullSecrets`.
 
 use tenure_api::access::{PULL_PREFIX, REQUEST_LABEL};
 use tenure_api::metadata::{
@@ -14,16 +17,17 @@ use tenure_api::metadata::{
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 
-/// The most accounts that read one Secret: those of an entry, and as whom sources read there.
+/// The greatest number of accounts that read one Secret: those of an entry, and the account with
+/// which sources read there.
 const MOST_READERS: usize = 65;
-/// Their names, without what all begin with.
+/// The names of the policies, without the common prefix.
 pub(super) const NAMES: [&str; 2] = ["secret-writer", "secret-writer-token"];
 
 fn account(platform: &str, name: &str) -> String {
     quote(&format!("system:serviceaccount:{platform}:{name}"))
 }
 
-/// What it writes.
+/// Returns the policy for the account's writes.
 pub(super) fn written(platform: &str) -> Policy {
     let refuse = |holds: String, what: &str| Validation {
         holds,
@@ -35,7 +39,8 @@ pub(super) fn written(platform: &str) -> Policy {
         remedy: quote("let an administrator do it, if it is meant"),
     };
     let sort = |object: &str| format!("{object}.?metadata.?labels[?{}].orValue('')", quote(CREDENTIAL_LABEL));
-    // A key goes with its Surface, which is beside it; what was made for a request, which is in the platform namespace, bears its name.
+    // A key belongs to its Surface in the same namespace. An object for a request, which is in the platform namespace, has the name of
+    // the request.
     let marked = |object: &str| {
         format!(
             "({object}.?metadata.?labels[?{managed}].orValue('') == {tenure} && ({sort} == {key} && \
@@ -49,8 +54,8 @@ pub(super) fn written(platform: &str) -> Policy {
             tenure = quote(MANAGED_BY_TENURE),
         )
     };
-    // Somebody may have taken the labels off. That the controllers wrote it is known by the name under which they write: a tenant that takes this name for its own
-    // Secret lets this account write that one.
+    // Another user may have removed the labels. The field manager shows that the controllers wrote the object. A tenant that takes this name for its own Secret
+    // allows this account to write that Secret.
     let written = |object: &str| {
         format!(
             "{object}.?metadata.?managedFields.orValue([]).exists(entry, entry.?manager.orValue('') == {})",
@@ -133,7 +138,8 @@ pub(super) fn written(platform: &str) -> Policy {
     }
 }
 
-/// Whether a ServiceAccount is what it was, but for the entries of our own: those that an annotation of ours names, before or after.
+/// Returns the expression that a ServiceAccount is unchanged, except Tenure's own entries. Tenure's annotation names these before or
+/// after the change.
 fn keeps_account() -> String {
     let prefix = quote(PULL_PREFIX);
     let list = |object: &str| format!("{object}.?imagePullSecrets.orValue([])");
@@ -160,8 +166,8 @@ fn keeps_account() -> String {
     .join(" && ")
 }
 
-/// Who asks for its tokens: of ServiceAccounts, the controller's alone. A lane that works in the platform's namespace has the right to ask for any
-/// token there.
+/// Returns the policy for token requests: of all ServiceAccounts, only the controller's may request one. A lane that works in the platform's
+/// namespace has the right to request any token there.
 pub(super) fn minted(platform: &str) -> Policy {
     Policy {
         name: NAMES[1].to_owned(),

@@ -1,8 +1,8 @@
-//! Texts and values within expressions. Owns how they are quoted, and how a sentence with values in it is written.
+//! Writes texts, values and sentences as expressions.
 
 use serde_json::Value;
 
-/// A text as an expression.
+/// Returns a text as an expression.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("'");
     for letter in text.chars() {
@@ -15,7 +15,8 @@ pub(super) fn quote(text: &str) -> String {
     quoted
 }
 
-/// A sentence as an expression: `{}` stands for the next value, which is one, too.
+/// Returns a sentence as an expression: `{}` stands for the next value, which is an expression,
+/// too.
 pub(super) fn phrase(template: &str, values: &[&str]) -> String {
     let mut values = values.iter();
     let mut parts = Vec::new();
@@ -30,7 +31,8 @@ pub(super) fn phrase(template: &str, values: &[&str]) -> String {
     parts.join(" + ")
 }
 
-/// A value as an expression. In lists and maps that aren't of texts each is `dyn`: Kubernetes takes none whose values are of several types.
+/// Returns a value as an expression. In lists and maps of other values than texts, each value is `dyn`: Kubernetes accepts no list or map
+/// with values of several types.
 pub(super) fn write_literal(value: &Value) -> String {
     let write_dyn = |value: &Value| format!("dyn({})", write_literal(value));
     match value {

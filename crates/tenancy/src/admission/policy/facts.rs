@@ -1,8 +1,8 @@
-//! What stands on a namespace for policies to read, and what holds as long as it doesn't.
+//! The facts on a namespace that policies read, and the rules while they are missing.
 //!
-//! Each is an annotation, since a label would be too short for most. Only who may `adopt` every Tenant writes them, which is Tenure, and
-//! a policy keeps it so. A namespace that is labelled for a tenant and is nobody's bears an empty name: that it has been looked at is
-//! a fact, too.
+//! Each fact is an annotation, since a label would be too short for most. Only users that may `adopt` every Tenant write facts. Tenure
+//! does so, and a policy denies all others. A namespace with a tenant's label that belongs to no tenant has a fact with an empty name:
+//! the fact also shows that the controllers have looked at the namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,45 +20,45 @@ use crate::realm::TenantFacts;
 use crate::settings::Settings;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, GRANTING_BINDINGS, MINTABLE_FACT, TENANT_LABEL};
 
-/// How the keys of these annotations begin.
+/// The prefix of the keys of these annotations.
 pub const FACTS_PREFIX: &str = tenure_api::metadata::FACTS_PREFIX;
-/// The Tenant; empty where the namespace is nobody's.
+/// The Tenant. Empty for a namespace without a tenant.
 pub(super) const TENANT: &str = "tenant";
-/// Its home namespace.
+/// The Tenant's home namespace.
 pub(super) const HOME: &str = "home";
-/// The account that its surfaces act as; empty where it has none.
+/// The tenant's GitOps account. Empty if it has none.
 pub(super) const ACCOUNT: &str = "account";
-/// Whether that account is kept from everybody else.
+/// Whether this account is exclusive.
 pub(super) const EXCLUSIVE: &str = "exclusive";
-/// The account that Kustomizations act as in this namespace, and HelmReleases, unless there is another one for them.
+/// The account with which Kustomizations act in this namespace, and HelmReleases unless these have another one.
 pub(super) const ACTS_AS: &str = "acts-as";
-/// The account that HelmReleases act as in this namespace, if that is another one.
+/// The account with which HelmReleases act in this namespace, if it differs.
 pub(super) const RELEASES_ACT_AS: &str = "releases-act-as";
-/// The Tenant's shard, if it is in one.
+/// The Tenant's shard, if it has one.
 pub(super) const SHARD: &str = "shard";
-/// The Tenant's namespaces, with commas between them.
+/// The Tenant's namespaces, separated by commas.
 pub(super) const NAMESPACES: &str = "namespaces";
-/// What objects of this namespace may refer to besides, as `NAMESPACE/KIND/NAME`, with commas between them.
+/// Other objects that this namespace may refer to, as `NAMESPACE/KIND/NAME`, separated by commas.
 pub(super) const REFERENCES: &str = "references";
-/// Where the Tenant is cordoned, its owners, a line each.
+/// The owners of a cordoned Tenant, a line each.
 pub(super) const CORDONED: &str = "cordoned";
-/// How a line begins that stands for all ServiceAccounts of a namespace.
+/// The beginning of a line for all ServiceAccounts of a namespace.
 pub(super) const ACCOUNTS_OF: &str = "ServiceAccounts";
-/// Where owners may not set all labels and annotations of the namespace, they, a line each.
+/// The owners, a line each, if they may not set some labels or annotations of the namespace.
 pub(super) const OWNERS: &str = "owners";
 
-/// The Kustomizations that refuse edits by hand of what they applied here, and who may edit it, a line each.
+/// The Kustomizations that deny hand edits of their objects here, a line each, with the users that may edit.
 pub(super) const REFUSING: &str = "refusing";
 
-/// How long a list may get: an object has room for 256 KiB of annotations, and each namespace of a tenant has all of its lists.
+/// The longest list: an object has capacity for 256 KiB of annotations, and each namespace of a tenant has all of its lists.
 pub(super) const LONGEST_LIST: usize = 16 << 10;
-/// Stands for everybody, where those whom it stands for are too many.
+/// Stands for all users, if a list would be too long.
 pub(super) const EVERYBODY: &str = "*";
-/// What is written for a thing that is so.
+/// The value of a fact that is true.
 pub(super) const YES: &str = "true";
 
-/// What is to stand on each of these namespaces, in their order, by what objects refuse and name there. What namespaces of one tenant have in common
-/// is put together once.
+/// Returns the facts of each of these namespaces, in their order, from the placement and from the objects that deny edits or name accounts there.
+/// Lists that namespaces of one tenant share are made once.
 #[must_use]
 pub fn describe_namespaces<'a>(
     facts: &Facts,
@@ -69,7 +69,8 @@ pub fn describe_namespaces<'a>(
     names.map(|name| describe(facts, said, name, &mut lists)).collect()
 }
 
-/// What is to stand on a namespace: whose it is, where it is labelled for a tenant and may be one's, and what objects refuse and name there.
+/// Returns the facts of a namespace. It has some if it has a label of a tenant and may become this tenant's, or if objects there deny edits
+/// or name accounts.
 #[must_use]
 pub fn describe_namespace(facts: &Facts, said: (&Refusing, &Mintable), namespace: &str) -> BTreeMap<String, String> {
     describe(facts, said, namespace, &mut BTreeMap::new())
@@ -131,7 +132,8 @@ fn describe_membership(
         .entry(tenant.name.clone())
         .or_insert_with(|| list_namespaces(facts, tenant))
         .as_str();
-    // Where they are too many, this one alone: then a policy refuses what leads to the others.
+    // A too long list is replaced by this namespace alone. A policy then denies references to the
+    // others.
     let names = if all.len() <= LONGEST_LIST { all } else { namespace };
     write(NAMESPACES, names.to_owned());
     if tenant.exclusive_account {
@@ -159,7 +161,7 @@ fn describe_membership(
     written
 }
 
-/// Whether a namespace is labelled for a Tenant that exists.
+/// Checks whether the namespace has the label of a Tenant that exists.
 fn may_become_a_tenants(facts: &Facts, namespace: &str) -> bool {
     let label = facts
         .find_namespace(namespace)
@@ -167,7 +169,7 @@ fn may_become_a_tenants(facts: &Facts, namespace: &str) -> bool {
     label.is_some_and(|label| facts.find_tenant(label).is_some())
 }
 
-/// Whether a tenant's namespace bears the facts that policies need, by its annotations. Facts that follow from other objects than the Tenant and the
+/// Checks by its annotations whether a tenant's namespace has the facts that policies need. Facts from objects other than the Tenant and the
 /// namespace aren't compared, nor is the list of the Tenant's namespaces: an old list allows nothing that is another tenant's.
 #[must_use]
 pub fn has_facts<'a>(facts: &Facts, namespace: &str, annotations: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
@@ -185,14 +187,15 @@ pub fn has_facts<'a>(facts: &Facts, namespace: &str, annotations: impl Iterator<
             .all(|(key, value)| borne.get(key.as_str()) == Some(&value.as_str()))
 }
 
-/// All of the tenant's namespaces.
+/// Returns all of the tenant's namespaces.
 fn list_namespaces(facts: &Facts, tenant: &TenantFacts) -> String {
     let mut names: Vec<&str> = facts.list_namespaces(tenant).map(|known| known.name.as_str()).collect();
     names.sort_unstable();
     names.join(",")
 }
 
-/// The owners, and the namespaces whose ServiceAccounts are the tenant's. Where these are too many, every ServiceAccount counts as one.
+/// Returns the owners, and the namespaces whose ServiceAccounts are the tenant's. If the list is too long, every ServiceAccount counts
+/// as the tenant's.
 fn list_identities(tenant: &TenantFacts, namespaces: &str) -> String {
     let owners = list_owners(tenant);
     let recorded = tenant.recorded.keys().map(String::as_str);
@@ -208,10 +211,10 @@ fn list_identities(tenant: &TenantFacts, namespaces: &str) -> String {
     }
 }
 
-/// `User alice`, a line each. Where they are too many, everybody is kept out.
+/// Returns `User alice`, a line each. A too long list becomes `*`, so all users are denied.
 fn list_owners(tenant: &TenantFacts) -> String {
     let owners = tenant.owners.iter();
-    // Whose name has a line's end in it is nobody that a server would know.
+    // No API server has a user with a line break in its name.
     let owners = owners.filter(|owner| !owner.name.contains('\n') && !owner.kind.contains('\n'));
     let owners: Vec<String> = owners.map(|owner| format!("{} {}", owner.kind, owner.name)).collect();
     let owners = owners.join("\n");
@@ -222,17 +225,18 @@ fn list_owners(tenant: &TenantFacts) -> String {
     }
 }
 
-/// A fact of the namespace, empty where it isn't written.
+/// Returns the expression for a fact of the namespace. Empty if the fact is not written.
 pub(super) fn read(key: &str) -> String {
     read_of("variables.facts", key)
 }
 
-/// A fact among annotations.
+/// Returns the expression for a fact among annotations.
 pub(super) fn read_of(annotations: &str, key: &str) -> String {
     format!("{annotations}[?{}].orValue('')", quote(&format!("{FACTS_PREFIX}{key}")))
 }
 
-/// The label by which a namespace names its Tenant, as a variable. Policies for tenants' namespaces select by that label, so it is there.
+/// Returns the variable for the label by which a namespace names its Tenant. Policies for tenants' namespaces select by that label, so it
+/// always exists.
 pub(super) fn label_variable() -> (String, String) {
     variable(
         "label",
@@ -240,7 +244,7 @@ pub(super) fn label_variable() -> (String, String) {
     )
 }
 
-/// The Tenant that a Namespace's label names, as an expression; empty if there is none.
+/// Returns the expression for the Tenant in a Namespace's label. Empty if it has none.
 pub(super) fn find_label(namespace: &str) -> String {
     format!(
         "{namespace} == null ? '' : string({namespace}.?metadata.?labels[?{}].orValue(''))",
@@ -248,7 +252,8 @@ pub(super) fn find_label(namespace: &str) -> String {
     )
 }
 
-/// Whether the facts of the namespace are written, and belong to the Tenant that it is labelled for.
+/// Returns the expression that the facts of the namespace are written, and belong to the Tenant in
+/// its label.
 pub(super) fn are_known() -> String {
     format!(
         "{} in variables.facts && variables.tenant in ['', variables.label] && {}",
@@ -257,9 +262,9 @@ pub(super) fn are_known() -> String {
     )
 }
 
-/// The first validation of every policy for tenants' namespaces: without facts, the policy refuses all that it protects. So no policy that an API server learns of
-/// late, and no namespace that it knows from earlier, lets through what the others would refuse. An update that changes nothing of what policies
-/// look at goes on.
+/// Returns the first validation of every policy for tenants' namespaces: without facts, the policy refuses everything that it protects. An API server may learn
+/// of a policy late, or know a namespace from an earlier time. Even then no write is allowed that the other policies would refuse. An update that changes no
+/// checked field is allowed.
 pub(super) fn require_facts() -> Validation {
     let same = |path: &str| format!("object.?{path}.orValue({{}}) == oldObject.?{path}.orValue({{}})");
     let is_unchanged = format!(
@@ -300,13 +305,14 @@ pub(super) fn unwritten(settings: &Settings) -> Policy {
         }],
         conditions,
         variables: namespace_facts(),
-        // Every policy for tenants' namespaces has the one validation that this one consists of.
+        // Every policy for tenants' namespaces has this validation, and this policy consists of
+        // nothing else.
         validations: Vec::new(),
     }
 }
 
-/// Policy for RoleBindings by which Tenure gives rights in a namespace: an API server takes one only where it sees the facts of that namespace.
-/// So the API server that stores the binding judges by those facts already, and any other one refuses what it doesn't know yet.
+/// Policy for RoleBindings by which Tenure grants rights in a namespace: an API server accepts one only if it sees the facts of that namespace.
+/// So the API server that stores the binding already applies those facts, and any other one denies writes until it has them.
 pub(super) fn owners_bound(platform: &str) -> Policy {
     let own = quote(&format!(
         "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"

@@ -1,4 +1,5 @@
-//! Finalizers on what Tenure manages, as [`super::super::finalizers`] decides about them.
+//! Policies for finalizers on objects that Tenure manages, by the rule in
+//! [`super::super::finalizers`].
 
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, MANAGING_LABELS};
 
@@ -8,7 +9,8 @@ use super::{About, Policy, USER, Validation, Where, kubernetes, may, namespace_f
 use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 
-/// Whether the user may update a resource in every namespace. Group and resource are expressions.
+/// Returns the expression that the user may update a resource in every namespace. Group and
+/// resource are expressions.
 fn may_everywhere(group: &str, resource: &str) -> String {
     format!("authorizer.group({group}).resource({resource}).check('{UPDATE}').allowed()")
 }
@@ -36,7 +38,7 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
     ));
     variables.push(variable(
         "mayManage",
-        // An API server pays for two questions of an expression, and for no more.
+        // An API server has budget for two questions in one expression, and for no more.
         format!(
             "{} || {}",
             may(ADOPT, Some("variables.tenant")),
@@ -103,7 +105,7 @@ pub(super) fn managed_objects(platform: &str) -> Policy {
     }
 }
 
-/// Variables that the policy for namespaces has besides its own.
+/// Lists the variables that the policy for namespaces has besides its own.
 pub(super) fn list_variables() -> Vec<(String, String)> {
     let list = |object: &str, part: &str| {
         format!("({object} == null ? [] : {object}.?{part}.?finalizers.orValue([]).map(name, string(name)))")
@@ -126,7 +128,7 @@ pub(super) fn list_variables() -> Vec<(String, String)> {
     )]
 }
 
-/// Refuses a finalizer that a request adds to a tenant's namespace.
+/// Returns the validation that denies a new finalizer on a tenant's namespace.
 pub(super) fn check_namespaces() -> Validation {
     Validation {
         holds: format!(

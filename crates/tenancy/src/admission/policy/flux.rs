@@ -1,4 +1,4 @@
-//! Flux's kinds and Surfaces, a policy each, from the table by which [`super::super::flux`] judges them.
+//! Policies for Flux's kinds and Surfaces, one each, from the table that [`super::super::flux`] uses.
 
 use tenure_api::metadata::SHARDING_KEY;
 
@@ -9,7 +9,7 @@ use crate::admission::flux::{ACCOUNT as ACCOUNT_PATH, Judged, KINDS, Way};
 use crate::admission::rights::{ADOPT, MINT};
 use crate::flux_account::ActingKind;
 
-/// One who needn't be asked about: nobody's namespace, and whoever may adopt the Tenant.
+/// The exempt cases: namespaces without a tenant, and users that may adopt the Tenant.
 const FREE: &str = "variables.free";
 
 pub(super) fn kinds() -> Vec<Policy> {
@@ -18,7 +18,7 @@ pub(super) fn kinds() -> Vec<Policy> {
     policies
 }
 
-/// A path as an optional value.
+/// Returns a path as an optional value.
 fn find(object: &str, path: &str) -> String {
     let parts = path.split('/').filter(|part| !part.is_empty());
     let parts: Vec<String> = parts.map(|part| format!(".?{part}")).collect();
@@ -51,7 +51,7 @@ fn policy(name: String, group: &'static str, resource: &'static str, judged: &[S
             resources: vec![resource],
             operations: vec!["CREATE", "UPDATE"],
         }],
-        // What goes, and what changes nothing that is judged, goes on.
+        // Objects in deletion, and updates that change no checked field, are allowed.
         conditions: vec![
             ("stays", "!has(object.metadata.deletionTimestamp)".to_owned()),
             ("changed", format!("!({})", unchanged.join(" && "))),
@@ -151,12 +151,13 @@ fn kind(judged: &Judged) -> Policy {
             quote("name one of the tenant's own namespaces"),
         ));
     }
-    // What somebody else would set comes last: what is wrong besides stays wrong.
+    // Conditions that a webhook would fulfil come last: an object with another fault stays denied.
     policy.validations.extend(missing);
     policy
 }
 
-/// A lane writes what follows from a Surface, and no label of shards; it may mint, as Tenure alone.
+/// Returns the validations of the shard label. A lane writes objects that follow from a Surface,
+/// without a shard label, and is recognised by its right to mint, which Tenure alone has.
 fn judge_shard() -> [Validation; 2] {
     let named = find_shard("object");
     let mint = format!(
@@ -184,7 +185,7 @@ fn judge_shard() -> [Validation; 2] {
     ]
 }
 
-/// The account that objects of a kind act as here.
+/// Returns the expression for the account with which objects of a kind act here.
 fn read_acting(kind: ActingKind) -> String {
     match kind {
         ActingKind::Kustomization => read(ACTS_AS),
@@ -230,7 +231,8 @@ fn judge_account() -> [Validation; 3] {
     ]
 }
 
-/// A reference, or a list of some: those that lead out are a variable.
+/// Adds the check of a reference, or of a list of references. Those that lead out of the tenant are
+/// a variable.
 fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way): &(&str, &str, Way)) {
     if let Way::Local(field) = way {
         return judge_local(policy, index, path, field);
@@ -303,7 +305,8 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
     ));
 }
 
-/// A reference, or a list of some, to what can only be beside the object. Which of them it is, is found out as the list is read.
+/// Adds the check of a reference, or of a list of references, that must stay in the object's namespace. The expression finds the
+/// wrong one while it reads the list.
 fn judge_local(policy: &mut Policy, index: usize, path: &str, field: &str) {
     let (all, out) = (format!("all{index}"), format!("out{index}"));
     let found = find("object", path);

@@ -8,7 +8,8 @@ use super::super::kubernetes::{EXEMPTIONS, Exemption};
 use super::super::{Operation, Rule};
 use super::{USER, quote};
 
-/// Conditions that the API server itself and Tenure's accounts don't meet. Neither acts on a tenant's template.
+/// Returns the conditions that exclude the API server itself and Tenure's accounts. Neither acts on a tenant's
+/// template.
 pub(super) fn not_api_server_or_tenure(platform: &str) -> Vec<(&'static str, String)> {
     let own = quote(&format!("system:serviceaccount:{platform}:tenure-"));
     vec![
@@ -17,18 +18,20 @@ pub(super) fn not_api_server_or_tenure(platform: &str) -> Vec<(&'static str, Str
     ]
 }
 
-/// Whether a controller may change a field although the rule refuses it to others.
+/// Returns the expression that a controller may change a field although the rule refuses it to
+/// others.
 pub(super) fn may_change(rule: Rule, field: &str) -> String {
     write_any(rule, |exemption| exemption.fields.contains(&field))
 }
 
-/// Whether a controller may delete an object although the rule refuses it to others.
+/// Returns the expression that a controller may delete an object although the rule refuses it to
+/// others.
 pub(super) fn may_delete(rule: Rule) -> String {
     write_any(rule, |exemption| exemption.operation == Operation::Delete)
 }
 
-/// Whether a controller keeps a namespace in order on which no facts stand yet: it updates or deletes an object that exists, or creates one that no
-/// template describes. A node gets the tokens of the Pods that it runs.
+/// Returns the expression that a controller keeps a namespace without facts in order: it updates or deletes an object that exists, or creates one
+/// that no template describes. A node gets the tokens of the Pods that it runs.
 pub(super) fn write_upkeep() -> String {
     let mut users: Vec<String> = CONTROLLERS.iter().map(|name| name_user(name)).collect();
     users.extend([CONTROLLER_MANAGER, SCHEDULER].map(str::to_owned));
@@ -42,7 +45,8 @@ pub(super) fn write_upkeep() -> String {
     )
 }
 
-/// The top-level keys of managed fields in which a controller may change what Git manages, as a list. All else in them is as it was.
+/// Returns the list of top-level keys of managed fields in which a controller may change what Git manages. Everything else in them
+/// stays.
 pub(super) fn list_changed_keys(rule: Rule) -> String {
     let of_rule = EXEMPTIONS.iter().filter(|exemption| exemption.rule == rule);
     let lists = of_rule.flat_map(|exemption| {
@@ -59,7 +63,7 @@ pub(super) fn list_changed_keys(rule: Rule) -> String {
                 .filter(|(of, key)| *of == top && !key.is_empty())
                 .map(|(_, key)| key.to_owned())
                 .collect();
-            // Where the whole of it may change, nothing else is in it.
+            // If the whole field may change, nothing else is in it.
             let rest = if keys.is_empty() {
                 "true".to_owned()
             } else {
@@ -75,13 +79,13 @@ pub(super) fn list_changed_keys(rule: Rule) -> String {
     lists.collect::<Vec<_>>().join(" + ")
 }
 
-/// The first segment of a JSON pointer, and the second, which may be empty.
+/// Returns the first segment of a JSON pointer, and the second, which may be empty.
 fn split_field(field: &'static str) -> Option<(&'static str, &'static str)> {
     let field = field.strip_prefix('/')?;
     Some(field.split_once('/').unwrap_or((field, "")))
 }
 
-/// Whether a part of the object has the values that it had, but for these keys.
+/// Returns the expression that a part of the object is unchanged, except these keys.
 fn is_otherwise_kept(part: &str, keys: &[String]) -> String {
     let read = |object: &str| format!("{object}.?{part}.orValue({{}})");
     let (old, new, keys) = (read("oldObject"), read("object"), write_list(keys));
@@ -102,7 +106,7 @@ fn write_any(rule: Rule, is_meant: impl Fn(&Exemption) -> bool) -> String {
     format!("({})", requests.join(" || "))
 }
 
-/// Whether a request is one that an exemption is about.
+/// Returns the expression that an exemption covers a request.
 fn write_request(exemption: &Exemption) -> String {
     let (group, name) = exemption.resource;
     let operation = match exemption.operation {

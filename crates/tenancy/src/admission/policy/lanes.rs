@@ -1,10 +1,15 @@
-//! What the controllers' own account may write as Deployments, where each lane has a Pod of its own: RBAC lets it write any in the platform's namespace,
-//! whose names it can't know.
+//! Policy for the Deployments of the controllers' own account, if each lane has a Pod of its own. RBAC lets the account write any Deployment in the
+//! platform's namespace, since it can't know their names.
 //!
-//! Owns the policy that keeps that to lanes, made from [`lane_deployment`] itself. It refuses what would be a way to run something else, or as somebody else:
-//! another image, command or argument, another account than the one that it is named by, another volume, more of the node than nothing, and labels by which a
-//! NetworkPolicy or a Service would take a Pod for what it isn't. It is a list of what may be, so what a later Kubernetes adds is refused, too. What
-//! somebody else has added to a lane's Deployment, as a toleration, stays, and meets it not.
+//! The policy allows only lanes, by the form of [`lane_deployment`] itself. It denies every way to run another program, or as another account:
+//!
+//! - another image, command or argument,
+//! - another account than that of the name,
+//! - another volume, or access to the node,
+//! - labels by which a NetworkPolicy or a Service would take a Pod for another one.
+//!
+//! The policy is an allow list, so fields of a later Kubernetes are denied, too. Values that another writer has added to a lane's Deployment, such as a
+//! toleration, stay and are not checked.
 
 use serde_json::Value;
 use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, LANE_PREFIX};
@@ -14,11 +19,12 @@ use super::expression::write_literal;
 use super::{About, Action, Policy, USER, Validation, Where, phrase, quote, variable};
 use crate::admission::Rule;
 
-/// Its name, without what all begin with.
+/// Its name, without the common prefix.
 pub(super) const NAME: &str = "lane-pods";
-/// Stands where a lane's account does.
+/// Stands for a lane's account.
 const ACCOUNT: &str = "tenure-lane-pool";
-/// What an API server adds to a Pod and to a container if nobody says it, and what is the same twice.
+/// The fields that an API server adds to a Pod and to a container by default, and duplicates of other
+/// fields.
 const ADDED_TO_POD: [&str; 5] = [
     "dnsPolicy",
     "priorityClassName",
@@ -27,7 +33,7 @@ const ADDED_TO_POD: [&str; 5] = [
     "serviceAccount",
 ];
 const ADDED_TO_CONTAINER: [&str; 2] = ["terminationMessagePath", "terminationMessagePolicy"];
-/// What a probe may say: it asks the container itself, at a port of its own.
+/// The allowed fields of a probe: it asks the container itself, at a port of its own.
 const OF_PROBE: [&str; 6] = [
     "failureThreshold",
     "httpGet",
@@ -39,7 +45,7 @@ const OF_PROBE: [&str; 6] = [
 const OF_REQUEST: [&str; 3] = ["path", "port", "scheme"];
 const OF_RESOURCES: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 
-/// The policy, and its binding. What is empty of the image and the hub isn't known where it is installed, and any is let through; and then any PriorityClass.
+/// Returns the policy, and its binding. An empty image or hub is unknown at the installation, so any is allowed, and then any PriorityClass.
 #[must_use]
 pub fn list_lane_bounds(platform: &str, pods: &LanePods) -> Vec<Value> {
     bounds(platform, pods).write_for(platform).into()
@@ -58,7 +64,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
         ),
         remedy: quote("let an administrator do it, if it is meant"),
     };
-    // The class is said by itself.
+    // The class has a check of its own.
     let sample = lane_deployment(
         &LanePods {
             priority_class: None,
@@ -79,7 +85,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
     );
     let keys = |what: &str, keys: Vec<&str>, had: Option<&str>| {
         let keys = write_literal(&keys.into_iter().map(Value::from).collect());
-        // What somebody else has added stays.
+        // Values that another writer has added stay.
         let had = had.map(|had| format!(" || {had}[?key].hasValue() && {had}[key] == {what}[key]"));
         format!("{what}.all(key, key in {keys}{})", had.unwrap_or_default())
     };
@@ -204,7 +210,8 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
     }
 }
 
-/// What a container is told: all but where the hub is may be no other, and that no other than the one that is known.
+/// Returns the check of a container's arguments. All must be equal, except the hub's address, which must be the
+/// known one.
 fn write_arguments(arguments: &Value) -> String {
     const HUB: &str = "--hub=";
     let arguments: Vec<&str> = arguments
@@ -217,7 +224,7 @@ fn write_arguments(arguments: &Value) -> String {
     let mut holds = vec![format!("size({given}) == {}", arguments.len())];
     for (index, argument) in arguments.iter().enumerate() {
         let text = quote(argument);
-        // Nothing stands behind it where the hub isn't known.
+        // The text is empty behind `--hub=` if the hub is unknown.
         holds.push(match *argument == HUB {
             true => format!("{given}[{index}].startsWith({text})"),
             false => format!("{given}[{index}] == {text}"),
@@ -228,11 +235,11 @@ fn write_arguments(arguments: &Value) -> String {
 
 fn list_variables(pods: &LanePods) -> Vec<(String, String)> {
     vec![
-        // Each by itself, so that whoever installs with a template has one place to fill in.
+        // A variable of its own, so that an installation with a template has one place to fill in.
         variable("image", quote(&pods.image)),
         variable(
             "priorityClass",
-            // Who doesn't know the image knows no class either.
+            // Without the image, the class is unknown as well.
             match (&pods.priority_class, pods.image.is_empty()) {
                 (None, true) => {
                     "object == null ? '' : object.spec.template.spec.?priorityClassName.orValue('')".to_owned()
@@ -247,7 +254,7 @@ fn list_variables(pods: &LanePods) -> Vec<(String, String)> {
         variable("pod", "variables.template.spec"),
         variable("container", "variables.pod.containers[0]"),
         variable("volumes", "variables.pod.?volumes.orValue([])"),
-        // What was there before.
+        // The previous template.
         variable("had", "oldObject == null ? {} : dyn(oldObject.spec.template)"),
     ]
 }

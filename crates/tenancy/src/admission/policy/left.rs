@@ -1,7 +1,6 @@
-//! What rules deny and no policy does, and why no expression can tell it.
+//! The cases that rules deny and no policy does, with the reason why no expression can decide them.
 //!
-//! Owns the one list of it. docs/reference/admission.md has it as a column, and whoever tests the policies takes it from here, so that nothing
-//! else is left. Refuses what an expression is shown: a policy decides that.
+//! docs/reference/admission.md has this list as a column, and the tests of policies read it, so that no other case is left.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +12,12 @@ use super::super::package::is_hidden_from_policies;
 use super::super::{Refusal, Request, Rule};
 use super::refusing::find_place;
 
-/// Something that a rule denies and that policies leave to who is shown more.
+/// A case that a rule denies and that policies leave to other components, which see more.
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     /// The rule.
     pub rule: Rule,
-    /// Why no policy decides it.
+    /// The reason why no policy decides it.
     pub why: &'static str,
     is_it: fn(&Request<'_>, &Refusal) -> bool,
 }
@@ -28,7 +27,7 @@ const SUM: &str = "a sum";
 const COLLISION: &str = "a collision";
 const MENTION: &str = "which objects name a namespace stands on none";
 
-/// All of it, in the order of the rules.
+/// All such cases, in the order of the rules.
 pub const LEFT: [Left; 19] = [
     Left {
         rule: Rule::NamespaceMembership,
@@ -131,7 +130,8 @@ pub const LEFT: [Left; 19] = [
     },
 ];
 
-/// The resources, by plural name, of whose objects policies leave something that these bounds say: classes by their labels, and hosts that others have.
+/// Returns the plural names of resources for which policies leave some of these bounds unchecked: classes by their labels, and hosts that other
+/// Ingresses have.
 #[must_use]
 pub fn list_left_resources(bounds: &TenantBounds) -> BTreeSet<&'static str> {
     let by_labels = USES.iter().filter(|class_use| {
@@ -154,7 +154,8 @@ fn find_object(request: &Request<'_>) -> Option<ObjectId> {
     ObjectId::of(request.old_object.or(request.object)?).ok()
 }
 
-/// What makes it impossible for policies to refuse what a rule does; none where they have to.
+/// Returns the reason why policies can't deny a request that a rule denies. Returns none if they
+/// must deny it.
 #[must_use]
 pub fn find_left(request: &Request<'_>, refusal: &Refusal) -> Option<&'static Left> {
     let mut of_rule = LEFT.iter().filter(|left| left.rule == refusal.rule);

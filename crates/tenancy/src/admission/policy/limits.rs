@@ -1,7 +1,8 @@
-//! What a Tenant says of objects in its namespaces, as it stands there for policies: a line for each thing that is allowed or denied.
+//! The facts about a Tenant's bounds for objects in its namespaces: a line for each allowed or denied value.
 //!
-//! Owns these lines and the expressions that read them. What a class's labels allow is left to who can look at the class. Refuses to write
-//! an expression that can't be read, and a list that is too long: by what isn't there nothing is allowed, and everything is denied.
+//! This module writes the lines and the expressions that read them. Labels of a class are left to components that can read the class. An
+//! unreadable expression and a too long list are not written. Without its line, an allow list allows nothing, and a deny list denies
+//! everything.
 
 use tenure_api::tenant::{AllowedClasses, DeniedNames};
 
@@ -13,39 +14,40 @@ use crate::bounds::{Bounds, Names, Network};
 
 /// Registries of images.
 pub(super) const REGISTRIES: &str = "container-registries";
-/// When images may be pulled, with commas between them.
+/// When images may be pulled, separated by commas.
 pub(super) const PULL_POLICIES: &str = "image-pull-policies";
 /// Hostnames of Ingresses.
 pub(super) const HOSTNAMES: &str = "hostnames";
-/// Whether no two Ingresses may have the same host and path, and nobody compares them.
+/// Whether no two Ingresses may share a host and path while no component compares them.
 pub(super) const UNCOMPARED_HOSTS: &str = "uncompared-hosts";
 /// Whether hostnames may begin with `*`.
 pub(super) const WILDCARDS: &str = "wildcard-hostnames";
-/// Types of Services that are refused, with commas between them.
+/// Denied types of Services, separated by commas.
 pub(super) const REFUSED_TYPES: &str = "refused-services";
-/// Networks of external addresses, with commas between them.
+/// Networks of external addresses, separated by commas.
 pub(super) const EXTERNAL_IPS: &str = "external-ips";
 /// Labels of Services that are denied.
 pub(super) const SERVICE_LABELS: &str = "denied-service-labels";
 /// Annotations of Services that are denied.
 pub(super) const SERVICE_ANNOTATIONS: &str = "denied-service-annotations";
 
-/// Labels that owners don't set on the namespace.
+/// Labels of the namespace that owners may not set.
 pub(super) const NAMESPACE_LABELS: &str = "denied-labels";
-/// Annotations that owners don't set on the namespace.
+/// Annotations of the namespace that owners may not set.
 pub(super) const NAMESPACE_ANNOTATIONS: &str = "denied-annotations";
 
-/// How long one of these may get: a namespace has room for all of them.
+/// The greatest length of one of these facts: a namespace must have capacity for all of them.
 const LONGEST: usize = 8 << 10;
-/// How lines begin: of a name, of an expression; what says that labels are asked, that nameless objects get a default, or that all is denied.
+/// The beginnings of lines: for a name, for an expression, for allowed labels, for a default of objects that name none, and for the denial of
+/// everything.
 const NAME: &str = "=";
 const EXPRESSION: &str = "~";
 pub(super) const BY_LABELS: &str = "?";
 pub(super) const HAS_DEFAULT: &str = "!";
 const ALL: &str = "*";
 
-/// Writes what is said. Where policies judge alone, what none of them can tell is refused: which labels a class bears, and whether another Ingress
-/// has a host.
+/// Writes the facts. Where only policies check writes, two cases are denied because no policy can decide them: the labels of a class, and whether
+/// another Ingress has a host.
 pub(super) fn describe(bounds: &Bounds, are_alone: bool, write: &mut impl FnMut(&str, String)) {
     let objects = bounds.objects();
     for class_use in &USES {
@@ -108,7 +110,7 @@ fn list_all_denied(bounds: &Bounds, write: &mut impl FnMut(&str, String), lists:
     }
 }
 
-/// Lines, or what they are where they are too many.
+/// Joins lines, or returns the replacement if they are too long.
 fn join(lines: impl Iterator<Item = String>, between: &str) -> String {
     let joined = lines.collect::<Vec<_>>().join(between);
     if joined.len() <= LONGEST { joined } else { String::new() }
@@ -146,17 +148,17 @@ fn list_denied(bounds: &Bounds, denied: &DeniedNames) -> String {
     }
 }
 
-/// Whether something is said.
+/// Returns the expression that a fact is written.
 pub(super) fn is_said(key: &str) -> String {
     format!("{} in variables.facts", quote(&format!("{FACTS_PREFIX}{key}")))
 }
 
-/// What is said, line by line, as a variable.
+/// Returns the lines of a fact, as a variable.
 pub(super) fn lines(name: &str, key: &str, between: &str) -> (String, String) {
     variable(name, format!("{}.split({between})", read(key)))
 }
 
-/// Whether a name is in such lines.
+/// Returns the expression that such lines contain a name.
 pub(super) fn is_listed(lines: &str, name: &str) -> String {
     format!(
         "(({own} + {name}) in {lines} || {lines}.exists(line, line.startsWith({expression}) && {name}.matches(line.substring(1))))",
@@ -165,7 +167,7 @@ pub(super) fn is_listed(lines: &str, name: &str) -> String {
     )
 }
 
-/// Whether a name is denied by such lines.
+/// Returns the expression that such lines deny a name.
 pub(super) fn is_denied(lines: &str, name: &str) -> String {
     format!("({} in {lines} || {})", quote(ALL), is_listed(lines, name))
 }

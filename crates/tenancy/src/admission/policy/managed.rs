@@ -1,8 +1,9 @@
-//! What Git manages and refuses to have edited by hand: which Kustomizations say so stands on the namespaces that they have objects in.
+//! Policy for objects that Git manages and whose hand edits are denied. The fact about such Kustomizations is on the namespaces of their objects.
 //!
-//! A policy sees managedFields as they will be: a field that somebody takes over is Git's no more. So it compares what Git's manager had
-//! with what it will have, and refuses whoever takes its name. It sees no inventory: what bears the labels counts as applied. Finalizers
-//! and ownerReferences that Git has are free all the same, and so are the fields that controllers of Kubernetes set. Of a Namespace itself it reads what stands on that one, as it was.
+//! A policy sees the managedFields after the change: a field that another writer takes over is no longer Git's. So it compares the previous fields of Git's
+//! manager with the new ones, and denies other users that take its name. It sees no inventory: every object with the labels counts as applied. Finalizers and
+//! ownerReferences of Git are still free, and so are the fields that controllers of Kubernetes set. For a Namespace itself the policy reads the previous facts
+//! of that namespace.
 
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 
@@ -15,10 +16,10 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::settings::Settings;
 
-/// What of metadata is everybody's to change.
+/// The parts of metadata that every user may change.
 const FREE: [&str; 2] = ["f:finalizers", "f:ownerReferences"];
 
-/// Whether a field set has all that another one has, but for what is everybody's.
+/// Returns the expression that a field set contains another one, except the free fields.
 fn has_all(set: &str, other: &str) -> String {
     let metadata = |set: &str| format!("{set}[?'f:metadata'].orValue({{}})");
     let (own, others) = (metadata(set), metadata(other));
@@ -53,7 +54,7 @@ pub(super) fn managed(settings: &Settings) -> Policy {
         "owner",
         format!("variables.from + '/' + string({})", label(OWNER_NAME)),
     ));
-    // What found no room for a line of its own, by whose it is. The platform's always does.
+    // Kustomizations without a line of their own, by their owner. The platform's always has one.
     variables.push(variable(
         "marker",
         format!(

@@ -1,5 +1,5 @@
-//! Labels and annotations that a Tenant sets on its namespaces, for policies: which keys they are stands on the namespace itself, and no request without
-//! the verb `adopt` changes one.
+//! Policies for labels and annotations that a Tenant sets on its namespaces. Facts on the namespace name these keys, and no request without the verb
+//! `adopt` changes one.
 
 use tenure_api::metadata::{NODE_SELECTOR, POD_SECURITY_ENFORCE, POD_SECURITY_VERSION};
 
@@ -18,14 +18,14 @@ use crate::settings::Settings;
 const KEPT_LABELS: &str = "kept-labels";
 /// Annotations that the Tenant sets, in the same way.
 const KEPT_ANNOTATIONS: &str = "kept-annotations";
-/// The annotation for nodes, where the Tenant sets it.
+/// The annotation for nodes, if the Tenant sets it.
 const NODES: &str = "node-selector";
-/// The Pod Security level that the namespace has at least, or [`NO_LEVEL`].
+/// The least strict Pod Security level of the namespace, or [`NO_LEVEL`].
 const LEVEL: &str = "pod-security";
-/// The Tenant says no level, and had the namespace before levels were set.
+/// The Tenant sets no level, and had the namespace before levels were set.
 const NO_LEVEL: &str = "none";
 
-/// Writes what the Tenant sets.
+/// Writes the values that the Tenant sets.
 pub(super) fn describe(
     settings: &Settings,
     tenant: &TenantFacts,
@@ -62,7 +62,7 @@ pub(super) fn describe(
     write(LEVEL, level.map_or(NO_LEVEL, PodSecurityLevel::as_str).to_owned());
 }
 
-/// How strict a level is, as an expression. No level is less than any.
+/// Returns the rank of a level, as an expression. A missing level is below all others.
 fn rank(level: &str) -> String {
     let ranks = PodSecurityLevel::ALL.iter().enumerate();
     ranks.fold("-1".to_owned(), |rest, (rank, known)| {
@@ -70,8 +70,8 @@ fn rank(level: &str) -> String {
     })
 }
 
-/// Whether the namespace of an object bears what admission plugins of the API server obey. They know the namespace from the same watch as policies, so a
-/// policy that sees it there knows that they do.
+/// Returns the expression that the object's namespace has the metadata that admission plugins of the API server obey. They know the namespace from the
+/// same watch as policies. If a policy sees the metadata, the plugins do so too.
 pub(super) fn are_borne() -> String {
     let fact = |key: &str| quote(&format!("{FACTS_PREFIX}{key}"));
     let level = read_of("variables.facts", LEVEL);
@@ -90,7 +90,7 @@ pub(super) fn are_borne() -> String {
     )
 }
 
-/// Variables of the validations, besides those of the policy for namespaces.
+/// Lists the variables of the validations, besides those of the policy for namespaces.
 pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
     let changed = |old: &str, new: &str| {
         format!(
@@ -139,7 +139,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
                 quote(settings.pod_security.as_str())
             ),
         ),
-        // Without a level of the Tenant's, the label may only become stricter.
+        // If the Tenant sets no level, the label may only become stricter.
         variable(
             "leastLevel",
             format!(
@@ -161,7 +161,7 @@ pub(super) fn list_variables(settings: &Settings) -> Vec<(String, String)> {
     ]
 }
 
-/// Validations of the changes that need the verb `adopt`.
+/// Lists the validations of changes that need the verb `adopt`.
 pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
     let refuse = |rule: Rule, broken: String, (why, values): (&str, &[&str]), remedy: &str| Validation {
         holds: format!("!({broken}) || variables.mayMark"),

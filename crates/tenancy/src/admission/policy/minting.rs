@@ -1,8 +1,8 @@
-//! Whose tokens Tenure's own accounts ask for, as policies.
+//! Policies for token requests of Tenure's own accounts.
 //!
-//! Owns what stands on a namespace of no tenant: which accounts objects there name. The policy that reads it is kept by the controllers. The other
-//! one stands above them, as whoever has their token could write what the first one reads: of an account that may do everything, none of them gets
-//! a token, whatever it may bind.
+//! An annotation on a namespace without a tenant lists the accounts that objects there name. The controllers write this annotation and keep the
+//! policy that reads it in force. The other policy is above the controllers, as every holder of their token could write the annotation. It denies
+//! these accounts the token of any account that may do everything, whatever rights they can bind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +18,17 @@ use crate::facts::Facts;
 use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
 
-/// The name of the policy above the controllers, without what all begin with.
+/// The name of the policy above the controllers, without the common prefix.
 pub(super) const ADMINISTRATORS: &str = "minting-administrators";
 
-/// Which ServiceAccounts objects name, by the namespaces of no tenant that both are in.
+/// The ServiceAccounts that objects name, by the namespace of both. Only namespaces without a
+/// tenant have entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mintable(BTreeMap<String, BTreeSet<String>>);
 
 impl Mintable {
-    /// The account that something in a namespace acts as, by the name that it says, if it says one; nothing where the namespace is a tenant's, or
-    /// nobody acts.
+    /// Returns the account with which an object in a namespace acts, from the name in its spec. Returns none if the namespace is a tenant's, or
+    /// no account may act there.
     #[must_use]
     pub fn find_account<'a>(placement: &'a Placement, namespace: &str, named: Option<&'a str>) -> Option<&'a str> {
         let (default, is_platform) = match placement {
@@ -45,7 +46,7 @@ impl Mintable {
         (!is_own && ServiceAccountName::new(account).is_ok()).then_some(account)
     }
 
-    /// Adds what something in a namespace acts as.
+    /// Adds the account with which an object in a namespace acts.
     pub fn add(&mut self, facts: &Facts, namespace: &str, named: Option<&str>) {
         if let Some(account) = Self::find_account(&facts.place(namespace), namespace, named) {
             let accounts = self.0.entry(namespace.to_owned()).or_default();
@@ -53,7 +54,8 @@ impl Mintable {
         }
     }
 
-    /// What is to stand on a namespace. Those that find no room are left out, and so nobody asks for their tokens.
+    /// Returns the annotation of a namespace. Accounts that don't fit are left out, and no token of theirs is
+    /// requested.
     pub(super) fn describe(&self, namespace: &str) -> Option<String> {
         let mut listed = String::new();
         for account in self.0.get(namespace)? {
@@ -91,7 +93,8 @@ fn refuse(holds: String, why: String, remedy: String) -> Validation {
     }
 }
 
-/// In Kubernetes' own namespaces none; outside of tenants those that somebody names.
+/// Returns the policy for tokens: none in Kubernetes' own namespaces, and only those of named
+/// accounts outside of tenants.
 pub(super) fn named(platform: &str) -> Policy {
     let platform_name = quote(platform);
     let controller = quote(&format!(

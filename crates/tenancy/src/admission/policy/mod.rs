@@ -1,9 +1,9 @@
-//! The rules once more, as Kubernetes' own ValidatingAdmissionPolicies: what holds in a cluster where nobody answers for Tenure.
+//! The rules as Kubernetes' own ValidatingAdmissionPolicies. They are in force in a cluster even if no process of Tenure answers.
 //!
-//! Owns which policies there are, and what they read: facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it
-//! gives to owners and accounts ([`list_tenant_rights`]). Few take parameters; the others depend on
-//! nothing but themselves and RBAC. Refuses to allow what [`super::decide`] denies, but for what an expression can't know ([`LEFT`]): sums, what another object says, and
-//! what a Tenant says that stands on no namespace. Where somebody else would set a default, a policy refuses.
+//! The policies read facts that Tenure writes on namespaces ([`describe_namespace`]), and rights that it grants to owners and accounts
+//! ([`list_tenant_rights`]). Few have parameters, and the others depend only on themselves and RBAC. They deny everything that [`super::decide`] denies, except
+//! what an expression can't know ([`LEFT`]): sums, contents of other objects, and settings of a Tenant that are no facts. Where a webhook would set a default,
+//! a policy denies the object.
 //!
 //! ```text
 //! Facts ──[facts]──▶ annotations of a namespace ─┐
@@ -60,11 +60,12 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENANT_LABEL};
 use super::Rule;
 use crate::settings::Settings;
 
-/// How names of policies and bindings begin.
+/// The prefix of the names of policies and bindings.
 pub const POLICY_PREFIX: &str = "tenure-";
 const API_VERSION: &str = "admissionregistration.k8s.io/v1";
 
-/// All policies, each followed by its binding. The platform's namespace is no tenant's, whatever its labels say.
+/// Returns all policies, each followed by its binding. The platform's namespace is no tenant's, whatever its
+/// labels are.
 #[must_use]
 pub fn list_policies(settings: &Settings) -> Vec<Value> {
     let platform = settings.platform_namespace.as_str();
@@ -94,7 +95,8 @@ pub fn list_policies(settings: &Settings) -> Vec<Value> {
     written
 }
 
-/// All that the controllers keep in force: the policies, and the one by which it is seen that they are, each with its binding.
+/// Returns all objects that the controllers keep in force: the policies, and the probe that shows that they are in force, each
+/// with its binding.
 #[must_use]
 pub fn list_kept(settings: &Settings) -> Vec<Value> {
     let mut kept = list_policies(settings);
@@ -102,30 +104,30 @@ pub fn list_kept(settings: &Settings) -> Vec<Value> {
     kept
 }
 
-/// Which objects a policy is about.
+/// The objects of a policy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Where {
-    /// Those in namespaces that are labelled for a tenant, and that may be one's.
+    /// Objects in namespaces with a tenant's label that may be the tenant's.
     InTenants,
-    /// Those in any namespace.
+    /// Objects in any namespace.
     InNamespaces,
-    /// Those in any namespace, and those in none.
+    /// Objects in any namespace, and those without one.
     Anywhere,
 }
 
-/// What a policy is about: groups, resources and operations.
+/// The requests of a policy: groups, resources and operations.
 struct About {
     groups: Vec<&'static str>,
     resources: Vec<&'static str>,
     operations: Vec<&'static str>,
 }
 
-/// What becomes of a request for which something doesn't hold.
+/// The effect of a failed validation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
-    /// It is refused.
+    /// The request is denied.
     Deny,
-    /// It goes on, and the one who asks is told.
+    /// The request is allowed with a warning.
     Warn,
 }
 
@@ -135,25 +137,26 @@ struct Policy {
     action: Action,
     place: Where,
     about: Vec<About>,
-    /// Name and expression of what must hold for the policy to be about a request. Namespaces and variables aren't known there.
+    /// Name and expression of each condition under which the policy evaluates a request. Namespaces and variables aren't known
+    /// there.
     conditions: Vec<(&'static str, String)>,
     variables: Vec<(String, String)>,
     validations: Vec<Validation>,
 }
 
-/// A condition of a policy, and the message of its refusal.
+/// A validation of a policy, and the message of its denial.
 #[derive(Clone)]
 struct Validation {
     holds: String,
     rule: Rule,
-    /// An expression.
+    /// The reason, as an expression.
     why: String,
-    /// An expression.
+    /// The remedy, as an expression.
     remedy: String,
 }
 
 impl Policy {
-    /// As one that is about no tenants' namespaces by themselves.
+    /// Returns a policy that is not limited to tenants' namespaces by itself, and its binding.
     fn write_for(self, platform: &str) -> [Value; 2] {
         self.write(&Settings {
             platform_namespace: platform.to_owned(),
@@ -172,7 +175,7 @@ impl Policy {
         });
         let selector = match self.place {
             Where::Anywhere | Where::InNamespaces => json!({}),
-            // A policy that fails there could keep a cluster from repairing itself.
+            // A policy that fails in these namespaces could stop repairs of a cluster.
             Where::InTenants => {
                 self.variables.insert(0, facts::label_variable());
                 self.validations.insert(0, facts::require_facts());
@@ -182,7 +185,7 @@ impl Policy {
                 let (beginnings, names): (Vec<&str>, Vec<&str>) = protected.partition(|pattern| pattern.ends_with('*'));
                 never.extend(names);
                 if !beginnings.is_empty() {
-                    // A selector knows no beginnings.
+                    // A selector can't match prefixes.
                     let is_protected = namespace::is_protected("request.namespace", settings);
                     self.conditions
                         .insert(0, ("may-be-a-tenants", format!("!({is_protected})")));
@@ -201,7 +204,8 @@ impl Policy {
             },
             "validations": self.validations.iter().map(Validation::write).collect::<Vec<_>>(),
         });
-        // Empty lists would not be kept, and so be put back again and again.
+        // The API server doesn't store empty lists, so the keeper would restore them again and
+        // again.
         if let Some(spec) = spec.as_object_mut() {
             if !self.conditions.is_empty() {
                 let conditions = self.conditions.iter();
@@ -235,19 +239,19 @@ impl Validation {
         json!({
             "expression": self.holds,
             "reason": "Forbidden",
-            // What a name has in it that no message may have is not repeated.
+            // A name with characters that no message may contain is left out.
             "message": format!("refused by a rule of Tenure{rule}"),
             "messageExpression": format!("{} + ': ' + {} + {}", self.why, self.remedy, quote(&rule)),
         })
     }
 }
 
-/// A variable.
+/// Returns a variable.
 fn variable(name: &str, expression: impl Into<String>) -> (String, String) {
     (name.to_owned(), expression.into())
 }
 
-/// The facts of the namespace that the object is in, as far as they are written.
+/// Returns the variables for the facts of the object's namespace, as far as they are written.
 fn namespace_facts() -> Vec<(String, String)> {
     let mut variables = vec![variable(
         "facts",
@@ -257,10 +261,10 @@ fn namespace_facts() -> Vec<(String, String)> {
     variables
 }
 
-/// Who wrote the request, as a text.
+/// The user name of the request, as a text.
 const USER: &str = "request.userInfo.username";
 
-/// Whether the one who asks may do something with a Tenant, or with all.
+/// Returns the expression that the user has a verb on a Tenant, or on all.
 fn may(verb: &str, tenant: Option<&str>) -> String {
     let name = tenant.map(|name| format!(".name({name})")).unwrap_or_default();
     format!("authorizer.group('capsule.clastix.io').resource('tenants'){name}.check('{verb}').allowed()")

@@ -1,5 +1,5 @@
-//! Namespaces themselves: whose one is, the facts that stand on it, and those of a cordoned tenant. `namespaceObject` is null here, so
-//! that what stands on one is read of the object as it was.
+//! Policies for namespaces themselves: their tenant, their facts, and those of a cordoned tenant. `namespaceObject` is null here, so
+//! the annotations are read from the old object.
 
 use tenure_api::metadata::{MINTABLE_ACCOUNTS, TENANT_LABEL};
 
@@ -13,7 +13,7 @@ use crate::admission::Rule;
 use crate::admission::rights::{ADOPT, EXTEND, OWN};
 use crate::settings::Settings;
 
-/// Whether a namespace of this name is never a tenant's.
+/// Returns the expression that a namespace with this name is never a tenant's.
 pub(super) fn is_protected(name: &str, settings: &Settings) -> String {
     let mut parts = vec![
         format!("{name} == 'default'"),
@@ -32,7 +32,7 @@ pub(super) fn is_protected(name: &str, settings: &Settings) -> String {
     parts.join(" || ")
 }
 
-/// Whether only an administrator creates a namespace of this name.
+/// Returns the expression that only an administrator creates a namespace with this name.
 pub(super) fn is_reserved(name: &str, settings: &Settings) -> String {
     let (beginnings, names): (Vec<&str>, Vec<&str>) = settings.list_reserved().partition(|name| name.ends_with('*'));
     let list = |all: Vec<&str>| {
@@ -85,7 +85,8 @@ fn list_name_checks(settings: &Settings) -> Vec<Validation> {
     checks
 }
 
-/// How many characters of annotations a tenant's namespace may bear besides facts: the API server takes 256 KiB, and facts have to find room.
+/// The greatest number of characters of annotations on a tenant's namespace besides facts. The API server accepts 256 KiB, and facts need
+/// capacity.
 const ANNOTATIONS: usize = 32 << 10;
 
 const IS_NEW: &str = "request.operation == 'CREATE'";
@@ -118,8 +119,8 @@ pub(super) fn namespaces(settings: &Settings) -> Policy {
     }
 }
 
-/// What a request adds or changes of labels and annotations that owners don't set, by what stood on the namespace. Of a new one, nothing
-/// stands there yet.
+/// Lists the variables for forbidden labels and annotations that a request adds or changes, by the facts on the namespace. A new
+/// namespace has no facts yet.
 fn list_denied_variables() -> Vec<(String, String)> {
     let labels = |object: &str| format!("{object} == null ? {{}} : {object}.?metadata.?labels.orValue({{}})");
     let free: Vec<String> = metadata::FREE.iter().map(|key| quote(key)).collect();
@@ -215,7 +216,7 @@ fn list_variables() -> Vec<(String, String)> {
         variable("oldSize", size("old")),
         variable("newSize", size("new")),
         variable("it", "object == null ? oldObject : object"),
-        // It may still have to be generated.
+        // The name may still have to be generated.
         variable(
             "names",
             "[string(variables.it.?metadata.?name.orValue('')), string(variables.it.?metadata.?generateName.orValue('')), \
@@ -353,7 +354,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             quote("leave the ownerReference away: the label is enough"),
         ),
-        // Which uid a Tenant has stands nowhere that a policy sees, and the garbage collector deletes by another one.
+        // A policy sees the uid of a Tenant nowhere, and the garbage collector deletes by a wrong uid.
         membership(
             format!("!({IS_NEW}) || variables.newOwners.size() == 0"),
             phrase(

@@ -1,7 +1,7 @@
 //! Allow list of the controller's own account for Namespaces, Tenants and AccessProviders: which fields of which objects it may change.
 //!
-//! The tenant's label is what every other bound relies on. The controller sets it on a namespace that it creates, and never on one that exists: it can't
-//! declare a foreign namespace a tenant's. An ownerReference is as destructive as a deletion, since the garbage collector acts on it, and gets the same bound.
+//! Every other bound relies on the tenant's label. The controller sets it on a namespace that it creates, and never on one that exists: it can't declare a
+//! foreign namespace a tenant's. An ownerReference is as destructive as a deletion, since the garbage collector acts on it, and gets the same bound.
 
 use tenure_api::access::GROUP;
 use tenure_api::metadata::{ATTEST_EXPIRES, ATTEST_LABEL, ATTEST_PREFIX, TENANT_LABEL, TENURE_FINALIZER};
@@ -103,7 +103,8 @@ fn list_namespace_bounds() -> Vec<Validation> {
 /// Whether an attestation made the stored Tenant.
 const IS_ATTESTATIONS: &str = "variables.isAttestations";
 
-/// Whether an update of such a Tenant lets it be deleted, and changes nothing else of its spec: so the controller ends one that a killed attestation left.
+/// Returns the expression that an update of such a Tenant allows its deletion, and changes nothing else in its spec. With such an update the controller
+/// ends a Tenant that a killed attestation left.
 fn lets_delete() -> String {
     format!(
         "{IS_ATTESTATIONS} && variables.spec[?'preventDeletion'].orValue(true) == false && \

@@ -12,7 +12,7 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::settings::Settings;
 
-/// The policy, and its binding.
+/// Returns the policy, and its binding.
 pub(super) fn list(settings: &Settings) -> Vec<Value> {
     let policy = Policy {
         name: "namespace-names".to_owned(),

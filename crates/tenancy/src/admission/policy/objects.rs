@@ -1,5 +1,5 @@
-//! Pods, claims, Ingresses and Services in tenants' namespaces, by what stands there of their Tenant. What is new is judged, as
-//! [`super::super::decide`] does; and what names no class where somebody would name the Tenant's default is refused.
+//! Policies for Pods, claims, Ingresses and Services in tenants' namespaces, by the facts there. New values are checked, as
+//! [`super::super::decide`] does. An object without a class is denied where a webhook would set the Tenant's default.
 
 use super::super::classes::{ClassUse, USES};
 use super::super::image::{DEFAULT_REGISTRY, IDENTIFIER, LEGACY_REGISTRY, write_qualified, write_unqualified};
@@ -13,7 +13,8 @@ use crate::admission::Rule;
 use crate::admission::rights::ADOPT;
 use crate::settings::Settings;
 
-/// Where the whole of an object is written, and where a part is by which its metadata is written, too.
+/// The operations on the whole of an object, and on a subresource with which its metadata is written,
+/// too.
 const WRITES: [&str; 2] = ["CREATE", "UPDATE"];
 
 pub(super) fn list(settings: &Settings) -> Vec<Policy> {
@@ -38,7 +39,7 @@ fn policy(name: &str, group: &'static str, resources: Vec<&'static str>) -> Poli
     }
 }
 
-/// The same expression of the object as it is to be and as it was.
+/// Returns one expression for the new object and for the old one.
 fn both(write: impl Fn(&str) -> String, none: &str) -> [(String, String); 2] {
     [
         variable("new", write("object")),
@@ -54,7 +55,7 @@ fn images() -> Policy {
     let mut policy = policy("images", "", ["pods"].into_iter().chain(parts).collect());
     let list = |object: &str| {
         let lists = pod::LISTS.map(|(list, image, policy)| {
-            // What is no text is an error, and so refused.
+            // A value that is no text is an error, and so is denied.
             let text = |path: &str| format!("one.?{}.orValue('')", path.replace('.', ".?"));
             let is_image = if list == "volumes" { ".filter(one, has(one.image))" } else { "" };
             format!(
@@ -218,7 +219,7 @@ fn classes(class_use: &ClassUse) -> Policy {
     policy
 }
 
-/// The annotations that a request adds or changes, and that may add hosts.
+/// Lists the annotations that a request adds or changes and that may add hosts.
 fn list_refused_annotations(settings: &Settings) -> Vec<(String, String)> {
     let read = |object: &str| format!("{object}.?metadata.?annotations.orValue({{}})");
     let patterns = ingress_annotation::list_refused(settings).into_iter();
@@ -271,7 +272,7 @@ fn hostnames(settings: &Settings) -> Policy {
             ),
         ),
     ]);
-    // A rule without paths has `/`, and a default backend collides with nothing.
+    // A rule without paths has the path `/`, and a default backend collides with nothing.
     let paths = |rule: &str| format!("{rule}.?http.?paths.orValue([dyn({{}})])");
     let same = |field: &str, none: &str, one: &str, other: &str| {
         format!("{one}.?{field}.orValue('{none}') == {other}.?{field}.orValue('{none}')")

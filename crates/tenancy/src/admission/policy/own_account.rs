@@ -11,7 +11,7 @@ const PLATFORM_LANE: &str = "platform";
 /// The lane of namespaces without a tenant.
 const POOL_LANE: &str = "pool";
 
-/// Match condition: the request is the controller's.
+/// Returns the match condition that the request is the controller's.
 pub(super) fn by_controller(platform: &str) -> (&'static str, String) {
     let account = quote(&format!(
         "system:serviceaccount:{platform}:{CONTROLLER_SERVICE_ACCOUNT}"
@@ -19,13 +19,14 @@ pub(super) fn by_controller(platform: &str) -> (&'static str, String) {
     ("by-controller", format!("{USER} == {account}"))
 }
 
-/// Match condition: the request is a lane's.
+/// Returns the match condition that the request is a lane's.
 pub(super) fn by_lane(platform: &str) -> (&'static str, String) {
     let accounts = quote(&format!("system:serviceaccount:{platform}:{LANE_PREFIX}"));
     ("by-lane", format!("{USER}.startsWith({accounts})"))
 }
 
-/// Variables about the namespace of a request: its tenant, its protection, and the accounts of the lanes that may work there.
+/// Lists the variables about the namespace of a request: its tenant, its protection, and the accounts of the lanes that may
+/// work there.
 pub(super) fn list_place_variables(settings: &Settings) -> Vec<(String, String)> {
     let lane = |name: &str| quote(&format!("{LANE_PREFIX}{name}"));
     vec![
@@ -59,7 +60,7 @@ pub(super) fn list_place_variables(settings: &Settings) -> Vec<(String, String)>
     ]
 }
 
-/// A validation of a request of one of Tenure's own accounts.
+/// Returns a validation of a request of one of Tenure's own accounts.
 pub(super) fn refuse(holds: String, what: &str) -> Validation {
     Validation {
         holds,

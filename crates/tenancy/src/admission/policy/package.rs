@@ -1,8 +1,10 @@
-//! Whose the fields of a platform's Packages are, by what an expression can tell: the variant, what Helm writes into metadata, who owns them, and
-//! that the chart's entries of managedFields stay as they are, their times included. Fields that the chart has besides are told by these: whoever
-//! changes one takes it out of them, unless he writes under the chart's manager, which shows in its time.
+//! Policies for the fields of a platform's Packages, as far as an expression can decide their owner.
 //!
-//! Who may override is warned by policies of their own.
+//! The policies check the variant, the metadata that Helm writes, the object's owners, and the chart's entries of managedFields. These entries
+//! must stay, with their times. They also protect the other fields of the chart: a user that changes a field takes it out of them. The exception
+//! is a user that writes under the chart's manager, which shows in the time of the entry.
+//!
+//! Separate policies warn users that may override.
 
 use tenure_api::package::BOOTSTRAP;
 
@@ -15,7 +17,7 @@ use crate::admission::package::{
 };
 use crate::admission::rights::{OVERRIDE, RENDER, REPORT};
 
-/// Whether the one who asks may do something with the Package, or the source, of this name.
+/// Returns the expression that the user has a verb on the Package, or the source, with this name.
 fn may(verb: &str) -> String {
     format!("authorizer.group('{GROUP}').resource('packages').name(variables.name).check('{verb}').allowed()")
 }
@@ -25,7 +27,7 @@ fn list(texts: &[&str]) -> String {
     format!("[{}]", quoted.join(", "))
 }
 
-/// A field of an object that may be none.
+/// Returns a field of an object that may be null.
 fn read(object: &str, path: &str, otherwise: &str) -> String {
     format!(
         "({object} == null ? {otherwise} : {object}.?{}.orValue({otherwise}))",
@@ -33,7 +35,7 @@ fn read(object: &str, path: &str, otherwise: &str) -> String {
     )
 }
 
-/// The entries of managedFields about an object itself, by whether they are a chart's.
+/// Returns the entries of managedFields about an object itself: those of a chart, or all others.
 fn entries(object: &str, of_chart: bool) -> String {
     let not = if of_chart { "" } else { "!" };
     format!(
@@ -43,7 +45,7 @@ fn entries(object: &str, of_chart: bool) -> String {
     )
 }
 
-/// Whether somebody besides the chart owns a field.
+/// Returns the expression that a manager besides the chart owns a field.
 fn has_other_owner(object: &str, path: &[&str]) -> String {
     let steps: Vec<String> = path.iter().map(|step| format!("[?{}]", quote(step))).collect();
     format!(
@@ -53,10 +55,10 @@ fn has_other_owner(object: &str, path: &[&str]) -> String {
     )
 }
 
-/// Whether the variant stays.
+/// The variant stays.
 const SAME_VARIANT: &str = "variables.variant == variables.variantBefore";
 
-/// Whether a label or an annotation stays.
+/// Returns the expression that a label or an annotation stays.
 fn is_same(part: &str, key: &str) -> String {
     let of = |object: &str| {
         format!(
@@ -72,7 +74,7 @@ fn name_variable() -> (String, String) {
     variable("name", "request.?name.orValue('')")
 }
 
-/// What must hold of a Package, for those who are refused and for those who are warned.
+/// Returns the validations of a Package, for users that are denied and for those that are warned.
 fn validations(action: Action) -> Vec<Validation> {
     let excused = |verb: &str| match action {
         Action::Deny => format!("{} || {}", may(verb), may(OVERRIDE)),
@@ -95,7 +97,7 @@ fn validations(action: Action) -> Vec<Validation> {
     let of_chart = |field: &str| format!("{field} of Package {{}} is the platform chart's");
     let name: &[&str] = &["variables.name"];
     let policy = format!("f:{RESOURCE_POLICY}");
-    // Also who renders is told when he takes it from the chart.
+    // A user with the verb `render` is warned too when taking a field from the chart.
     let owned = match action {
         Action::Deny => excused(RENDER),
         Action::Warn => format!("!{}", may(OVERRIDE)),
@@ -127,7 +129,7 @@ fn validations(action: Action) -> Vec<Validation> {
             ));
         }
     }
-    // Who changes a value takes it, and the chart knows.
+    // A user that changes a value takes the field, and the chart notices that.
     for (path, field, is_same) in [
         (&["f:spec", "f:variant"][..], "spec.variant", SAME_VARIANT.to_owned()),
         (
@@ -203,7 +205,7 @@ fn of_packages(action: Action) -> Policy {
     }
 }
 
-/// What the charts come from.
+/// Returns the policy for the sources of the charts.
 fn of_sources(platform: &str, action: Action) -> Policy {
     let same = |path: &str, otherwise: &str| {
         format!(

@@ -22,7 +22,7 @@ pub(super) fn take_namespaces(written: [Value; 2]) -> Vec<Value> {
     take_parameters(written, (namespace_kind(), json!({})), "Fail")
 }
 
-/// The kind of namespaces, as a policy names it.
+/// Returns the kind of namespaces, as a policy names it.
 pub(super) fn namespace_kind() -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace" })
 }
@@ -45,7 +45,7 @@ pub(super) fn take_parameters(
     vec![policy, binding]
 }
 
-/// The home namespace of the Tenant that is the parameter, as an expression.
+/// Returns the home namespace of the Tenant that is the parameter, as an expression.
 pub(super) fn name_home() -> String {
     format!(
         "params.metadata.?annotations[?{}].orValue(params.metadata.name)",

@@ -1,26 +1,27 @@
-//! How it is found out that policies are in force, and not just stored: an API server follows a change of policies a moment later.
+//! A probe that shows whether policies are in force, and not only stored: an API server follows a change of policies a moment later.
 //!
-//! Owns one more policy that refuses a single made-up name, and the object that is asked about. The name is in the policy and in its binding, and
-//! follows from how all others are, so that both are written after those: an API server takes changes in the order in which they were stored, and who
-//! is refused by this one has met the others, too. Refuses nothing else, and to nobody else: no object of this name is ever stored.
+//! One more policy denies a single invented name, and the probe is a request with this name. The name is in the policy and in its binding, and
+//! follows from the state of all other policies, so both are written after those. An API server applies changes in the order in which they were
+//! stored, so a request that this policy denies has met the others, too. The policy denies nothing else: no object with this name is ever stored.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 
 use super::{API_VERSION, POLICY_PREFIX};
 
-/// The policy's name, without what all begin with.
+/// The policy's name, without the common prefix.
 const NAME: &str = "probe";
-/// How the name of the object begins that is asked about.
+/// The prefix of the probe's name.
 const ASKED: &str = "tenure-probe-";
 
-/// The name of the policy and of its binding.
+/// Returns the name of the policy and of its binding.
 #[must_use]
 pub fn probe_name() -> String {
     format!("{POLICY_PREFIX}{NAME}")
 }
 
-/// The policy that refuses what [`make_probe`] makes, and its binding. `state` says how the others are, in letters that a name may have.
+/// Returns the policy that denies the object of [`make_probe`], and its binding. `state` describes the other policies, in letters that a
+/// name may have.
 #[must_use]
 pub fn list_probe(platform: &str, state: &str) -> Vec<Value> {
     let metadata = json!({ "name": probe_name(), "labels": { MANAGED_BY: MANAGED_BY_TENURE } });
@@ -48,7 +49,7 @@ pub fn list_probe(platform: &str, state: &str) -> Vec<Value> {
     ]
 }
 
-/// What is asked about, as a dry run.
+/// Returns the object of the probe, which is sent as a dry run.
 #[must_use]
 pub fn make_probe(platform: &str, state: &str) -> Value {
     json!({
@@ -57,7 +58,7 @@ pub fn make_probe(platform: &str, state: &str) -> Value {
     })
 }
 
-/// Whether an answer is the refusal of that policy.
+/// Checks whether an answer is the denial of that policy.
 #[must_use]
 pub fn has_met_probe(message: &str, state: &str) -> bool {
     message.contains(&format!("ValidatingAdmissionPolicy '{}'", probe_name()))

@@ -1,8 +1,8 @@
-//! Which Kustomizations refuse to have what they applied edited by hand, as it stands on a namespace for policies to read.
+//! The fact of a namespace about Kustomizations that deny hand edits of their objects.
 //!
-//! Owns how that is written where it is too long: the platform has its part first, then the Tenant that the namespace is of, then each
-//! other one, so that nobody's list takes the room of another's. What doesn't fit allows nothing: who may write besides is left out, and
-//! then a marker stands for all that is labelled as its owner's. Refuses to forget a line.
+//! The length of this fact is limited. The platform gets its part first, then the Tenant of the namespace, then each other owner, so no
+//! owner's list takes the capacity of another's. A part that is too long allows less: its additional writers are left out first, and
+//! then a marker stands for all objects with the labels of the owner. No line is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,27 +18,27 @@ use crate::realm::Placement;
 use crate::settings::is_kubernetes_own;
 use crate::{identity, inventory};
 
-/// How long the other writers of one Kustomization may be; those behind are left out.
+/// The greatest length of the additional writers of one Kustomization. Later ones are left out.
 const LONGEST_WRITERS: usize = 1 << 10;
-/// Stands for all Kustomizations in the namespaces of the Tenant that a namespace is of.
+/// Stands for all Kustomizations in the namespaces of the Tenant of this namespace.
 pub(super) const ALL_OF_TENANT: &str = "./*";
-/// Stands for all Kustomizations in other namespaces, but for the platform's.
+/// Stands for all Kustomizations in other namespaces, except the platform's.
 pub(super) const ALL_OF_OTHERS: &str = "*/*";
 
-/// The Kustomizations that refuse edits by hand, by the namespaces in which they have objects: a line each, with who may edit all the same.
+/// The Kustomizations that deny hand edits, by the namespaces of their objects: a line each, with the users that may still edit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusing(BTreeMap<String, BTreeMap<Owner, Lines>>);
 
-/// Who has room for lines of his own, in this order.
+/// The owners of lines, each with a part of its own, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Platform,
     Tenant(String),
-    /// A namespace that is nobody's.
+    /// A namespace without a tenant.
     Namespace(String),
 }
 
-/// Who may write what a Kustomization applied, by its namespace and name.
+/// The users that may write a Kustomization's objects, by its namespace and name.
 type Lines = BTreeMap<(String, String), Arc<Writers>>;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -48,13 +48,13 @@ struct Writers {
 }
 
 impl Refusing {
-    /// Whether a Kustomization says that edits are refused, or its Surface does.
+    /// Checks whether a Kustomization or its Surface says that edits are denied.
     #[must_use]
     pub fn is_said(kustomization: &Value, surface: Option<&Value>) -> bool {
         find_said(kustomization, surface, HAND_EDITS).as_deref() == Some(HAND_EDITS_REFUSE)
     }
 
-    /// Adds a Kustomization with its Surface, if it refuses edits and applies now.
+    /// Adds a Kustomization with its Surface, if it denies edits and applies now.
     pub fn add(&mut self, facts: &Facts, kustomization: &Value, surface: Option<&Value>) {
         let view = ObjectView::of(kustomization);
         let is_resting = surface.is_some_and(|surface| is_resting(ObjectView::of(surface)));
@@ -91,7 +91,8 @@ impl Refusing {
         }
     }
 
-    /// What is to stand on a namespace: at most so much as a list may be, and nothing is forgotten.
+    /// Returns the fact of a namespace, within the greatest length of a list and without losing a
+    /// line.
     pub(super) fn describe(&self, facts: &Facts, namespace: &str) -> Option<String> {
         let all = self.0.get(namespace)?;
         let tenant = facts.tenant_of(namespace).map(|tenant| tenant.name.as_str());
@@ -103,7 +104,8 @@ impl Refusing {
         let mut remaining = all.len();
         let (mut written, mut markers) = (Vec::new(), BTreeSet::new());
         for (owner, lines) in first.into_iter().chain(others) {
-            // Those that come first may have half of what is left, the others have equal parts.
+            // The first owners may have half of the remaining length each, and the others get equal
+            // parts.
             let parts = if *owner == Owner::Platform || is_own(owner) {
                 remaining.min(2)
             } else {
@@ -116,7 +118,8 @@ impl Refusing {
                 written.push(lines);
                 continue;
             }
-            // A list of the tenant's namespaces may be too long, too: then those are others.
+            // The list of the tenant's namespaces may be too long, too. Then those Kustomizations
+            // count as being in other namespaces.
             markers.extend(is_own(owner).then(|| format!("{ALL_OF_TENANT} ")));
             markers.insert(format!("{ALL_OF_OTHERS} "));
         }
@@ -125,15 +128,15 @@ impl Refusing {
     }
 }
 
-/// The namespace on which it stands who refuses edits of an object: its own, and of a Namespace itself that one. On Kubernetes' own nothing
-/// is written.
+/// Returns the namespace with the fact about an object: the object's own, or the Namespace itself. Kubernetes' own namespaces have no
+/// facts.
 pub(super) fn find_place(id: &ObjectId) -> Option<&str> {
     let is_namespace = id.group.is_empty() && id.kind == "Namespace";
     let place = if is_namespace { &id.name } else { &id.namespace };
     Some(place.as_str()).filter(|place| !place.is_empty() && !is_kubernetes_own(place))
 }
 
-/// An owner's lines, as exact as there is room for: with all who may write; with the accounts that apply; a line for each namespace.
+/// Returns an owner's lines, as exact as fits: with all writers; with the accounts that apply; or one line for each namespace.
 fn write_within(lines: &Lines, room: usize) -> Option<String> {
     let exact = lines.iter().map(|((namespace, name), writers)| {
         let all = [writers.others.as_str(), writers.account.as_str()];
@@ -158,7 +161,7 @@ fn write_within(lines: &Lines, room: usize) -> Option<String> {
         .or_else(|| join_within(closed, room))
 }
 
-/// Lines, unless they are longer than there is room for; no more of them is looked at then.
+/// Joins lines, unless they are longer than the limit. Then the remaining lines are not read.
 fn join_within(lines: impl Iterator<Item = String>, room: usize) -> Option<String> {
     let mut joined = String::new();
     for line in lines {
@@ -173,7 +176,7 @@ fn join_within(lines: impl Iterator<Item = String>, room: usize) -> Option<Strin
     Some(joined)
 }
 
-/// Names of users, as many as there is room for: who isn't named here is refused.
+/// Returns as many names of users as fit. Users that aren't named here are denied.
 fn list_writers(said: &str) -> String {
     let mut listed = String::new();
     let writers = said.split(',').map(str::trim);
@@ -189,7 +192,7 @@ fn list_writers(said: &str) -> String {
     listed
 }
 
-/// What a Kustomization says, else its Surface.
+/// Returns the annotation of a Kustomization, else of its Surface.
 fn find_said(kustomization: &Value, surface: Option<&Value>, annotation: &str) -> Option<String> {
     let own = ObjectView::of(kustomization)
         .find_annotation(annotation)
@@ -241,7 +244,7 @@ mod tests {
         facts
     }
 
-    /// A Kustomization that has an object in namespace `blue`.
+    /// Returns a Kustomization that has an object in namespace `blue`.
     fn kustomization(namespace: &str, name: &str, writers: &str) -> Value {
         json!({
             "metadata": { "name": name, "namespace": namespace, "annotations": {
@@ -273,13 +276,15 @@ mod tests {
         let exact = format!("blue/app robot,{account}");
         let other = "nobody-0/calm bot,system:serviceaccount:nobody-0:own";
         assert_eq!(describe(&facts, &few), [PLATFORM, &exact, other]);
-        // One with endless writers keeps those that fit, and all who aren't named are refused.
+        // A Kustomization with endless writers keeps those that fit, and all other users are
+        // denied.
         let writers: Vec<String> = (0..500).map(|number| format!("{}{number}", "x".repeat(500))).collect();
         let endless = kustomization("blue", "app", &writers.join(","));
         let lines = describe(&facts, &[base.clone(), endless, calm.clone()]);
         assert_eq!([lines[0].as_str(), lines[2].as_str()], [PLATFORM, other]);
         assert!(lines[1].starts_with("blue/app xxx") && lines[1].ends_with(account) && lines[1].len() < 2_000);
-        // Several with long lists lose these; too many have one line together, and the others have theirs.
+        // Several with long lists lose these. Too many share one line, and the others keep their own
+        // lines.
         let long = |number: usize| kustomization("blue", &format!("app-{number}"), &"x".repeat(900));
         for (many, wanted) in [
             (20, format!("blue/app-0 {account}")),
@@ -296,7 +301,7 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_refused() {
         let facts = facts();
-        // Forty with names of their own and accounts without number.
+        // Forty with names of their own and countless accounts.
         let mut all = vec![kustomization("tenure-system", "base", "injector")];
         for namespace in 0..40 {
             for number in 0..30 {
@@ -307,13 +312,13 @@ mod tests {
         }
         let lines = describe(&facts, &all);
         assert_eq!(lines[0], PLATFORM);
-        // What those before leave, the last ones have.
+        // The last ones get the length that the earlier ones leave.
         for namespace in 0..40 {
             let own = format!("nobody-{namespace}/");
             let mut own = lines.iter().filter(|line| line.starts_with(&own));
             assert!(own.next().is_some_and(|line| namespace == 9 || line.contains("/* ")));
         }
-        // And more of them than there is room for lines.
+        // More Kustomizations than lines that fit.
         let mut many = facts.clone();
         let mut all = vec![kustomization("tenure-system", "base", "injector")];
         for number in 0..900 {

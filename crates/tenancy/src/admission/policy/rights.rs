@@ -1,7 +1,6 @@
-//! The rights by which policies know owners and accounts: an expression can ask the authorizer, and reads no Tenant.
+//! The rights by which policies recognise owners and accounts: an expression can ask the authorizer, and reads no Tenant.
 //!
-//! Owns which RBAC that is. It gives nobody a right that Kubernetes knows, but to owners that of reading their Tenant, by its name: so they find it
-//! without a right to list all.
+//! The only right known to Kubernetes among them lets owners read their Tenant, by its name. So they find it without a right to list all Tenants.
 
 use serde_json::{Value, json};
 use tenure_api::metadata::{
@@ -15,14 +14,15 @@ use crate::admission::rights::{BE_OWNER, EXTEND, OWN};
 use crate::realm::{TenantFacts, TenantOwnerFacts};
 use crate::settings::Settings;
 
-/// The verb, on `tenants`, of who makes namespaces for Tenants, and none of nobody: owners.
+/// The verb of owners, on `tenants`. They create namespaces for Tenants, and none without a tenant.
 pub const PROVISION: &str = "provision";
-/// The verb, on `tenants`, of who writes nothing without a token of its own: an account that its Tenant keeps exclusive.
+/// The verb of an account that its Tenant keeps exclusive, on `tenants`. Without a token of its own it writes nothing.
 pub const SHOW_TOKEN: &str = "show-token";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// The ClusterRoles that all Tenants have in common. That of owners is Capsule's, and lets them make namespaces.
+/// Returns the ClusterRoles that all Tenants share. That of owners is Capsule's, and lets them create
+/// namespaces.
 #[must_use]
 pub fn list_roles() -> Vec<Value> {
     let role = |name: &str, rules: Value| {
@@ -42,9 +42,13 @@ pub fn list_roles() -> Vec<Value> {
     ]
 }
 
-/// What a Tenant has of its own where policies judge: [`list_owner_rights`], what says whose namespaces its owners may make, unless it is cordoned or
-/// being deleted, and whether [there is room](has_room) for another one, and that its account has to show a token where it is exclusive. Who is none
-/// any more is bound no more: all of it is always there, and goes with the Tenant.
+/// Returns the rights of one Tenant where policies check writes:
+///
+/// - [`list_owner_rights`],
+/// - the right of its owners to create its namespaces, unless the Tenant is cordoned or being deleted, and the right to [another one](has_room),
+/// - the duty of its account to show a token, if the account is exclusive.
+///
+/// A former owner is removed from the bindings. The objects themselves always exist, and are deleted with the Tenant.
 #[must_use]
 pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     let has_owners = !tenant.cordoned && !tenant.deleting;
@@ -59,7 +63,8 @@ pub fn list_tenant_rights(tenant: &TenantFacts, has_room: bool) -> Vec<Value> {
     rights
 }
 
-/// The right by which policies and webhooks know an account that its Tenant keeps exclusive.
+/// Returns the right by which policies and webhooks recognise an account that its Tenant keeps
+/// exclusive.
 #[must_use]
 pub fn list_token_rights(tenant: &TenantFacts) -> Vec<Value> {
     let account = account_of(tenant).filter(|_| tenant.exclusive_account);
@@ -71,16 +76,17 @@ pub fn list_token_rights(tenant: &TenantFacts) -> Vec<Value> {
     vec![bind(tenant, name, SHOW_TOKEN_CLUSTER_ROLE, subjects)]
 }
 
-/// Whether owners may make another namespace for a Tenant that has so many, where nobody counts when one is made: an expression can't, so that it is the
-/// right that ends. Of those that are made at once, before it does, more may be stored than there is room for; they aren't taken.
+/// Checks whether owners may create another namespace for a Tenant that has `count`, where no admission counts at the creation. An expression can't
+/// count, so the right ends instead. Of namespaces that are created at once before that, more may be stored than the quota allows; the Tenant doesn't
+/// record these.
 #[must_use]
 pub fn has_room(tenant: &TenantFacts, settings: &Settings, count: usize) -> bool {
     let quota = tenant.find_namespace_quota(settings);
     quota.is_none_or(|quota| count < quota)
 }
 
-/// What owners have in the whole cluster wherever what is written is judged: they may read their Tenant, and make namespaces, which admission sees to
-/// being the tenant's.
+/// Returns the owners' rights in the whole cluster wherever writes are checked: they may read their Tenant, and create namespaces. Admission ensures
+/// that these become the tenant's.
 #[must_use]
 pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     let owners = list_owners(tenant);
@@ -97,7 +103,7 @@ pub fn list_owner_rights(tenant: &TenantFacts) -> Vec<Value> {
     ]
 }
 
-/// A ClusterRole with verbs on this Tenant.
+/// Returns a ClusterRole with verbs on this Tenant.
 fn about_tenant(tenant: &TenantFacts, name: &str, verbs: &[&str]) -> Value {
     json!({
         "apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole", "metadata": metadata(tenant, name),
@@ -126,7 +132,7 @@ fn list_owners(tenant: &TenantFacts) -> Vec<Value> {
     tenant.owners.iter().filter_map(write_subject).collect()
 }
 
-/// An owner as a subject, as an API server takes it: one that is none is nobody's.
+/// Returns an owner as a subject that an API server accepts. Returns none for an invalid owner.
 fn write_subject(owner: &TenantOwnerFacts) -> Option<Value> {
     match owner.kind.as_str() {
         "User" | "Group" if !owner.name.is_empty() => {

@@ -1,4 +1,5 @@
-//! Tenants themselves, as far as one of them tells, and their records: whose home is another's is told by no object alone.
+//! Policies for Tenants and their records, as far as one object shows. No object alone shows which home is another
+//! Tenant's.
 
 use tenure_api::condition::NAMESPACES_RECORDED;
 use tenure_api::metadata::HOME_NAMESPACE;
@@ -16,7 +17,7 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
             quote(HOME_NAMESPACE)
         )
     };
-    // Names and uids, and whether it counts as a record.
+    // The names and uids, and whether the status counts as a record.
     let record = |object: &str| {
         format!(
             "{object} == null ? [] : {object}.?status.?spaces.orValue([])\

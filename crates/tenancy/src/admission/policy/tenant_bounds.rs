@@ -22,7 +22,7 @@ const RECORDS: &str = "controller-records";
 /// The Tenant that the request is about is another one.
 const IS_OTHER: &str = "params.metadata.name != variables.tenant";
 
-/// The policies, each with its binding.
+/// Returns the policies, each with its binding.
 pub(super) fn list(platform: &str) -> Vec<Value> {
     let unlabelled = json!({ "matchExpressions": [{ "key": TENANT_LABEL, "operator": "DoesNotExist" }] });
     let namespaces = (namespace_kind(), unlabelled);
@@ -34,7 +34,8 @@ pub(super) fn list(platform: &str) -> Vec<Value> {
     .concat()
 }
 
-/// Policy for RoleBindings in a tenant's namespace: their subjects are those that the Tenant names, with the roles that it names for them.
+/// Policy for RoleBindings in a tenant's namespace: their subjects must be those that the Tenant names, with the roles that it names for
+/// them.
 fn subjects(platform: &str) -> Policy {
     let annotation = |key: &str| format!("params.metadata.?annotations[?{}].orValue('')", quote(key));
     let default_roles = [
@@ -135,7 +136,7 @@ fn membership(platform: &str) -> Policy {
     }
 }
 
-/// Policy for the record in a Tenant's status: a namespace that bears no Tenant's label never gets into it.
+/// Policy for the record in a Tenant's status: a namespace without a Tenant's label never gets into it.
 fn records(platform: &str) -> Policy {
     let has = |object: &str| {
         format!("{object}.?status.?spaces.orValue([]).exists(space, space.name == params.metadata.name)")

@@ -1,7 +1,8 @@
-//! Claims in tenants' namespaces that name or select volumes, and volumes that are given to claims.
+//! Policies for claims in tenants' namespaces that name or select volumes, and for volumes that are given to claims.
 //!
 //! A policy for claims sees no volume, so a user without `adopt` on the Tenant may name none. Kubernetes' volume binder names one by
-//! an update. The policy for volumes has namespaces as [parameters](super::parameters), so it knows whose the claim's namespace is.
+//! an update. The policy for volumes has namespaces as [parameters](super::parameters), so it knows the tenant of the claim's
+//! namespace.
 
 use tenure_api::metadata::TENANT_LABEL;
 
@@ -14,7 +15,7 @@ pub(super) fn claims(platform: &str) -> Policy {
     let mut variables = namespace_facts();
     for (name, field) in [("named", NAME), ("selector", SELECTOR)] {
         let read = |object: &str| format!("{object}.?spec.?{field}");
-        // What is there already stays.
+        // An existing value stays allowed.
         variables.push(variable(
             name,
             format!(
@@ -81,12 +82,12 @@ pub(super) fn claims(platform: &str) -> Policy {
     }
 }
 
-/// Policy for volumes with a Tenant's label: only that Tenant's claims get them. A claim that names no volume and selects none
-/// would get one from the volume binder.
+/// Policy for volumes with a Tenant's label: only that Tenant's claims get them. Otherwise the volume binder would give one to
+/// a claim that names no volume and selects none.
 pub(super) fn given(platform: &str) -> Policy {
     let label = |object: &str| format!("{object}.metadata.?labels[?{}]", quote(TENANT_LABEL));
     let claimed = |object: &str| format!("{object}.?spec.?claimRef.?namespace.orValue('')");
-    // As it was stored: a label that is removed at the same time hides nothing.
+    // Read from the old object: a removal of the label at the same time hides nothing.
     let tenant = format!(
         "(oldObject == null ? optional.none() : {}).or({}).orValue('')",
         label("oldObject"),

@@ -1,12 +1,12 @@
-//! What was let through in a Tenant's namespaces and may not have been counted yet.
+//! Reservations of objects in a Tenant's namespaces that were admitted and may not have been counted yet.
 //!
-//! A status says how much is used, and not by which objects. So nobody can tell whether one that was let through has been counted: added to what
-//! was counted it may count twice, left out it may count not at all. But there can be no more than there could be when the last one was let through,
-//! and this one. That is kept for each namespace (`most`), beside what was let through within half a minute (`objects`), and so there is
-//! at least what was counted, and at most the lesser of `most` and of what was counted with all that is kept.
+//! A status says how much is used, and not by which objects. So whether an admitted object has been counted is unknown. If it is added to the count,
+//! it may count twice. If it is left out, it may not count at all. But the use can't exceed its possible maximum at the last admission plus this
+//! object. This maximum is stored for each namespace (`most`), beside the objects of the last half minute (`objects`). So the real use is at least
+//! the count. It is at most the lesser of `most` and the count with all reservations.
 //!
-//! What was let through counts from then until it has been kept long enough, however often it is asked about. What was deleted meanwhile may count
-//! for as long. Owns what counts, and how many bytes one tenant makes others store. Refuses to know the time.
+//! A reservation counts until it expires, however often the object is checked. A deleted object may count for as long. This module bounds the bytes
+//! that one tenant makes others store. The caller supplies the time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,32 +19,32 @@ use super::{QuotaAmount, QuotaClaim, Sums, coarse};
 use crate::admission::Refusal;
 use crate::admission::ledger::{KEPT, count_milliseconds};
 
-/// How many objects may be kept in one Tenant at the same time, and how many bytes.
+/// The greatest number of reserved objects of one Tenant at the same time, and of their bytes.
 const MOST: usize = 512;
 const LARGEST: usize = 96 << 10;
 
-/// What was let through in one Tenant, by namespace.
+/// The reservations of one Tenant, by namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct QuotaLedger(BTreeMap<String, Page>);
 
-/// In one namespace.
+/// The reservations in one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Page {
-    /// How much there can be, at most, of each resource of which something is kept.
+    /// The greatest possible use of each resource with a reservation.
     most: BTreeMap<String, Amount>,
     objects: BTreeMap<String, Kept>,
 }
 
-/// An object.
+/// A reserved object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Kept {
-    /// In milliseconds since 1970.
+    /// The end, in milliseconds since 1970.
     until: u64,
     grows: BTreeMap<String, Growth>,
 }
 
-/// From how much to how much it may have grown.
+/// The amounts from which and to which it may have grown.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Growth(Amount, Amount);
 
@@ -70,30 +70,31 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-/// What a namespace uses of one resource.
+/// The use of one resource in a namespace.
 struct Use {
-    /// At most, but for the object that is asked about.
+    /// The greatest possible use, without the object in question.
     most: Quantity,
-    /// What was counted.
+    /// The counted use.
     counted: Quantity,
 }
 
 impl QuotaLedger {
-    /// Reads what [`Display`](fmt::Display) wrote. What can't be read keeps nothing: half a minute's, at most, is lost.
+    /// Reads the text of [`Display`](fmt::Display). An unreadable text reserves nothing: at most the reservations of
+    /// half a minute are lost.
     #[must_use]
     pub fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 
-    /// Whether there is room. `now` is in milliseconds since 1970.
+    /// Checks whether capacity is left. `now` is in milliseconds since 1970.
     ///
     /// # Errors
-    /// There is none.
+    /// No capacity is left.
     pub fn check(&mut self, claim: &QuotaClaim, sums: &Sums, now: u64) -> Result<(), Refusal> {
         self.find_room(claim, sums, now).map(drop)
     }
 
-    /// Lets an object through. Of one whose name is still to be made it is only said whether there is room: it is asked about again with its name.
+    /// Makes a reservation for an object. For an object without a name the capacity is only checked: it is checked again with its name.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -134,7 +135,7 @@ impl QuotaLedger {
         Ok(())
     }
 
-    /// What the object grows by, and how much there can be in its namespace then.
+    /// Returns the growth of the object, and the greatest possible use of its namespace with it.
     fn find_room(
         &mut self,
         claim: &QuotaClaim,
@@ -152,7 +153,7 @@ impl QuotaLedger {
             let (mut used, mut seen) = (Quantity::zero(), Quantity::zero());
             let mut own = Quantity::zero();
             let mut names: Vec<&String> = counted.keys().collect();
-            // Of a namespace that nobody here has seen yet.
+            // Namespaces that this process has not seen yet.
             names.extend(self.0.keys().filter(|name| !counted.contains_key(*name)));
             for name in names {
                 let object = (*name == claim.namespace).then_some(claim.object.as_str());
@@ -172,7 +173,7 @@ impl QuotaLedger {
         Ok(found)
     }
 
-    /// From what it was when it was let through first to what it is to be most.
+    /// Returns the growth from the amount at the first admission to the greatest new amount.
     fn find_growth(&self, claim: &QuotaClaim, amount: &QuotaAmount, key: &str) -> Growth {
         let page = self.0.get(&claim.namespace);
         let known = page.and_then(|page| page.objects.get(&claim.object));
@@ -183,7 +184,7 @@ impl QuotaLedger {
         }
     }
 
-    /// What a namespace uses, but for what the object grows by.
+    /// Returns the use of a namespace, without the growth of the object.
     fn find_use(&self, namespace: &str, object: Option<&str>, key: &str, counted: Option<Quantity>) -> Use {
         let counted = counted.unwrap_or_else(Quantity::zero);
         let (mut others, mut own, mut is_kept) = (Quantity::zero(), Quantity::zero(), false);
@@ -203,7 +204,7 @@ impl QuotaLedger {
         };
         let (most, all) = (most.minus(own), counted.plus(others));
         let most = if most < all { most } else { all };
-        // What came past whoever judges has been counted, too.
+        // Objects that bypassed admission have been counted, too.
         let least = counted.minus(own);
         Use {
             most: if least > most { least } else { most },
@@ -211,15 +212,16 @@ impl QuotaLedger {
         }
     }
 
-    /// Whether nothing is kept.
+    /// Checks whether nothing is reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets what was kept long enough. Returns whether anything else is kept.
+    /// Removes expired reservations. Returns true if others remain.
     pub fn forget_old(&mut self, now: u64) -> bool {
-        // Of somebody whose clock is ahead: nothing is kept for longer than it would be by this one.
+        // Another process's clock may be ahead. No reservation lasts longer than it would by this
+        // clock.
         let latest = now.saturating_add(count_milliseconds(KEPT));
         self.0.retain(|_, page| {
             page.objects.retain(|_, kept| kept.until > now);

@@ -1,11 +1,10 @@
-//! Whether a Tenant has room for an object, over all of its namespaces (`resourceQuotas` with scope `Tenant`).
+//! Checks whether the quotas of a Tenant have capacity for an object, over all of its namespaces (`resourceQuotas` with scope `Tenant`).
 //!
-//! Kubernetes counts what each namespace uses, and no namespace alone passes what the Tenant has, since the ResourceQuota there says the same.
-//! What is judged here is the sum. Whoever judges knows what was counted a moment ago, so what was let through meanwhile is kept in a ledger
+//! Kubernetes counts the use of each namespace, and no namespace alone exceeds the Tenant's limit, since its ResourceQuota has the same one.
+//! This module checks the sum. Admission knows the counts of a moment ago, so objects that were admitted meanwhile are reserved in a ledger
 //! ([`QuotaLedger`]).
 //!
-//! Owns the sum, and what is said of it. Refuses to know how much an object is: whoever asks says so ([`QuotaClaim`]); and refuses what
-//! nobody has counted yet.
+//! The caller supplies the amounts of an object ([`QuotaClaim`]). An object whose resource has not been counted yet is denied.
 
 mod book;
 
@@ -21,13 +20,13 @@ use super::{Refusal, Rule};
 use crate::facts::Facts;
 use crate::quotas::{QuotaItem, Usages, Used, name_content};
 
-/// What to do where there is no room.
+/// The advice if no capacity is left.
 const REMEDY: &str =
     "delete what isn't needed in any of its namespaces, or ask an administrator for more (spec.resourceQuotas)";
-/// By which part of the time that something is kept it may be kept for less, so that not each time that it is asked about again is written.
+/// The part of the time by which a reservation may be shorter, so that not every repeated claim causes a write.
 const COARSE: u32 = 5;
 
-/// An object that is to be made, or to grow, in a namespace of a Tenant with quotas.
+/// An object that is created, or grows, in a namespace of a Tenant with quotas.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaClaim {
     /// The Tenant's name.
@@ -36,41 +35,40 @@ pub struct QuotaClaim {
     pub tenant_uid: String,
     /// The namespace.
     pub namespace: String,
-    /// The object, `pods/web-1`; empty as long as its name is still to be made.
+    /// The object, `pods/web-1`. Empty until its name is generated.
     pub object: String,
-    /// What it comes to use more of.
+    /// The amounts by which its use grows.
     pub amounts: Vec<QuotaAmount>,
 }
 
-/// How much an object is to one resource of one quota.
+/// The amount of an object in one resource of one quota.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QuotaAmount {
     /// The item of the Tenant's `resourceQuotas`.
     pub quota: QuotaItem,
-    /// The quota's name for what is counted.
+    /// The quota's name for the resource.
     pub resource: String,
-    /// As the object is stored.
+    /// The amount of the stored object.
     pub before: Quantity,
-    /// As it is to be.
+    /// The amount of the new object.
     pub after: Quantity,
 }
 
 impl QuotaAmount {
-    /// By what a ledger knows it.
+    /// Returns the key in the ledger.
     fn key(&self) -> String {
         format!("{}/{}", self.quota.index, self.resource)
     }
 }
 
-/// What the namespaces of a Tenant were seen to use of what a claim is about: by namespace, in the order of its amounts.
+/// The counted use of a Tenant's namespaces for a claim: by namespace, in the order of its amounts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sums(Vec<BTreeMap<String, Quantity>>);
 
-/// What was counted of what a claim is about.
+/// Returns the counted use for a claim.
 ///
 /// # Errors
-/// Somebody has to count first. Namespaces that claim the Tenant and that it hasn't recorded count for nothing, and nothing that is counted is made
-/// there.
+/// Kubernetes must count first. Namespaces that claim the Tenant and that it hasn't recorded don't count, and no counted object is created there.
 pub fn add_up(facts: &Facts, usages: &Usages, claim: &QuotaClaim) -> Result<Sums, Refusal> {
     let mut sums = Sums::default();
     let tenant = facts.find_tenant(&claim.tenant);
@@ -122,7 +120,8 @@ impl QuotaClaim {
         )
     }
 
-    /// Says that there is no room: `used` without this object, `open` of which is let through and may not have been counted.
+    /// Returns the denial for missing capacity: `used` is the sum without this object, and `open` the part of it that is
+    /// admitted and may not have been counted.
     fn refuse_excess(&self, amount: &QuotaAmount, used: Quantity, open: Quantity) -> Refusal {
         let Self { tenant, .. } = self;
         let resource = &amount.resource;
@@ -156,7 +155,7 @@ impl QuotaClaim {
     }
 }
 
-/// By how much less than `kept` something may be kept.
+/// Returns the part of `kept` by which a reservation may be shorter.
 fn coarse(kept: Duration) -> Duration {
     kept / COARSE
 }

@@ -1,4 +1,4 @@
-//! Sums over namespaces, one request after the other and many at once.
+//! Sums over namespaces, with requests one after another and many at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ fn sums_of(claim: &QuotaClaim, used: &[(&str, i64)]) -> Sums {
     add_up(&facts(), &usages(used), claim).unwrap()
 }
 
-/// Asks for a new Pod, with so much counted.
+/// Claims a new Pod, with these counts.
 fn ask(ledger: &mut QuotaLedger, (namespace, pod): (&str, &str), used: [i64; 3], now: u64) -> Result<(), Refusal> {
     let claim = claim_of(namespace, pod, 0, 1);
     let used: Vec<(&str, i64)> = NAMESPACES.into_iter().zip(used).collect();
@@ -141,7 +141,7 @@ fn what_was_deleted_counts_for_half_a_minute_at_most() {
 fn what_is_asked_about_again_counts_once_and_a_dry_run_keeps_nothing() {
     let mut ledger = QuotaLedger::default();
     for used in [4, 5, 5] {
-        // Before and after it was counted, and once it was deleted and is made again.
+        // The Pod is claimed before and after it was counted, and again after it was deleted.
         ask(&mut ledger, ("blue-a", "pods/p"), [used, 0, 0], NOW).unwrap();
     }
     ask(&mut ledger, ("blue-a", "pods/p"), [4, 0, 0], NOW + 10_000).unwrap();
@@ -186,14 +186,14 @@ fn what_nobody_has_counted_is_refused() {
     );
     let other = refused(&facts(), &[("blue-a", 0), ("blue-b", 0)]);
     assert!(other.contains("namespace blue-c"), "{other}");
-    // One that merely says that it is the Tenant's has nothing that is counted, and gets nothing.
+    // A namespace that only claims the Tenant has no counts, and gets nothing.
     let mut claimed = facts();
     claimed.set_namespace(namespace("blue-claimed"));
     let all = NAMESPACES.map(|name| (name, 0));
     add_up(&claimed, &usages(&all), &claim).unwrap();
     let there = claim_of("blue-claimed", "pods/p", 0, 1);
     add_up(&claimed, &usages(&all), &there).unwrap_err();
-    // Of one that is being deleted, what it used last counts.
+    // A namespace in deletion counts with its last use.
     let mut ending = facts();
     ending.set_namespace(NamespaceFacts {
         deleting: true,
@@ -249,7 +249,7 @@ fn what_is_written_is_read_and_what_is_broken_keeps_nothing() {
     );
 }
 
-/// Numbers by chance, the same ones for the same seed.
+/// Random numbers, the same ones for the same seed.
 struct Chance(u64);
 
 impl Chance {
@@ -262,7 +262,7 @@ impl Chance {
     }
 }
 
-/// A request that was let through, on its way into the store.
+/// An admitted request that is not stored yet.
 struct OnItsWay {
     namespace: usize,
     name: String,
@@ -271,13 +271,13 @@ struct OnItsWay {
     arrives: u64,
 }
 
-/// A cluster as far as quotas see it.
+/// The state of a cluster that quotas see.
 #[derive(Default)]
 struct Cluster {
     now: u64,
-    /// How much each object is, by namespace and name.
+    /// The amount of each object, by namespace and name.
     stored: BTreeMap<(usize, String), i64>,
-    /// What each namespace was said to use, and since when.
+    /// The reported use of each namespace, with its time.
     counted: [Vec<(u64, i64)>; 3],
     on_their_way: Vec<OnItsWay>,
 }
@@ -292,7 +292,7 @@ impl Cluster {
         self.counted[namespace].push((self.now, used));
     }
 
-    /// What Kubernetes' own quota does, and the store behind it.
+    /// Stores a request, after the check of Kubernetes' own quota.
     fn arrive(&mut self, request: &OnItsWay) {
         let used = self.used_then(request.namespace, self.now);
         let grows = request.after - request.before;
@@ -301,7 +301,7 @@ impl Cluster {
         if used + grows > 5 || (!is_as_asked && request.before > 0) {
             return;
         }
-        // Charged also where the name turns out to be taken.
+        // Charged even if the name is already taken.
         self.count(request.namespace, used + grows);
         if is_as_asked {
             self.stored.insert(key, request.after);
@@ -315,8 +315,8 @@ impl Cluster {
     }
 }
 
-/// Two webhooks whose watches lag, and requests that take their time: together that is less than what is let through is kept. Whatever comes in
-/// whatever order, no more is stored than there may be.
+/// Two webhooks whose watches lag, and requests that take their time: together that is shorter than a reservation. In any order of events, the
+/// stored objects stay within the limit.
 #[test]
 fn by_chance_no_more_is_stored_than_there_may_be() {
     let template = claim_of("", "", 0, 0);
@@ -389,7 +389,7 @@ fn by_chance_no_more_is_stored_than_there_may_be() {
                             continue;
                         }
                         let_through += 1;
-                        // Some are refused elsewhere, and some are asked about twice.
+                        // Some requests are denied elsewhere, and some are checked twice.
                         if chance.below(6) == 0 {
                             continue;
                         }
