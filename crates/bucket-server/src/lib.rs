@@ -1,8 +1,7 @@
-//! A store of objects in memory that speaks S3: what tests fetch buckets from.
+//! An object store in memory that speaks S3, for tests to fetch buckets from.
 //!
-//! Owns what is put into it, on the loopback address, checks signatures with code of its own, and hears every request, so that a test can
-//! say what was sent. It does what a store does, and whatever else a test tells it to. It refuses to be more: nothing is put over the
-//! network.
+//! Objects are put by function calls, and not over the network. The store listens on the loopback address, checks signatures with code of its own, and records every
+//! request, so that a test can check what was sent. It behaves like a real store, unless a test changes its answers.
 
 mod server;
 mod signature;

@@ -1,4 +1,4 @@
-//! The server: the part of S3's protocol that reads, and what it heard.
+//! The server: the reading part of S3's protocol, and recorded requests.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,7 +18,7 @@ use crate::signature::{Keys, SignatureError, check_signature};
 pub struct Heard {
     /// Method.
     pub method: String,
-    /// Path and query, as they arrived.
+    /// Path and query, as received.
     pub target: String,
     /// Headers.
     pub headers: Vec<(String, String)>,
@@ -33,12 +33,12 @@ pub struct Answer {
     pub headers: Vec<(String, String)>,
     /// Body.
     pub body: Vec<u8>,
-    /// Whether more is promised after the body, and never comes.
+    /// Whether the header promises more bytes after the body, which never come.
     pub stalls: bool,
 }
 
 impl Answer {
-    /// An answer with a body.
+    /// Makes an answer with a body.
     #[must_use]
     pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl Answer {
         }
     }
 
-    /// With more to come, which never does.
+    /// Promises one more byte, which never comes.
     #[must_use]
     pub fn stalling(self) -> Self {
         let length = self.body.len() + 1;
@@ -56,14 +56,14 @@ impl Answer {
         Self { stalls: true, ..told }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// An error as S3 writes it.
+    /// Makes an error in S3's form.
     #[must_use]
     pub fn error(status: u16, code: &str, more: &str) -> Self {
         let xml = format!(
@@ -82,7 +82,7 @@ struct Object {
 
 #[derive(Default)]
 struct State {
-    /// By bucket, and key.
+    /// By bucket, and by key.
     buckets: BTreeMap<String, BTreeMap<String, Object>>,
     keys: Option<Keys>,
     page: usize,
@@ -90,7 +90,7 @@ struct State {
     hook: Option<Hook>,
 }
 
-/// A store that is running. It stops when it is dropped.
+/// A running store. It stops when it is dropped.
 pub struct BucketServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -105,18 +105,18 @@ impl Drop for BucketServer {
 }
 
 impl BucketServer {
-    /// Starts one on the loopback address.
+    /// Starts a store on the loopback address.
     ///
     /// # Errors
-    /// When there is no port.
+    /// When no port is free.
     pub async fn start() -> io::Result<Self> {
         Self::listen(None, None).await
     }
 
-    /// Starts one that speaks TLS, for these names, with a certificate of its own.
+    /// Starts a store with TLS for these names, with a certificate of its own.
     ///
     /// # Errors
-    /// When there is no port, or no certificate.
+    /// When no port is free, or no certificate can be made.
     pub async fn start_with_tls(names: &[&str]) -> io::Result<Self> {
         let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -144,7 +144,7 @@ impl BucketServer {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (state, acceptor) = (Arc::clone(&serving), acceptor.clone());
-                // A client that goes away is none of a store's concern.
+                // A disconnected client is no error of the store.
                 tokio::spawn(async move {
                     let _: io::Result<()> = match acceptor {
                         Some(acceptor) => match acceptor.accept(stream).await {
@@ -164,25 +164,25 @@ impl BucketServer {
         })
     }
 
-    /// Where it listens, `127.0.0.1:<port>`.
+    /// Returns the address of the listener, `127.0.0.1:<port>`.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its own certificate, in PEM, if it speaks TLS.
+    /// Returns the store's own certificate, in PEM, if it speaks TLS.
     #[must_use]
     pub fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
     }
 
-    /// Puts an object into a bucket, which is made if it is not there.
+    /// Puts an object into a bucket, which is created if it is missing.
     pub fn put(&self, bucket: &str, key: &str, content: &[u8]) {
         let mark = hex::encode(md5::compute(content).0);
         self.put_marked(bucket, key, content, &mark);
     }
 
-    /// Puts an object whose mark is another than the MD5 of its content, as of one that came in parts.
+    /// Puts an object whose mark is not the MD5 of its content, as after an upload in parts.
     pub fn put_marked(&self, bucket: &str, key: &str, content: &[u8], mark: &str) {
         let object = Object {
             content: content.to_owned(),
@@ -201,22 +201,22 @@ impl BucketServer {
         }
     }
 
-    /// Takes only requests that are signed with these keys.
+    /// Accepts only requests that are signed with these keys.
     pub fn require(&self, keys: Keys) {
         self.state().keys = Some(keys);
     }
 
-    /// So many objects stand on a page.
+    /// Sets the number of objects on a page.
     pub fn set_page(&self, objects: usize) {
         self.state().page = objects;
     }
 
-    /// Lets a test answer, where it wants to.
+    /// Sets a function of the test that may answer requests.
     pub fn answer_with(&self, hook: impl Fn(&Heard) -> Option<Answer> + Send + Sync + 'static) {
         self.state().hook = Some(Arc::new(hook));
     }
 
-    /// Everything that was asked for since this was asked last.
+    /// Returns the requests since the last call.
     #[must_use]
     pub fn take_heard(&self) -> Vec<Heard> {
         std::mem::take(&mut self.state().heard)
@@ -227,7 +227,7 @@ impl BucketServer {
     }
 }
 
-/// Requests of one connection, one after another.
+/// Serves the requests of one connection, one after another.
 async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<State>) -> io::Result<()> {
     while let Some(heard) = read_request(&mut stream).await? {
         let answer = {
@@ -237,7 +237,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
             told.unwrap_or_else(|| answer(&state, &heard))
         };
         let mut head = format!("HTTP/1.1 {} X\r\n", answer.status);
-        // A test that says another length ends the connection with it.
+        // If the test sets another length, the connection ends with the answer.
         let says_length = answer
             .headers
             .iter()
@@ -249,11 +249,11 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // In one piece, or the client's system waits a moment for the other.
+        // In one piece, because the client's system would delay a second one.
         stream.write_all(&[head.as_bytes(), &answer.body].concat()).await?;
         stream.flush().await?;
         if answer.stalls {
-            // Until the client has enough of it.
+            // Waits until the client closes the connection.
             let _ = stream.read(&mut [0]).await?;
         }
         if says_length {
@@ -263,7 +263,7 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, state: &Mutex<St
     Ok(())
 }
 
-/// The path and query of a request, which a proxy may hand on with the host in front.
+/// Returns the path and query of a request. A forwarding proxy may put the host in front.
 fn read_target(written: &str) -> String {
     let inner = written.strip_prefix("http://").and_then(|rest| rest.split_once('/'));
     inner.map_or_else(|| written.to_owned(), |(_, path)| format!("/{path}"))
@@ -272,7 +272,7 @@ fn read_target(written: &str) -> String {
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Heard>> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
-    // What reads has no body.
+    // Requests that read have no body.
     while !bytes.ends_with(b"\r\n\r\n") {
         let read = stream.read(&mut piece).await?;
         if read == 0 {

@@ -1,31 +1,31 @@
-//! Whether a request is signed as it should be: version 4 of Amazon's signatures, read from the request as it arrived.
+//! Checks the signature of a request: Amazon's version 4, computed from the request as received.
 //!
-//! Owns the check and nothing of the client's: what it is compared with are the examples that Amazon publishes.
+//! The check shares no code with the client; its tests are the examples that Amazon publishes.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::{Digest as _, Sha256};
 
-/// The keys that requests are to be signed with, for which region.
+/// The keys and the region of a valid signature.
 #[derive(Debug, Clone)]
 pub struct Keys {
-    /// Which keys.
+    /// The id of the keys.
     pub id: String,
-    /// What is signed with.
+    /// The secret key.
     pub secret: String,
     /// The region of the bucket.
     pub region: String,
 }
 
-/// Why a request is refused, in S3's words.
+/// The reason of a refusal, in S3's words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignatureError {
-    /// It is not signed.
+    /// The request has no signature.
     AccessDenied,
-    /// With keys that nobody knows.
+    /// The keys are unknown.
     InvalidAccessKeyId,
-    /// For another region.
+    /// The signature is for another region.
     AuthorizationHeaderMalformed,
-    /// Not as it should be.
+    /// The signature is wrong.
     SignatureDoesNotMatch,
 }
 
@@ -68,7 +68,7 @@ pub fn check_signature(
     let (Some(time), Some(digest)) = (find("x-amz-date"), find("x-amz-content-sha256")) else {
         return Err(mismatch);
     };
-    // The host has to be signed, and so has everything of Amazon's.
+    // The host has to be signed, and so have all of Amazon's headers.
     let is_signed = |name: &str| names.split(';').any(|signed| signed == name);
     let must_be = |name: &str| name == "host" || name.starts_with("x-amz-");
     let mut all = headers.iter().map(|(name, _)| name.to_ascii_lowercase());

@@ -1,4 +1,4 @@
-//! What one identity asks of the API server. Owns the form of each verb's request; chooses neither object nor verb.
+//! The requests of one identity to the API server. The module defines the form of each verb's request; callers choose the object and the verb.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -23,7 +23,7 @@ const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// The API server, as one identity. Cheap to clone.
+/// A client of the API server, as one identity. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -31,29 +31,29 @@ pub struct Client {
     turns: WorkTurns,
 }
 
-/// How to apply.
+/// Options of an apply.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyOptions<'a> {
     /// The field manager.
     pub manager: &'a str,
-    /// Take fields over from other managers.
+    /// Whether to take fields over from other managers.
     pub force: bool,
-    /// Only answer what would be.
+    /// Whether to return the result without a write.
     pub dry_run: bool,
-    /// Apply to this subresource.
+    /// The subresource to apply to.
     pub subresource: Option<&'a str>,
 }
 
-/// What an apply came back with.
+/// The result of an apply.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The object as it is (or, dry, would be) stored, `managedFields` included.
+    /// The object as stored, or as a dry run would store it, with `managedFields`.
     pub object: Value,
-    /// What the API server warns of, as unknown fields.
+    /// The warnings of the API server, for example about unknown fields.
     pub warnings: Vec<String>,
 }
 
-/// What must hold for a deletion to happen.
+/// The conditions of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
     /// The object's uid.
@@ -62,14 +62,14 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-/// How to delete.
+/// Options of a deletion.
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
-    /// What must hold; a deletion without any may hit an object that was made anew.
+    /// The preconditions; a deletion without preconditions may hit a re-created object.
     pub preconditions: Preconditions,
-    /// What becomes of what it owns; the kind's own default when absent.
+    /// The treatment of dependent objects; the kind's default if absent.
     pub propagation: Option<Propagation>,
-    /// Whether nothing is deleted, and only admission and rights are asked.
+    /// Whether the request only checks admission and rights, and deletes nothing.
     pub dry_run: bool,
 }
 
@@ -78,7 +78,7 @@ impl Client {
         Self { shared, sender, turns }
     }
 
-    /// The same, reading what is large in these turns.
+    /// Returns the client with these turns for large answers.
     #[must_use]
     pub fn in_turns(&self, turns: &WorkTurns) -> Self {
         Self {
@@ -87,42 +87,41 @@ impl Client {
         }
     }
 
-    /// The turns in which it reads what is large.
+    /// Returns the turns in which the client reads large answers.
     pub(crate) fn turns(&self) -> &WorkTurns {
         &self.turns
     }
 
-    /// How much is read of another cluster's API server; nothing of this one's.
+    /// Returns the bounds for another cluster's API server; `None` for this cluster.
     pub(crate) fn terms(&self) -> Option<&Terms> {
         self.shared.terms()
     }
 
-    /// Who this client's requests are made as.
+    /// Returns the identity of the client's requests.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.sender.identity
     }
 
-    /// What time it is for the API server, as its last answer said; this machine's time where none says it.
+    /// Returns the API server's time, by its last answer; this machine's time if no answer had a time.
     #[must_use]
     pub fn server_time(&self) -> Timestamp {
         self.shared.server_time()
     }
 
-    /// The resource of a kind in exactly that `apiVersion`; discovery is read again when it is not known.
+    /// Returns the resource of a kind in exactly this `apiVersion`. For an unknown kind, discovery is read again.
     ///
     /// # Errors
-    /// [`ClusterError::NoKindMatch`], or what discovery fails with.
+    /// [`ClusterError::NoKindMatch`], or the errors of discovery.
     pub async fn resource(&self, api_version: &str, kind: &str) -> Result<Resource, ClusterError> {
         let (group, version) = split_api_version(api_version);
         self.look_up(group, Some(version), kind).await
     }
 
-    /// The resource of a kind in that `apiVersion` if it is served, else in the version that the server prefers: an object has the same
-    /// name in all of them.
+    /// Returns the resource of a kind in this `apiVersion` if it is served, else in the version that the server prefers. An object has the same name in all versions.
     ///
     /// # Errors
-    /// [`ClusterError::NoKindMatch`] when no version is served, or what discovery fails with.
+    /// [`ClusterError::NoKindMatch`] when no version is served, or the errors of discovery.
     pub async fn resource_in_any_version(&self, api_version: &str, kind: &str) -> Result<Resource, ClusterError> {
         let (group, version) = split_api_version(api_version);
         match self.look_up(group, Some(version), kind).await {
@@ -133,10 +132,10 @@ impl Client {
         }
     }
 
-    /// The resource of an object.
+    /// Returns the resource of an object.
     ///
     /// # Errors
-    /// [`ClusterError::Request`] when it has no `apiVersion` or `kind`, else as [`Client::resource`].
+    /// [`ClusterError::Request`] when the object has no `apiVersion` or `kind`, else as [`Client::resource`].
     pub async fn resource_of(&self, object: &Value) -> Result<Resource, ClusterError> {
         self.resource(require_text(object, "/apiVersion")?, require_text(object, "/kind")?)
             .await
@@ -167,7 +166,7 @@ impl Client {
         }
     }
 
-    /// Reads which groups there are, unless that was done since `asked`.
+    /// Reads the list of groups, unless it was read since `asked`.
     async fn read_groups(&self, asked: Instant) -> Result<(), ClusterError> {
         let mapping = &self.shared.mapping;
         let _guard = mapping.refreshing().await;
@@ -182,7 +181,7 @@ impl Client {
                     bytes = bytes.saturating_add(length);
                     documents.push(document);
                 }
-                // A server without the core group. Whether a proxy on the way answered is unknown, so the group is unknown, too.
+                // A server without the core group. A proxy on the way may have answered, so the group is unknown, too.
                 Err(error) if path == discovery::CORE_PATH && error.code() == 404 => has_core = false,
                 Err(error) => return Err(error),
             }
@@ -200,7 +199,7 @@ impl Client {
         self.turns.run(bytes, take).await
     }
 
-    /// Reads one document of all groups; the second value is its length. Asks for the older form if the server refuses the aggregated one.
+    /// Reads one document of all groups, and returns it with its length. Requests the older form if the server refuses the aggregated form.
     async fn ask_for_groups(&self, path: &str) -> Result<(Value, usize), ClusterError> {
         let call = Call {
             accept: discovery::ACCEPT,
@@ -214,8 +213,8 @@ impl Client {
         self.ask_for_document(&Call::get(path.to_owned())).await
     }
 
-    /// Reads the versions of a group where each has a document of its own, unless that was done since `asked`. A version without an answer is
-    /// unknown, and so are the kinds that only it may serve.
+    /// Reads the versions of a group where each has a document of its own, unless they were read since `asked`. A version without an answer is unknown. Kinds that only
+    /// this version may serve are unknown, too.
     async fn read_versions(&self, group: &str, asked: Instant) -> Result<(), ClusterError> {
         let mapping = &self.shared.mapping;
         if mapping.list_due(group, asked).is_empty() {
@@ -260,13 +259,13 @@ impl Client {
     /// Reads one object.
     ///
     /// # Errors
-    /// [`ClusterError::NotFound`] and the rest.
+    /// [`ClusterError::NotFound`] and other refusals.
     pub async fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Value, ClusterError> {
         let path = write_path(resource, resource.scope(namespace), Some(name), None)?;
         Ok(self.send(resource, &Call::get(path)).await?.object)
     }
 
-    /// Reads one object; nothing when it is not there.
+    /// Reads one object; `None` if the object is missing.
     ///
     /// # Errors
     /// Any other refusal.
@@ -278,10 +277,10 @@ impl Client {
         }
     }
 
-    /// Server-side apply.
+    /// Applies an object with server-side apply.
     ///
     /// # Errors
-    /// [`ClusterError::ApplyConflict`] without force, [`ClusterError::Invalid`] and the rest.
+    /// [`ClusterError::ApplyConflict`] without force, [`ClusterError::Invalid`] and other refusals.
     pub async fn apply(&self, object: &Value, options: &ApplyOptions<'_>) -> Result<Applied, ClusterError> {
         let resource = self.resource_of(object).await?;
         let mut parameters = vec![("fieldManager", options.manager)];
@@ -307,15 +306,15 @@ impl Client {
         .await
     }
 
-    /// Creates an object; it must not exist.
+    /// Creates an object, which must not exist.
     ///
     /// # Errors
-    /// [`ClusterError::AlreadyExists`], [`ClusterError::Invalid`] and the rest.
+    /// [`ClusterError::AlreadyExists`], [`ClusterError::Invalid`] and other refusals.
     pub async fn create(&self, object: &Value, manager: &str) -> Result<Applied, ClusterError> {
         self.post(object, manager, false).await
     }
 
-    /// Answers what creating an object would come to.
+    /// Returns the result that a creation would have, in a dry run.
     ///
     /// # Errors
     /// As [`Client::create`].
@@ -331,10 +330,10 @@ impl Client {
             .await
     }
 
-    /// A JSON merge patch (RFC 7386) of an object or of a subresource of it.
+    /// Sends a JSON merge patch (RFC 7386) of an object or its subresource.
     ///
     /// # Errors
-    /// [`ClusterError::Conflict`] when the patch holds a `resourceVersion` that is not the current one, and the rest.
+    /// [`ClusterError::Conflict`] when the patch holds an outdated `resourceVersion`, and other refusals.
     pub async fn merge_patch(
         &self,
         resource: &Resource,
@@ -349,10 +348,10 @@ impl Client {
             .await
     }
 
-    /// A JSON patch (RFC 6902) of an object.
+    /// Sends a JSON patch (RFC 6902) of an object.
     ///
     /// # Errors
-    /// [`ClusterError::Invalid`] when a `test` in it fails, and the rest.
+    /// [`ClusterError::Invalid`] when a `test` in the patch fails, and other refusals.
     pub async fn json_patch(
         &self,
         resource: &Resource,
@@ -367,10 +366,10 @@ impl Client {
             .await
     }
 
-    /// Deletes an object. That it is gone already is no error.
+    /// Deletes an object. A missing object is no error.
     ///
     /// # Errors
-    /// [`ClusterError::Conflict`] when a precondition does not hold, and the rest.
+    /// [`ClusterError::Conflict`] when a precondition does not hold, and other refusals.
     pub async fn delete(
         &self,
         resource: &Resource,
@@ -432,7 +431,7 @@ impl Client {
         self.send(resource, &call).await
     }
 
-    /// Sends a request and reads its answer, in its turn if that is long.
+    /// Sends a request and reads its answer. A long answer waits for its turn.
     async fn send(&self, resource: &Resource, call: &Call) -> Result<Applied, ClusterError> {
         let answer = self.ask(resource, call).await?;
         let object = self.turns.run(answer.text.len(), || answer.read(call)).await?;
@@ -448,7 +447,7 @@ impl Client {
         self.notice_gone(resource, answer)
     }
 
-    /// A 404 that names no object is about the path: what discovery said of the kind has changed.
+    /// Forgets the resource after a 404 that names no object. Such a 404 is about the path, so discovery of the kind has changed.
     fn notice_gone<T>(&self, resource: &Resource, answer: Result<T, ClusterError>) -> Result<T, ClusterError> {
         match answer {
             Err(ClusterError::Refused { code: 404, .. }) => {
@@ -490,7 +489,7 @@ fn set(body: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// The text of a field that every object must have.
+/// Returns the text of a field that every object must have.
 fn require_text<'a>(object: &'a Value, path: &str) -> Result<&'a str, ClusterError> {
     let field = || path.trim_start_matches('/').replace('/', ".");
     ObjectView::of(object)

@@ -1,4 +1,4 @@
-//! How the API server is reached. Owns the transports; refuses to let a kubeconfig's own credentials travel with another identity's request.
+//! Connections to an API server. A kubeconfig's own credentials never travel with the request of another identity.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -17,48 +17,49 @@ use crate::token::Token;
 use crate::wire::Wire;
 use tenure_tenancy::{LaneAccount, ServiceAccount};
 
-/// How the API server is reached, and what the controller itself authenticates with.
+/// The way to an API server, with the controller's own credentials.
 #[derive(Clone)]
 pub struct Connection {
-    /// Carries no credentials of its own: every request brings a token.
+    /// A wire without credentials of its own: every request brings a token.
     pub(crate) bare: Wire,
-    /// What the controller's own requests are made with.
+    /// The credentials of the controller's own requests.
     pub(crate) controller: ControllerCredentials,
     pub(crate) health: ControllerHealth,
     pub(crate) requests: RequestCounts,
-    /// What time it is for the API server.
+    /// The clock of the API server.
     pub(crate) clock: ServerClock,
-    /// Of another cluster's API server: what its watches are opened by, and how much of it is read.
+    /// Only for another cluster's API server: the wire for watches, and the bounds for answers.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
 
-/// What is different about another cluster's API server.
+/// The parts that only another cluster's API server needs.
 #[derive(Clone)]
 pub(crate) struct Elsewhere {
     pub(crate) watches: Wire,
     pub(crate) terms: Terms,
 }
 
-/// Makes a token of the controller's ServiceAccount, or says why there is none.
+/// Makes a token of the controller's ServiceAccount, or returns the reason why none can be made.
 pub(crate) type Issue = Arc<dyn Fn() -> Result<Token, String> + Send + Sync>;
 
-/// What the controller authenticates with.
+/// The credentials of the controller.
 #[derive(Clone)]
 pub(crate) enum ControllerCredentials {
-    /// A token to begin with. The next ones come from whoever can make them, or else by TokenRequest, as the controller: then
-    /// one that has ended is the last one.
+    /// A first token. The next ones come from the issuer if one is given, else from a TokenRequest as the controller. Without an issuer, a token that has ended can't
+    /// be replaced.
     Token(Token, Option<Issue>),
     /// A transport that adds the credentials itself (a kubeconfig's, or the mounted token in a Pod).
     Transport(Arc<OwnTransport>),
-    /// A transport whose credentials make it one ServiceAccount, and nobody else: here is no controller.
+    /// A transport with the credentials of one ServiceAccount. This process has no controller.
     Account(ServiceAccount, Arc<OwnTransport>),
-    /// None: in another cluster the controller is nobody.
+    /// No credentials: the controller has no identity in another cluster.
     Nothing,
-    /// None: here is one lane, apart from the controller, which is asked for the lane's token and whether the last one was refused.
+    /// No credentials: the process is one lane, apart from the controller. The function asks the controller for the lane's token, and reports whether the last one was
+    /// refused.
     Lane(LaneAccount, AskForToken),
 }
 
-/// Asks whoever may make it for a lane's token; says first whether the last one was refused.
+/// Requests a lane's token from its maker. The argument says whether the last token was refused.
 pub(crate) type AskForToken = Arc<dyn Fn(bool) -> BoxFuture<'static, Result<Token, String>> + Send + Sync>;
 
 /// A transport with credentials of its own, which can be read again.
@@ -72,8 +73,8 @@ impl OwnTransport {
         self.wire.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads what the configuration names (a mounted token, a certificate, a program's answer) once more: what was read when
-    /// the clock stood elsewhere may count as fresh for a long time yet.
+    /// Reads the credentials of the configuration again (a mounted token, a certificate, a program's answer). After a change of the clock, the old ones may count as
+    /// fresh for a long time.
     pub(crate) fn read_again(&self) -> Result<(), ConnectionError> {
         let wire = Wire::over_network(self.configuration.clone())?;
         *self.wire.write().unwrap_or_else(PoisonError::into_inner) = wire;
@@ -81,13 +82,13 @@ impl OwnTransport {
     }
 }
 
-/// Why a connection could not be made.
+/// The reason why a connection could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
     /// The kubeconfig, or the environment of a Pod, can't be used.
     #[error("the kubeconfig can't be used: {0}")]
     Configuration(#[source] Box<kube::Error>),
-    /// Its credentials can't be used.
+    /// The credentials can't be used.
     #[error("the credentials of the kubeconfig can't be used: {0}")]
     Credentials(#[source] Box<AuthError>),
 }
@@ -102,8 +103,8 @@ impl From<kube::Error> for ConnectionError {
 }
 
 impl Connection {
-    /// Reaches an API server by its service in this process. The controller begins with `token`, which must be that of its
-    /// ServiceAccount; nothing is trusted because it is near.
+    /// Connects to an API server by its service in this process. The controller begins with `token`, which must be that of its ServiceAccount. The server trusts no
+    /// client because it is in the same process.
     pub fn in_process<S, B>(service: S, token: Token) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -122,8 +123,8 @@ impl Connection {
         }
     }
 
-    /// Reaches another cluster's API server by services that bring the credentials of its user: one for requests, one for watches. No
-    /// token of this cluster goes there.
+    /// Connects to another cluster's API server by services that bring the credentials of its user: one for requests, one for watches. No token of this cluster goes to
+    /// the other cluster.
     pub fn elsewhere<S, B>(requests: S, watches: S, terms: Terms) -> Self
     where
         S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
@@ -145,8 +146,8 @@ impl Connection {
         }
     }
 
-    /// Where the controller's next tokens come from, in place of a request that needs the last one: after a jump of the clock,
-    /// or a sleep of the machine, that one has ended.
+    /// Sets the issuer of the controller's next tokens. Without an issuer, a TokenRequest needs the last token, which has ended after a jump of the clock or a sleep of
+    /// the machine.
     #[must_use]
     pub fn issued_by(mut self, issue: impl Fn() -> Result<Token, String> + Send + Sync + 'static) -> Self {
         if let ControllerCredentials::Token(_, issuer) = &mut self.controller {
@@ -155,9 +156,8 @@ impl Connection {
         self
     }
 
-    /// Reaches an API server over the network as one lane, which has no controller beside it. `ask` brings the lane's token, and is told
-    /// whether the last one was refused; `connect` opens each connection to the server, which is verified here. Whatever the configuration has
-    /// of credentials is left out.
+    /// Connects over the network as one lane without a controller. `ask` brings the lane's token, and learns whether the last one was refused. `connect` opens each
+    /// connection to the server, which this process verifies. Credentials in the configuration are left out.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address or the CA can't be used.
@@ -177,8 +177,8 @@ impl Connection {
         })
     }
 
-    /// Reaches an API server over the network as one ServiceAccount, which the configuration's credentials speak for: its own token, or
-    /// those of somebody who impersonates it. Requests of every other identity are refused before they are sent.
+    /// Connects over the network as one ServiceAccount. The configuration's credentials are the account's token, or those of a user that impersonates the account.
+    /// Requests of every other identity are refused before they are sent.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address, CA or credentials can't be used.
@@ -198,21 +198,21 @@ impl Connection {
         })
     }
 
-    /// Whether the controllers can do their work; it goes on telling after the connection is used up.
+    /// Returns the health of the controllers. The value stays current after the connection is used up.
     #[must_use]
     pub fn health(&self) -> ControllerHealth {
         self.health.clone()
     }
 
-    /// How many requests are sent over it, by all that it is made for; it goes on counting after the connection is used up.
+    /// Returns the counts of requests over this connection, by all clients made from it. The counts stay current after the connection is used up.
     #[must_use]
     pub fn requests(&self) -> RequestCounts {
         self.requests.clone()
     }
 
-    /// Reaches an API server over the network. Of each lane, and of the controller, many requests share a connection where the server speaks
-    /// HTTP/2. The controller uses the configuration's credentials; requests of other identities
-    /// are made over a second transport that has none, or a client certificate would speak for them.
+    /// Connects to an API server over the network. If the server speaks HTTP/2, many requests of one lane, or of the controller, share a connection. The controller
+    /// uses the configuration's credentials. Requests of other identities use a second transport without credentials, since a client certificate would authenticate
+    /// them as the controller.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address, CA or credentials can't be used.

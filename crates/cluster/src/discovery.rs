@@ -30,31 +30,31 @@ application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,applic
 /// The media type of the older form.
 pub const ACCEPT_PLAIN: &str = "application/json";
 
-/// Whether a server that answered a request for [`ACCEPT`] with this status has to be asked with [`ACCEPT_PLAIN`].
+/// Checks whether a server that answered [`ACCEPT`] with this status needs a request with [`ACCEPT_PLAIN`].
 #[must_use]
 pub fn is_form_refused(code: u16) -> bool {
     matches!(code, 400 | 406 | 415)
 }
 
-/// One resource of the API server.
+/// A resource of the API server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Resource {
-    /// API group; empty for the core group.
+    /// The API group; empty for the core group.
     pub group: String,
-    /// Version, as `v1`.
+    /// The version, such as `v1`.
     pub version: String,
-    /// Kind.
+    /// The kind.
     pub kind: String,
-    /// Name in paths, as `deployments`.
+    /// The name in paths, such as `deployments`.
     pub plural: String,
-    /// Whether its objects live in namespaces.
+    /// Whether the objects are namespaced.
     pub namespaced: bool,
-    /// Whether it can be watched.
+    /// Whether the resource can be watched.
     pub watchable: bool,
 }
 
 impl Resource {
-    /// `group/version`, or `version` of the core group.
+    /// Returns `group/version`, or `version` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -64,32 +64,32 @@ impl Resource {
         }
     }
 
-    /// The namespace to address an object with: none for a cluster-scoped kind, whatever the object says.
+    /// Returns the namespace in the path of an object; `None` for a cluster-scoped kind, even if the object names a namespace.
     #[must_use]
     pub fn scope<'a>(&self, namespace: &'a str) -> Option<&'a str> {
         (self.namespaced && !namespace.is_empty()).then_some(namespace)
     }
 }
 
-/// A resource with the other names that people call it by.
+/// A resource with its other names in `kubectl`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The resource.
     pub resource: Resource,
-    /// `deployment`.
+    /// The singular, such as `deployment`.
     pub singular: String,
-    /// `deploy`.
+    /// The short names, such as `deploy`.
     pub short_names: Vec<String>,
 }
 
-/// What discovery says of a kind.
+/// The answer of discovery about a kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// It is served, as this.
+    /// The kind is served as this resource.
     Served(Resource),
-    /// It is not.
+    /// The kind is not served.
     Unserved,
-    /// What is known of its group is stale: it may be served.
+    /// The kind may be served: the documents of its group are stale.
     Unknown,
 }
 
@@ -105,15 +105,15 @@ pub struct Discovery {
 #[derive(Clone, Debug, Default)]
 struct Group {
     name: String,
-    /// In the server's order: by the version that it prefers.
+    /// The resources in the server's order, by its preferred version.
     resources: Vec<Named>,
-    /// Every version of a kind, in that order: indexes into `resources`.
+    /// The versions of each kind in this order, as indexes into `resources`.
     kinds: HashMap<String, Vec<usize>>,
     /// Whether the resources of a version are unknown.
     is_stale: bool,
-    /// The versions that have a document of their own; none in the aggregated form.
+    /// The versions that have a document of their own; empty in the aggregated form.
     versions: Vec<String>,
-    /// Whether these documents were asked for.
+    /// Whether these documents were requested.
     is_read: bool,
 }
 
@@ -143,7 +143,7 @@ impl Discovery {
         Ok(discovery)
     }
 
-    /// A kind in exactly this version, or, without one, in the version that the server prefers.
+    /// Finds a kind in exactly this version, or without a version in the version that the server prefers.
     #[must_use]
     pub fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Sought {
         let Some(group) = self.groups.get(group) else {
@@ -160,7 +160,7 @@ impl Discovery {
         }
     }
 
-    /// Every kind once, in the version that the server prefers.
+    /// Iterates over every kind once, in the version that the server prefers.
     pub fn preferred(&self) -> impl Iterator<Item = &Named> {
         self.in_order().flat_map(|group| {
             group.resources.iter().enumerate().filter_map(|(place, named)| {
@@ -169,20 +169,20 @@ impl Discovery {
         })
     }
 
-    /// The groups with a version whose resources are unknown.
+    /// Iterates over the groups with a version whose resources are unknown.
     pub fn stale_groups(&self) -> impl Iterator<Item = &str> {
         let stale = self.in_order().filter(|group| group.is_unknown());
         stale.map(|group| group.name.as_str())
     }
 
-    /// The versions of a group, if each of them has a document of its own.
+    /// Returns the versions of a group, if each of them has a document of its own.
     #[must_use]
     pub fn list_versions(&self, group: &str) -> Vec<GroupVersion> {
         let group = self.groups.get(group);
         group.map(|group| group.list_documents()).unwrap_or_default()
     }
 
-    /// The versions whose documents were not asked for, group by group.
+    /// Returns the versions whose documents were not requested, group by group.
     #[must_use]
     pub fn list_unread(&self) -> Vec<Vec<GroupVersion>> {
         let unread = self.in_order().filter(|group| !group.is_read);
@@ -212,7 +212,7 @@ impl Discovery {
         *known = Arc::new(read);
     }
 
-    /// Says that nothing is known of a group.
+    /// Marks a group as unknown.
     pub fn mark_unknown(&mut self, group: &str) {
         self.group_or_new(group).is_stale = true;
     }
@@ -227,7 +227,7 @@ impl Discovery {
         }
     }
 
-    /// The same without a kind.
+    /// Returns a copy of the discovery without one kind.
     pub(crate) fn without(&self, group: &str, kind: &str) -> Self {
         let mut rest = self.clone();
         if let Some(group) = rest.groups.get_mut(group) {
@@ -282,7 +282,7 @@ impl Discovery {
 }
 
 impl Group {
-    /// Whether it may serve kinds that are not known.
+    /// Whether the group may serve unknown kinds.
     fn is_unknown(&self) -> bool {
         self.is_stale || (!self.versions.is_empty() && !self.is_read)
     }
@@ -375,7 +375,7 @@ mod tests {
         assert!(Discovery::read(&[Value::Null]).is_err());
     }
 
-    /// `/api` and `/apis` as servers before Kubernetes 1.27 and kcp answer them.
+    /// Returns discovery from `/api` and `/apis` in the form of servers before Kubernetes 1.27 and of kcp.
     fn older_form() -> Discovery {
         let version =
             |group: &str, version: &str| json!({ "groupVersion": format!("{group}/{version}"), "version": version });

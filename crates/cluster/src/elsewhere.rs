@@ -1,6 +1,6 @@
-//! Another cluster's API server: somebody else runs it, so nothing that it says is believed to have an end.
+//! Bounds for another cluster's API server, which is untrusted: its answers may be endless.
 //!
-//! Owns how much of it is read, kept and repeated. It refuses to repeat what it was sent with, whoever says it.
+//! The module bounds the text that is read, stored and repeated. It never repeats the credentials of a request, even if the server quotes them.
 
 use std::any::Any;
 use std::fmt;
@@ -11,37 +11,37 @@ use tenure_api::text::visible_line;
 use crate::error::ClusterError;
 use tenure_planner::refusal::{Cause, CauseKind, Reason};
 
-/// From how many bytes on an answer takes room that is counted, and the first such piece.
+/// The size from which an answer takes counted memory, and the size of the first counted piece.
 const UNCOUNTED: usize = 64 << 10;
 const FIRST_PIECE: usize = 192 << 10;
-/// How long what an API server says may be, of a message and of one of its parts, and how many of these.
+/// The longest message of an API server, the longest part of a message, and the largest number of parts.
 const LONGEST_MESSAGE: usize = 2048;
 const LONGEST_PART: usize = 300;
 const MOST_PARTS: usize = 16;
 
-/// Room that is held until it is dropped.
+/// Reserved memory, which is released when the value is dropped.
 pub struct HeldRoom(#[expect(dead_code, reason = "it is dropped")] Box<dyn Any + Send + Sync>);
 
 impl HeldRoom {
-    /// Holds whatever gives the room back when it is dropped.
+    /// Holds a value that releases the memory when it is dropped.
     pub fn new(held: impl Any + Send + Sync) -> Self {
         Self(Box::new(held))
     }
 }
 
-/// Asks for room, in bytes.
+/// Requests memory, in bytes.
 pub type AskRoom = Arc<dyn Fn(usize) -> Result<HeldRoom, String> + Send + Sync>;
 
-/// What is read of an API server that somebody else runs.
+/// Bounds for answers of an untrusted API server.
 #[derive(Clone)]
 pub struct Terms {
-    /// The longest answer, and the longest event of a watch, in bytes.
+    /// The longest answer and the longest event of a watch, in bytes.
     pub longest: usize,
-    /// The most objects of one list.
+    /// The largest number of objects in one list.
     pub most_objects: usize,
-    /// Room for what is long, or is kept.
+    /// Memory for long or stored texts.
     pub room: AskRoom,
-    /// Whether a text has something in it that proves who asks.
+    /// Whether a text contains a credential of the request.
     pub is_secret: Arc<dyn Fn(&str) -> bool + Send + Sync>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Terms {
     }
 }
 
-/// The room that something takes while it is read.
+/// The memory for a text that is being read.
 #[derive(Default)]
 pub(crate) struct Growing {
     held: Vec<HeldRoom>,
@@ -63,11 +63,11 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Takes room for so many bytes in all; what is short takes none.
+    /// Reserves memory for this many bytes in total; short texts need no reservation.
     pub(crate) fn grow_to(&mut self, bytes: usize, terms: Option<&Terms>) -> Result<(), ClusterError> {
         let Some(terms) = terms else { return Ok(()) };
         while bytes > UNCOUNTED.saturating_add(self.counted) {
-            // As much again as there is: a long answer is asked for a few times.
+            // Each piece doubles the total, so a long answer needs few reservations.
             let piece = self.counted.max(FIRST_PIECE);
             self.held.push(take_room(terms, piece)?);
             self.counted += piece;
@@ -75,19 +75,19 @@ impl Growing {
         Ok(())
     }
 
-    /// Gives it all back.
+    /// Releases all memory.
     pub(crate) fn clear(&mut self) {
         self.held.clear();
         self.counted = 0;
     }
 }
 
-/// Takes room for so many bytes.
+/// Reserves memory for this many bytes.
 fn take_room(terms: &Terms, bytes: usize) -> Result<HeldRoom, ClusterError> {
     (terms.room)(bytes).map_err(|problem| ClusterError::Unreachable { problem })
 }
 
-/// Takes room for so many bytes in the place of what was held before.
+/// Reserves memory for this many bytes, in place of the previous reservation.
 pub(crate) fn keep_room(
     held: &Mutex<Option<HeldRoom>>,
     terms: Option<&Terms>,
@@ -122,7 +122,7 @@ impl Terms {
         causes.iter().take(MOST_PARTS).map(tell).collect()
     }
 
-    /// What may be told of an error: a line of some length, without what was sent.
+    /// Makes an error safe to report: lines of bounded length, without credentials of the request.
     pub(crate) fn tell_error(&self, mut error: ClusterError) -> ClusterError {
         match &mut error {
             ClusterError::Forbidden { message, causes }
@@ -130,7 +130,7 @@ impl Terms {
             | ClusterError::ApplyConflict { message, causes }
             | ClusterError::Invalid { message, causes, .. } => {
                 *message = self.tell(message, LONGEST_MESSAGE);
-                // Whether all of them say the same counts: of more than are told nothing is concluded.
+                // The caller checks whether all causes agree. An added empty cause prevents a conclusion from a cut list.
                 let is_cut = causes.len() > MOST_PARTS;
                 *causes = self.tell_causes(causes);
                 if is_cut {
@@ -168,7 +168,7 @@ impl Terms {
         error
     }
 
-    /// What may be told of warnings.
+    /// Makes warnings safe to report.
     pub(crate) fn tell_warnings(&self, warnings: Vec<String>) -> Vec<String> {
         let told = warnings.iter().take(MOST_PARTS);
         told.map(|warning| self.tell(warning, LONGEST_PART)).collect()

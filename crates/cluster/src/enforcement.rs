@@ -1,5 +1,6 @@
-//! Where it stands whether what judges writes is in force: the cluster's Enforcement. Owns that several processes write it, only as it was read.
-//! Refuses to say what stands there: that is [`tenure_planner::enforcement`].
+//! The Enforcement of the cluster: reads and writes whether admission is in force.
+//!
+//! Several processes write the status. Each write is conditional on the state that was read. [`tenure_planner::enforcement`] decides the content.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -13,10 +14,10 @@ use crate::{Client, ClusterError};
 
 const API_VERSION: &str = "tenure.dev/v1alpha1";
 const KIND: &str = "Enforcement";
-/// How often a race may be lost: there are two parts, and few processes for each.
+/// The number of retries after lost races. The status has two parts, with few processes for each.
 const TRIES: usize = 16;
 
-/// Whether policies are in force, as the process that keeps them has reported last: a request has met them as they are.
+/// Reads whether policies are in force, by the last report of the process that keeps them: a test request met the current policies.
 ///
 /// # Errors
 /// The API server refuses the read, or doesn't answer.
@@ -34,10 +35,10 @@ pub async fn read_policies_in_force(client: &Client) -> Result<bool, ClusterErro
     Ok(reported.is_some_and(|reported| reported.status == ConditionStatus::True))
 }
 
-/// Says how a part is. Writes nothing where that has been said.
+/// Reports the state of a part. Writes nothing if the status already has this state.
 ///
 /// # Errors
-/// The API server says no, or nothing; also where the kind isn't installed.
+/// The API server refuses or doesn't answer, or the kind isn't installed.
 pub async fn report_enforcement(
     client: &Client,
     manager: &str,
@@ -56,7 +57,7 @@ pub async fn report_enforcement(
             }
         };
         let status = found.get("status").cloned().unwrap_or(Value::Null);
-        // What can't be read is written anew.
+        // An unreadable status is replaced.
         let status: EnforcementStatus = serde_json::from_value(status).unwrap_or_default();
         let Some(noted) = note(&status, (part, standing), settings, Timestamp::now()) else {
             return Ok(());

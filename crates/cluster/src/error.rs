@@ -1,4 +1,4 @@
-//! What a request can come back with. Owns the mapping of the API server's `Status` answers; keeps the server's own words.
+//! The errors of a request. The API server's `Status` answers are mapped to them, and keep the server's own words.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use tenure_api::ObjectView;
 use tenure_planner::refusal::{Cause, CauseKind, Failure, Reason};
 use tenure_tenancy::Identity;
 
-/// Why a request had no success. The messages are the API server's where it gave one.
+/// The reason why a request failed. The message is the API server's, if it sent one.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ClusterError {
     /// The identity may not do this (403).
     #[error("{message}")]
     Forbidden {
-        /// The API server's message; it names user, verb, resource and namespace.
+        /// The API server's message, which names user, verb, resource and namespace.
         message: String,
-        /// What it names besides, as a namespace that is being deleted.
+        /// Further causes in the answer, such as a namespace that is being deleted.
         causes: Vec<Cause>,
     },
     /// The API server does not accept the token (401).
     #[error("the API server does not accept the credentials of {identity}: {message}")]
     Unauthorized {
-        /// Who the request was made as.
+        /// The identity of the request.
         identity: Identity,
         /// The API server's message.
         message: String,
@@ -32,23 +32,23 @@ pub enum ClusterError {
         "ServiceAccount {name:?} does not exist in namespace {namespace:?}; nothing is read or written for it until it does: create it, or name another"
     )]
     IdentityMissing {
-        /// Its namespace.
+        /// The namespace of the account.
         namespace: String,
-        /// Its name.
+        /// The name of the account.
         name: String,
     },
-    /// The object, or its namespace, does not exist: the API server says so of this very name (404).
+    /// The object, or its namespace, does not exist: the API server's answer names it (404).
     #[error("{message}")]
     NotFound {
         /// The API server's message.
         message: String,
     },
-    /// The API server knows no such kind: discovery that was whole and fresh does not have it.
+    /// The API server does not serve the kind: complete and fresh discovery lacks it.
     #[error(
         "no matches for kind {kind:?} in version {api_version:?}: the API server does not serve it; a CustomResourceDefinition may be missing"
     )]
     NoKindMatch {
-        /// `group/version`, or `version` of the core group; only a group when any version would do.
+        /// `group/version`, or `version` of the core group; only a group if any version was allowed.
         api_version: String,
         /// The kind.
         kind: String,
@@ -61,8 +61,8 @@ pub enum ClusterError {
         /// The kind.
         kind: String,
     },
-    /// The address that discovery gave for the kind is not served any more. Discovery is read again with the next look-up; it alone says
-    /// whether another version is served.
+    /// The path that discovery gave for the kind is no longer served. The next look-up reads discovery again, and only discovery says whether another version is
+    /// served.
     #[error("kind {kind:?} is not served as {api_version:?} any more")]
     PathGone {
         /// `group/version`, or `version` of the core group.
@@ -70,23 +70,23 @@ pub enum ClusterError {
         /// The kind.
         kind: String,
     },
-    /// The object changed meanwhile, or is another one than expected (409).
+    /// The object changed meanwhile, or differs from the expected one (409).
     #[error("{message}")]
     Conflict {
         /// The API server's message.
         message: String,
-        /// What it names, as the uid that is another one.
+        /// Causes in the answer, such as a different uid.
         causes: Vec<Cause>,
     },
-    /// Another field manager owns fields that an apply without force would change (409).
+    /// Another field manager owns fields that an apply without force would change (409), so the apply is refused.
     #[error("{message}")]
     ApplyConflict {
         /// The API server's message.
         message: String,
-        /// One cause a field.
+        /// The causes, one for each field.
         causes: Vec<Cause>,
     },
-    /// An object of that name exists already (409).
+    /// An object of this name exists already (409).
     #[error("{message}")]
     AlreadyExists {
         /// The API server's message.
@@ -99,10 +99,10 @@ pub enum ClusterError {
         code: u16,
         /// The API server's message.
         message: String,
-        /// One cause a field.
+        /// The causes, one for each field.
         causes: Vec<Cause>,
     },
-    /// The revision that a watch or list should go on from is compacted (410).
+    /// The revision from which a watch or list should continue is compacted (410).
     #[error("{message}")]
     Expired {
         /// The API server's message.
@@ -113,35 +113,35 @@ pub enum ClusterError {
     Throttled {
         /// The API server's message.
         message: String,
-        /// How long, if it said so.
+        /// The waiting time, if the server named one.
         retry_after: Option<Duration>,
     },
-    /// No answer came.
+    /// The server did not answer.
     #[error("the API server can't be reached: {problem}")]
     Unreachable {
-        /// What the transport said.
+        /// The message of the transport.
         problem: String,
     },
-    /// No answer came in time.
+    /// The server did not answer in time.
     #[error("the API server did not answer within {} s", .after.as_secs())]
     Timeout {
-        /// How long was waited.
+        /// The time that the client waited.
         after: Duration,
     },
-    /// The answer is not what the API promises.
+    /// The answer breaks the API's contract.
     #[error("the API server's answer to {what} can't be read: {problem}")]
     Decode {
         /// The request.
         what: String,
-        /// What is wrong with the answer.
+        /// The problem of the answer.
         problem: String,
     },
-    /// The answer is longer than what is read.
+    /// The answer is longer than the limit.
     #[error("the API server's answer to {what} is longer than {longest} bytes")]
     TooLong {
         /// The request.
         what: String,
-        /// How much would have been read, in bytes.
+        /// The limit in bytes.
         longest: usize,
     },
     /// The object can't be addressed or sent.
@@ -149,7 +149,7 @@ pub enum ClusterError {
     Request {
         /// The request.
         what: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
     /// Any other refusal.
@@ -157,19 +157,19 @@ pub enum ClusterError {
     Refused {
         /// The HTTP status code.
         code: u16,
-        /// Kubernetes' word, as `InternalError`.
+        /// The reason in Kubernetes' words, such as `InternalError`.
         reason: Reason,
         /// The API server's message.
         message: String,
-        /// What it names besides.
+        /// Further causes in the answer.
         causes: Vec<Cause>,
-        /// How long it asks to wait, if it said so.
+        /// The waiting time, if the server named one.
         retry_after: Option<Duration>,
     },
 }
 
 impl ClusterError {
-    /// Whether the same request may succeed later without anybody changing anything.
+    /// Whether the same request may succeed later without any change.
     #[must_use]
     pub fn transient(&self) -> bool {
         match self {
@@ -184,7 +184,7 @@ impl ClusterError {
         }
     }
 
-    /// The HTTP status code; 0 when there was no answer that could be read.
+    /// Returns the HTTP status code; 0 without a readable answer.
     #[must_use]
     pub fn code(&self) -> u16 {
         match self {
@@ -201,7 +201,7 @@ impl ClusterError {
         }
     }
 
-    /// Why, in one word.
+    /// Returns the reason in one word.
     #[must_use]
     pub fn reason(&self) -> Reason {
         match self {
@@ -225,7 +225,7 @@ impl ClusterError {
         }
     }
 
-    /// What the API server names as wrong.
+    /// Returns the causes in the API server's answer.
     #[must_use]
     pub fn causes(&self) -> &[Cause] {
         match self {
@@ -238,7 +238,7 @@ impl ClusterError {
         }
     }
 
-    /// How long the API server asks to wait, if it said so.
+    /// Returns the waiting time, if the API server named one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -247,7 +247,7 @@ impl ClusterError {
         }
     }
 
-    /// Whether it is known that the object is not there. A kind that is not served, or of which nothing is known, is another answer.
+    /// Whether the object is known to be missing. An unserved or unknown kind is a different answer.
     #[must_use]
     pub fn absent(&self) -> bool {
         matches!(self, Self::NotFound { .. })
@@ -275,7 +275,7 @@ impl ClusterError {
                 message,
             },
             403 => Self::Forbidden { message, causes },
-            // Anything on the way can answer 404; that an object is not there is said by naming it.
+            // A proxy on the way can answer 404, so the object is missing only if the answer names it.
             404 if !text("/details/name").is_empty() => Self::NotFound { message },
             409 if reason == Reason::AlreadyExists => Self::AlreadyExists { message },
             409 if causes.iter().any(|cause| cause.kind == CauseKind::FieldManagerConflict) => {
@@ -316,7 +316,7 @@ fn read_cause(cause: ObjectView<'_>) -> Cause {
     }
 }
 
-/// An error and its causes in one line: the transport's own text alone says "client error (Connect)".
+/// Returns an error and its causes in one line, because the transport's own text alone says "client error (Connect)".
 pub(crate) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

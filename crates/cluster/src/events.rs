@@ -1,6 +1,7 @@
-//! Events (core/v1) about objects, as whoever keeps their books. What was said last is not said again before a while has passed, and an object has
-//! a budget of events, so that whatever goes wrong in a loop does not fill the store.
-//! Refuses to fail its caller: an event that can't be written is logged.
+//! Events (core/v1) about objects, written as the account that does the bookkeeping for the object.
+//!
+//! A repeated event is only counted for a while. Each object has a budget of events, so a loop of failures can't fill the store. A failed write never fails the caller:
+//! the failure is logged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -14,25 +15,25 @@ use crate::error::ClusterError;
 
 /// The longest message of an event in bytes (Kubernetes' `NoteLengthLimit`).
 const LONGEST_MESSAGE: usize = 1024;
-/// How long the event that was written last is not written again, and how long a repeated one is counted on the same object.
+/// The time for which the last written event is not written again, and for which a repeated event is counted on the same object.
 const COUNTED_FOR: Duration = Duration::from_secs(600);
-/// How many events of one object are remembered for counting.
+/// The number of events of one object that are remembered for counting.
 const REMEMBERED: usize = 16;
-/// How many events an object may have at once (client-go's burst), and how soon it may have one more.
+/// The number of events that an object may have at once (client-go's burst), and the time until it may have one more.
 const BURST: u32 = 25;
 const ONE_MORE: Duration = Duration::from_secs(60);
 
-/// Whether an event tells of something wrong.
+/// Whether an event reports a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// Nothing is wrong.
+    /// The event reports no problem.
     Normal,
-    /// Something is.
+    /// The event reports a problem.
     Warning,
 }
 
 impl EventKind {
-    /// The word as it stands in the object.
+    /// Returns the word in the event object.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,30 +43,30 @@ impl EventKind {
     }
 }
 
-/// What is said about an object.
+/// An event about an object.
 #[derive(Clone, Debug)]
 pub struct ObjectEvent {
-    /// Whether something is wrong.
+    /// Whether the event reports a problem.
     pub kind: EventKind,
     /// A word in CamelCase.
     pub reason: String,
-    /// For people; cut to 1024 bytes.
+    /// The message for people, cut to 1024 bytes.
     pub message: String,
-    /// Annotations of the event, as Flux's revision.
+    /// Annotations of the event, such as Flux's revision.
     pub annotations: BTreeMap<String, String>,
-    /// Another object that it is about, wherever that is.
+    /// A second object of the event, in any namespace.
     pub related: Option<Value>,
 }
 
-/// What was said about one object lately. It belongs to whoever speaks about that object: objects share no memory and no lock.
+/// The recent events of one object. The reconciler of the object owns this value, so objects share no memory and no lock.
 #[derive(Debug)]
 pub struct EventHistory {
-    /// The newest last.
+    /// The events, with the newest last.
     said: VecDeque<Said>,
-    /// Whom it was said of: a namesake begins with a clean sheet.
+    /// The uid of the object. A re-created object with the same name starts with an empty history.
     uid: String,
     budget: u32,
-    /// Up to when the budget has been refilled.
+    /// The time up to which the budget has been refilled.
     refilled: Option<SystemTime>,
     unlogged_failures: u64,
 }
@@ -76,20 +77,20 @@ struct Said {
     reason: String,
     message: String,
     name: String,
-    /// How often it happened, written or not.
+    /// The number of occurrences, written or not.
     count: u64,
-    /// When it was written first.
+    /// The time of the first write.
     first: SystemTime,
 }
 
-/// What is to be done about an event.
+/// The action for an event.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
-    /// It is counted, and nothing is written.
+    /// Count the event and write nothing.
     Count,
-    /// It is written anew.
+    /// Write a new event.
     Create,
-    /// The count of the one that was written under this name is written.
+    /// Write the new count into the event with this name.
     Recount { name: String, count: u64 },
 }
 
@@ -107,7 +108,7 @@ impl Default for EventHistory {
 
 impl EventHistory {
     fn judge(&mut self, uid: &str, event: &ObjectEvent, message: &str, now: SystemTime) -> Verdict {
-        // What is written elsewhere, with the object as what it is related to, has none.
+        // An event that is written elsewhere, with the object as its related object, has no uid.
         if !uid.is_empty() && self.uid != uid {
             *self = Self {
                 uid: uid.to_owned(),
@@ -142,7 +143,7 @@ impl EventHistory {
         }
     }
 
-    /// Takes one event from the budget, if there is one.
+    /// Takes one event from the budget, if the budget allows it.
     fn spend(&mut self, now: SystemTime) -> bool {
         let since = *self.refilled.get_or_insert(now);
         let waited = now.duration_since(since).unwrap_or_default();
@@ -171,7 +172,7 @@ impl EventHistory {
     }
 }
 
-/// Writes events.
+/// A writer of events.
 #[derive(Debug)]
 pub struct EventRecorder {
     client: Client,
@@ -179,18 +180,18 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Writes as that client; `component` stands as the events' source (Flux's controllers: `kustomize-controller`).
+    /// Returns a recorder with this client. `component` is the source of the events (Flux's controllers: `kustomize-controller`).
     #[must_use]
     pub fn new(client: Client, component: &'static str) -> Self {
         Self { client, component }
     }
 
-    /// Writes one event about an object, or counts it when it was said lately.
+    /// Writes one event about an object, or counts a recent one.
     pub async fn record(&self, history: &mut EventHistory, object: &Value, event: &ObjectEvent) {
         match self.write(history, object, event).await {
             Ok(()) => history.unlogged_failures = 0,
             Err(error) => {
-                // The first of a row; a namespace that is going refuses them all.
+                // Only the first failure in a row is logged. A terminating namespace refuses all events.
                 if history.unlogged_failures == 0 {
                     tracing::warn!(%error, reason = %event.reason, "an event could not be written");
                 }
@@ -266,8 +267,8 @@ impl EventRecorder {
     }
 }
 
-/// What the name of an event about an object begins with. The object's name may fill all 253 characters that the event's own may have, and
-/// one of RBAC's kinds has others in it than that may have.
+/// Returns the prefix of an event's name. The object's name may already have all 253 characters that an event's name may have. RBAC's kinds allow characters that event
+/// names forbid.
 fn name_prefix(name: &str) -> String {
     let is_allowed =
         |letter: &char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || matches!(letter, '.' | '-');
@@ -312,7 +313,7 @@ mod tests {
         }
     }
 
-    /// RBAC's kinds have names that no event may have.
+    /// RBAC's kinds have names that events may not have.
     #[test]
     fn an_event_is_called_as_events_may_be() {
         for (name, expected) in [
@@ -326,7 +327,7 @@ mod tests {
         assert_eq!(name_prefix(&"a".repeat(253)).len(), 200);
     }
 
-    /// Says it as the recorder would; answers whether anything was written.
+    /// Records a message as the recorder would, and returns whether anything was written.
     fn say(history: &mut EventHistory, message: &str, now: SystemTime) -> bool {
         let event = event(message);
         match history.judge("uid", &event, message, now) {
@@ -347,7 +348,7 @@ mod tests {
             written += u32::from(say(&mut history, "same", start + Duration::from_secs(second)));
         }
         assert_eq!(written, 3, "once in ten minutes");
-        // Something else in between makes it news again, and tells how often it happened.
+        // After another event, the repeated event is written again, with its number of occurrences.
         let now = start + Duration::from_secs(1800);
         assert!(say(&mut history, "same", now));
         assert!(!say(&mut history, "same", now));
@@ -376,7 +377,7 @@ mod tests {
         }
         assert_eq!(written, BURST + 9, "one more each minute");
         assert!(history.said.len() <= REMEMBERED);
-        // A namesake has its own.
+        // An object with the same name and another uid has its own budget.
         assert_eq!(history.judge("another", &event("this"), "this", start), Verdict::Create);
     }
 }

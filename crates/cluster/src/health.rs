@@ -1,24 +1,25 @@
-//! Whether the controllers can do their work, as far as they know: the API server accepts what they authenticate with, and they see the
-//! objects that they reconcile. Refuses to judge the objects themselves: a Kustomization that fails is nothing that ails the controllers.
+//! Whether the controllers can work: the API server accepts their credentials, and they can watch the objects that they reconcile.
+//!
+//! The state of the objects doesn't count: a failing Kustomization is no fault of the controllers.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether the controllers can do their work. Cheap to clone; all clones tell the same.
+/// The health of the controllers. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerHealth(Arc<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// The controller's credentials were refused.
+    /// Whether the controller's credentials were refused.
     refused: AtomicBool,
     /// The kinds that can't be watched.
     unseen: Mutex<BTreeSet<String>>,
 }
 
 impl ControllerHealth {
-    /// Whether nothing is known to keep them from their work.
+    /// Whether no obstacle to the controllers' work is known.
     #[must_use]
     pub fn is_good(&self) -> bool {
         !self.0.refused.load(Ordering::Relaxed) && self.unseen().is_empty()
@@ -28,7 +29,7 @@ impl ControllerHealth {
         self.0.unseen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes whether the API server accepts the controller's credentials.
+    /// Records whether the API server accepts the controller's credentials.
     pub(crate) fn set_accepted(&self, accepted: bool) {
         let refused = !accepted;
         if self.0.refused.swap(refused, Ordering::Relaxed) != refused {
@@ -42,7 +43,7 @@ impl ControllerHealth {
         }
     }
 
-    /// Takes whether the objects of a kind can be seen: while they can't, what changes of them is not reconciled.
+    /// Records whether the objects of a kind can be watched. While they can't, their changes are not reconciled.
     pub fn set_seen(&self, kind: &str, seen: bool) {
         let mut unseen = self.unseen();
         if seen {

@@ -1,5 +1,7 @@
-//! Clients for identities: tokens by TokenRequest, cached, renewed before they end. The controller asks for the tokens of lanes and for that of
-//! the account that writes credentials, and each lane for those of the ServiceAccounts in its namespaces, with its own. Refuses to serve an identity whose ServiceAccount does not exist.
+//! Clients for identities, with tokens from TokenRequests, cached and renewed before they end.
+//!
+//! The controller requests the tokens of lanes and of the account that writes credentials. Each lane requests the tokens of the ServiceAccounts in its namespaces, with
+//! its own token. An identity whose ServiceAccount does not exist gets no client.
 
 mod foreign;
 mod minting;
@@ -26,10 +28,10 @@ use tenure_tenancy::{Identity, LaneAccount, SecretWriter, ServiceAccount, identi
 
 pub use foreign::{ForeignToken, TokenTrouble};
 
-/// How often a request is sent again when it was throttled or no answer came, before the caller hears of it.
+/// The number of retries after throttling or a missing answer, before the caller gets the error.
 const RETRIES: u32 = 2;
 
-/// The longest that a throttled request waits for its retry.
+/// The longest wait of a throttled request for its retry.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Clients for every identity, over one connection. Cheap to clone.
@@ -41,15 +43,15 @@ pub struct ClientPool {
 pub(crate) struct Shared {
     connection: Connection,
     tokens: Mutex<TokenStore>,
-    /// Whose credentials were refused although they were new, how often, and until when they are not made anew.
+    /// The identities whose new credentials were refused, with the number of refusals and the end of the pause.
     refused: Mutex<HashMap<Identity, (u32, Instant)>>,
-    /// Where one lane is apart: whether its last token was refused.
+    /// Only in a lane's own process: whether the lane's last token was refused.
     lane_refused: AtomicBool,
     pub(crate) mapping: Mapping,
     turns: SharedTurns,
-    /// The room that what is known of another cluster's kinds takes.
+    /// The memory for the kinds of another cluster.
     pub(crate) kinds_room: Mutex<Option<HeldRoom>>,
-    /// The controller's own. They wait for nobody else's: its watches tell of the objects of all tenants, one after the other.
+    /// The controller's own turns. They never wait for another lane's, because the controller's watches carry the objects of all tenants in sequence.
     controller_turns: WorkTurns,
 }
 
@@ -58,27 +60,27 @@ pub(crate) fn controller() -> Identity {
     identity::use_for_bookkeeping().into()
 }
 
-/// A lane, as it asks the API server: with whose token it asks for others, and in whose turns it reads what is large.
+/// A lane as a client of the API server: the account that requests other tokens, and the turns for large answers.
 #[derive(Clone, Debug)]
 pub struct LaneAccess {
-    /// Its own account.
+    /// The lane's account.
     pub account: LaneAccount,
-    /// Its turns.
+    /// The lane's turns.
     pub turns: WorkTurns,
 }
 
-/// Whose token a request is sent with, and who asks for it.
+/// The identity of a request, and the lane that requests its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
     pub(crate) identity: Identity,
-    /// The lane that it is asked for by; a ServiceAccount has one.
+    /// The lane that requests the token; a ServiceAccount always has one.
     pub(crate) lane: Option<LaneAccount>,
-    /// What its requests are for, besides watches.
+    /// The purpose of its requests, besides watches.
     pub(crate) purpose: Purpose,
 }
 
 impl Sender {
-    /// The connections that its requests go over: those of its lane.
+    /// Returns the connections for its requests: those of its lane.
     fn channel(&self, purpose: Purpose) -> Channel {
         let holder = match (&self.identity, &self.lane) {
             (Identity::Lane(lane), _) | (_, Some(lane)) => Holder::Lane(lane.clone()),
@@ -104,16 +106,16 @@ impl From<Identity> for Sender {
     }
 }
 
-/// Where one identity's token is kept.
+/// The place for one identity's token.
 type Slot = Arc<tokio::sync::Mutex<Option<Token>>>;
 
-/// Below so many identities, none is looked for that could be forgotten.
+/// Below this number of identities, no token is removed.
 const FEW: usize = 64;
 
-/// The tokens of those that act, and of some that did: ServiceAccounts come and go.
+/// The tokens of current and some former identities, since ServiceAccounts come and go.
 struct TokenStore {
     slots: HashMap<Identity, Slot>,
-    /// At so many, those that nobody waits for and whose token has ended go.
+    /// At this number, tokens that have ended or are about to end are removed, unless a request waits for them.
     full: usize,
 }
 
@@ -130,7 +132,7 @@ impl TokenStore {
                 };
                 matches!(identity, Identity::Controller(_)) || Arc::strong_count(slot) > 1 || !ended(slot)
             });
-            // Half of them are new before it is looked again: each costs a look at two.
+            // Half of the entries are new before the next search, so each new entry costs the search of two.
             self.full = FEW.max(self.slots.len().saturating_mul(2));
         }
         Arc::clone(self.slots.entry(identity.clone()).or_default())
@@ -138,7 +140,7 @@ impl TokenStore {
 }
 
 impl ClientPool {
-    /// Clients over a connection. Sends nothing yet.
+    /// Returns clients over a connection. Sends nothing yet.
     #[must_use]
     pub fn new(connection: Connection) -> Self {
         let mut tokens = HashMap::new();
@@ -162,14 +164,14 @@ impl ClientPool {
         }
     }
 
-    /// The client of the controller itself: for its own kinds, their status, events and discovery. Where one lane is apart from it, its.
+    /// Returns the client of the controller itself: for its own kinds, their status, events and discovery. In a lane's own process, this is the lane's client.
     #[must_use]
     pub fn controller(&self) -> Client {
         let turns = self.shared.controller_turns.clone();
         Client::new(Arc::clone(&self.shared), self.shared.itself().into(), turns)
     }
 
-    /// The same, for what says who leads: it goes over a connection of its own, so that it never waits behind what else is asked.
+    /// Returns the controller's client for leader election. It has a connection of its own, so it never waits behind other requests.
     #[must_use]
     pub fn for_leadership(&self) -> Client {
         let sender = Sender {
@@ -179,10 +181,10 @@ impl ClientPool {
         Client::new(Arc::clone(&self.shared), sender, self.shared.controller_turns.clone())
     }
 
-    /// The token of a lane, for the process that it runs in; another one than before when that was refused.
+    /// Returns the token of a lane for the lane's process. With `refused`, the token is a new one.
     ///
     /// # Errors
-    /// [`ClusterError`] when there is none.
+    /// [`ClusterError`] when no token is available.
     pub async fn issue_lane_token(&self, lane: &LaneAccount, refused: bool) -> Result<Token, ClusterError> {
         let identity = Identity::from(lane.clone());
         if refused {
@@ -195,41 +197,41 @@ impl ClientPool {
         })
     }
 
-    /// Whether the controllers can do their work, for them to say what they see.
+    /// Returns the health of the controllers, for reports of their watches.
     #[must_use]
     pub fn health(&self) -> &ControllerHealth {
         &self.shared.connection.health
     }
 
-    /// What the lanes share: who works with large objects, and when.
+    /// Returns the turns of all lanes for work with large objects.
     #[must_use]
     pub fn turns(&self) -> &SharedTurns {
         &self.shared.turns
     }
 
-    /// The client of a lane itself: for the books of what is reconciled in its namespaces.
+    /// Returns the client of a lane itself, for the bookkeeping in its namespaces.
     #[must_use]
     pub fn for_lane(&self, lane: &LaneAccess) -> Client {
         let sender = Identity::from(lane.account.clone()).into();
         Client::new(Arc::clone(&self.shared), sender, lane.turns.clone())
     }
 
-    /// The client of the account that writes credentials, for a namespace of this lane, after making sure that there is a token for it: the
-    /// controller asks for that, and no lane. It works in the lane's turns.
+    /// Returns the client of the account that writes credentials, for a namespace of this lane, after a check that its token is available. The controller requests this
+    /// token, and no lane does. The client works in the lane's turns.
     ///
     /// # Errors
-    /// [`ClusterError::IdentityMissing`] when the API server says that the account does not exist; whatever else TokenRequest can fail with.
+    /// [`ClusterError::IdentityMissing`] when the API server says that the account does not exist; any other error of a TokenRequest.
     pub async fn for_secret_writer(&self, writer: &SecretWriter, lane: &LaneAccess) -> Result<Client, ClusterError> {
         let sender = Sender::from(Identity::from(writer.clone()));
         self.shared.token(&sender).await?;
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
-    /// The client of a ServiceAccount, after making sure that there is a token for it. The lane asks for that, and it works in its turns.
+    /// Returns the client of a ServiceAccount, after a check that its token is available. The lane requests the token, and the client works in the lane's turns.
     ///
     /// # Errors
-    /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; whatever else TokenRequest can
-    /// fail with. It never falls back to another identity.
+    /// [`ClusterError::IdentityMissing`] when the API server says that the ServiceAccount does not exist; any other error of a TokenRequest. The pool never falls back
+    /// to another identity.
     pub async fn for_account(&self, account: &ServiceAccount, lane: &LaneAccess) -> Result<Client, ClusterError> {
         if let Some(client) = self.elsewhere(account, lane) {
             return Ok(client);
@@ -243,20 +245,20 @@ impl ClientPool {
         Ok(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
-    /// The client of the user of another cluster, whose kubeconfig a ServiceAccount has read; nothing if this is a pool of this cluster's.
+    /// Returns the client of another cluster's user, whose kubeconfig a ServiceAccount has read; `None` in a pool of this cluster.
     fn elsewhere(&self, account: &ServiceAccount, lane: &LaneAccess) -> Option<Client> {
         self.shared.connection.elsewhere.as_ref()?;
         let sender = Identity::from(identity::use_elsewhere(account)).into();
         Some(Client::new(Arc::clone(&self.shared), sender, lane.turns.clone()))
     }
 
-    /// A client to ask which kinds there are: the controller's own here, and the user's in another cluster.
+    /// Returns a client for discovery: the controller's own here, and the user's in another cluster.
     #[must_use]
     pub fn for_discovery(&self, account: &ServiceAccount, lane: &LaneAccess) -> Client {
         self.elsewhere(account, lane).unwrap_or_else(|| self.controller())
     }
 
-    /// Says that kinds were installed or removed, so that the next unknown kind is looked for at once.
+    /// Reports that kinds were installed or removed, so the next look-up of an unknown kind reads discovery at once.
     pub fn kinds_changed(&self) {
         self.shared.mapping.invalidate();
     }
@@ -273,7 +275,7 @@ impl Shared {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who this process is to the API server.
+    /// Returns the identity of this process at the API server.
     pub(crate) fn itself(&self) -> Identity {
         match &self.connection.controller {
             ControllerCredentials::Lane(account, _) => account.clone().into(),
@@ -305,11 +307,11 @@ impl Shared {
         }
     }
 
-    /// Notes what the answer to a request says of its credentials.
+    /// Records what an answer says about the credentials of its request.
     fn heed<T>(&self, identity: &Identity, answer: &Result<T, ClusterError>) {
         let accepted = match answer {
             Err(ClusterError::Unauthorized { .. }) => false,
-            // These say nothing of them.
+            // These errors say nothing about the credentials.
             Err(
                 ClusterError::Unreachable { .. }
                 | ClusterError::Timeout { .. }
@@ -329,17 +331,17 @@ impl Shared {
         }
     }
 
-    /// How much is read of another cluster's API server; nothing of this one's.
+    /// Returns the bounds for another cluster's API server; `None` for this cluster.
     pub(crate) fn terms(&self) -> Option<&Terms> {
         self.connection.elsewhere.as_ref().map(|elsewhere| &elsewhere.terms)
     }
 
-    /// What time it is for the API server.
+    /// Returns the time of the API server.
     pub(crate) fn server_time(&self) -> Timestamp {
         self.connection.clock.now()
     }
 
-    /// Who asks which kinds there are.
+    /// Returns the sender for discovery.
     pub(crate) fn discoverer(&self, sender: &Sender) -> Sender {
         match self.connection.elsewhere {
             Some(_) => sender.clone(),
@@ -364,7 +366,7 @@ impl Shared {
     ) -> Result<http::Response<kube::client::Body>, ClusterError> {
         let identity = &sender.identity;
         let wire = match &self.connection.elsewhere {
-            // What stays open takes nothing from what is asked.
+            // Open streams take no capacity from short requests.
             Some(elsewhere) => elsewhere.watches.clone(),
             None => self.wire(identity),
         };
@@ -375,8 +377,8 @@ impl Shared {
         opened
     }
 
-    /// Sends a request as an identity: again with a new token when the old one is refused (its ServiceAccount was made anew), and
-    /// again after a pause when it was throttled or no answer came, if it does no harm twice.
+    /// Sends a request as an identity. A refused token is replaced once (its ServiceAccount may be re-created). A throttled or unanswered request is sent again after a
+    /// pause, if a repetition does no harm.
     pub(crate) async fn ask(&self, sender: &Sender, call: &Call) -> Result<Answer, ClusterError> {
         let identity = &sender.identity;
         let mut renewed = false;
@@ -431,7 +433,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    /// A watch of the controller's has the news of all tenants: whoever makes it wait makes all of them wait.
+    /// A watch of the controller carries changes of all tenants, so a delay by one tenant would delay all of them.
     #[tokio::test]
     async fn the_controller_waits_for_no_tenants_turn() {
         let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {

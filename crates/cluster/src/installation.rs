@@ -1,10 +1,11 @@
-//! Puts in place what an installation consists of, and takes it away. Refuses to be used without the identity that tenancy gives for that, and to
-//! write anything in another way than by server-side apply.
+//! Writes and deletes the objects of an installation.
+//!
+//! Every use needs the `Installer` identity from tenancy, and every write is a server-side apply.
 
 use serde_json::Value;
 use tenure_tenancy::Installer;
 
-/// The API server, as the one who installs.
+/// A client of the API server for an installation.
 #[derive(Clone)]
 pub struct Installation {
     administrator: kube::Client,
@@ -12,7 +13,7 @@ pub struct Installation {
 }
 
 impl Installation {
-    /// Writes with an administrator's client, as this identity.
+    /// Returns an installation that writes with an administrator's client, as this identity.
     #[must_use]
     pub fn new(administrator: kube::Client, installer: Installer) -> Self {
         Self {
@@ -21,10 +22,10 @@ impl Installation {
         }
     }
 
-    /// The object at a path, if it is there.
+    /// Returns the object at a path, if the object exists.
     ///
     /// # Errors
-    /// Whatever the API server, or the way to it, refuses with; that there is none is no error.
+    /// A refusal by the API server, or a failed connection. A missing object is no error.
     pub async fn find(&self, path: &str) -> Result<Option<Value>, kube::Error> {
         let request = http::Request::get(path)
             .body(Vec::new())
@@ -36,10 +37,10 @@ impl Installation {
         }
     }
 
-    /// Applies an object at its path, and overrules whoever else has its fields.
+    /// Applies an object at its path, and takes its fields over from all other managers.
     ///
     /// # Errors
-    /// Whatever the API server, or the way to it, refuses with.
+    /// A refusal by the API server, or a failed connection.
     pub async fn apply(&self, path: &str, manager: &str, object: &Value) -> Result<(), kube::Error> {
         tracing::debug!(path, identity = %self.installer, "installing");
         let request = http::Request::patch(format!("{path}?fieldManager={manager}&force=true"))
@@ -49,7 +50,7 @@ impl Installation {
         self.administrator.request::<Value>(request).await.map(drop)
     }
 
-    /// Deletes the object at a path; one that is not there is deleted.
+    /// Deletes the object at a path; a missing object counts as deleted.
     ///
     /// # Errors
     /// As [`Self::apply`].

@@ -1,4 +1,4 @@
-//! The Kubernetes side: who a request is made as, and the requests themselves.
+//! The Kubernetes side of the controllers: the identity of each request, and the requests themselves.
 //!
 //! ```text
 //! Connection ── how the API server is reached: its service in this process, or a kubeconfig's address
@@ -8,9 +8,10 @@
 //!      └── Mapping (discovery) ◀───────────────────────────────┘
 //! ```
 //!
-//! Owns tokens, discovery, the wire form of requests and the mapping of `Status` answers to [`ClusterError`].
-//! It refuses to decide anything: what is applied, deleted or retried is the planner's. There is no way to send a request without an
-//! [`Identity`], no way to send a token that this cluster accepts to another one, no fallback from a ServiceAccount to the rights of its lane or of the controller, and no way to print a token.
+//! The crate owns tokens, discovery, the wire form of requests, and the mapping of `Status` answers to [`ClusterError`].
+//! The planner decides which objects are applied, deleted or retried. Every request has an [`Identity`].
+//! A token that this cluster accepts never goes to another cluster. A ServiceAccount never falls back to the rights of its lane or of the controller. A token can't be
+//! printed.
 
 mod client;
 mod connection;

@@ -1,5 +1,5 @@
-//! Lists, page by page. Owns how much of a list is in memory: one page, which asks for fewer objects where those are large. So nobody who
-//! may create objects can keep others from listing, nor make them take more memory than a page.
+//! Lists, page by page. Only one page of a list is in memory, and a page of large objects has fewer of them. So a user that may create objects can neither keep others
+//! from listing nor make them use more memory than a page.
 
 use std::ops::ControlFlow;
 
@@ -11,11 +11,11 @@ use crate::seen::{Page, Seen};
 use crate::transport::{Call, LONGEST_ANSWER};
 use crate::turns::Turn;
 
-/// How many objects are asked for at first.
+/// The number of objects in the first request.
 const MOST_OBJECTS: u32 = 500;
-/// The longest page, in bytes; one of a single object may be as long as any answer.
+/// The longest page, in bytes; a page of a single object may be as long as any answer.
 const LONGEST_PAGE: usize = 8 << 20;
-/// What the number of objects is divided by when a page was too long.
+/// The divisor for the number of objects after a page was too long.
 const FEWER: u32 = 8;
 
 /// A list that is being read.
@@ -28,17 +28,17 @@ pub(crate) struct PagedList<'c> {
     next: Option<String>,
 }
 
-/// One page; while it is there, its lane gets no other.
+/// One page. While the page is held, its lane gets no other page.
 pub(crate) struct HeldPage {
     pub(crate) items: Vec<Seen>,
     pub(crate) resource_version: String,
-    /// How long its text was.
+    /// The length of the page's text.
     pub(crate) bytes: usize,
     _turn: Option<Turn>,
 }
 
 impl<'c> PagedList<'c> {
-    /// A list of what is in a namespace, or in all. Asks for nothing yet.
+    /// Returns a list of a namespace, or of all namespaces, without a request yet.
     pub(crate) fn new(
         client: &'c Client,
         resource: &'c Resource,
@@ -55,12 +55,12 @@ impl<'c> PagedList<'c> {
         })
     }
 
-    /// Reads the next page; nothing after the last.
+    /// Reads the next page; `None` after the last page.
     pub(crate) async fn read_next(&mut self) -> Result<Option<HeldPage>, ClusterError> {
         let Some(next) = self.next.take() else {
             return Ok(None);
         };
-        // Another cluster may take its time, and what it sends takes room of its own: nobody else's lists wait for it.
+        // Another cluster may be slow, and its pages count against its own memory, so lists of other lanes don't wait for it.
         let turn = match self.client.terms() {
             Some(_) => None,
             None => Some(self.client.turns().take_page().await),
@@ -80,7 +80,7 @@ impl<'c> PagedList<'c> {
         }))
     }
 
-    /// Reads a page, and says how long its text was.
+    /// Reads a page, and returns it with the length of its text.
     async fn read(&self, next: &str) -> Result<(Page, usize), ClusterError> {
         let limit = self.limit.to_string();
         let mut parameters = vec![("limit", limit.as_str())];
@@ -104,14 +104,14 @@ impl<'c> PagedList<'c> {
     }
 }
 
-/// Objects of a list that is held as a whole.
+/// The largest number of objects in a list that is returned as a whole.
 const FEW_OBJECTS: usize = 1000;
 
 impl Client {
-    /// All objects of a namespace of which there are few, as they are now and not as a cache may have them.
+    /// Reads all objects of a namespace with few objects from the API server, and not from a cache.
     ///
     /// # Errors
-    /// [`ClusterError`] when they can't be read, or are no few.
+    /// [`ClusterError`] when the read fails, or the objects are too many.
     pub async fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<serde_json::Value>, ClusterError> {
         let mut objects = Vec::new();
         let few = |object| {
@@ -131,10 +131,10 @@ impl Client {
         Ok(objects)
     }
 
-    /// Takes the objects of a namespace one by one, of which a page is held at a time, until that is enough.
+    /// Visits the objects of a namespace one by one, with one page in memory at a time, until the visitor has enough.
     ///
     /// # Errors
-    /// [`ClusterError`] when they can't be read.
+    /// [`ClusterError`] when the read fails.
     pub async fn visit(
         &self,
         resource: &Resource,

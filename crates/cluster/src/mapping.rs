@@ -1,11 +1,10 @@
-//! Which resource a kind is: discovery, kept until a kind is missed or a path turns out to be gone.
+//! The resource of each kind: discovery, cached until a kind is missing or a path turns out to be gone.
 //!
-//! Discovery holds nothing of any tenant, so one mapping serves all identities; it is read as the controller.
-//! Owns no rule about kinds. A kind that was looked for and not found is not asked for again within two seconds, unless
-//! `invalidate` says that something was installed.
+//! Discovery has no content of any tenant, so one mapping serves all identities, and the controller reads it. A kind that was not found is not looked up again within
+//! two seconds, unless `invalidate` reports an installation.
 //!
-//! A server with the older form of discovery lists each version of a group apart. Then a look-up reads the list of groups and the group that it
-//! asks about, and no other. A group whose server does not answer stops look-ups in that group alone.
+//! A server with the older form of discovery lists each version of a group separately. Then a look-up reads the list of groups and the group of the kind, and no other
+//! group. A group whose server does not answer stops look-ups in that group alone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +14,7 @@ use serde_json::Value;
 
 use crate::discovery::{Discovery, GroupVersion, Resource, Sought};
 
-/// How long a refreshed mapping is believed when it says that a kind does not exist.
+/// The time for which a fresh mapping counts as right when it says that a kind does not exist.
 const MISS_BELIEVED: Duration = Duration::from_secs(2);
 
 /// The resources of an API server, by group and kind.
@@ -23,7 +22,7 @@ const MISS_BELIEVED: Duration = Duration::from_secs(2);
 pub(crate) struct Mapping {
     table: Mutex<Arc<Table>>,
     refreshing: tokio::sync::Mutex<()>,
-    /// Held while the versions of a group are read. There are no more than groups that the server lists.
+    /// The locks that are held while the versions of a group are read. The map has at most the groups that the server lists.
     reading: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
@@ -31,7 +30,7 @@ pub(crate) struct Mapping {
 struct Table {
     discovery: Discovery,
     read: Option<Instant>,
-    /// How long the documents were.
+    /// The length of the documents.
     bytes: usize,
     /// The groups whose versions were read.
     groups: HashMap<String, ReadGroup>,
@@ -45,22 +44,22 @@ struct ReadGroup {
 }
 
 impl Mapping {
-    /// What was last known of a kind in exactly this version, or, without one, in the version that the server prefers.
+    /// Returns the last known state of a kind in exactly this version, or without a version in the version that the server prefers.
     pub(crate) fn find(&self, group: &str, version: Option<&str>, kind: &str) -> Sought {
         self.known().discovery.find(group, version, kind)
     }
 
-    /// Held while discovery is read, so that those who miss a kind at the same time read it once.
+    /// Locks the reading of discovery, so concurrent look-ups of missing kinds read it once.
     pub(crate) async fn refreshing(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.refreshing.lock().await
     }
 
-    /// Whether what is known was read since then, or so lately that a miss is believed.
+    /// Whether discovery was read since then, or so recently that a missing kind counts as missing.
     pub(crate) fn fresh(&self, since: Instant) -> bool {
         is_fresh(self.known().read, since)
     }
 
-    /// How long the known documents are, besides those of all groups, or of the versions of one group.
+    /// Returns the length of the known documents, without those of all groups, or without the versions of one group.
     pub(crate) fn count_bytes_besides(&self, group: Option<&str>) -> usize {
         let known = self.known();
         let others = known.groups.iter().filter(|(name, _)| Some(name.as_str()) != group);
@@ -68,7 +67,7 @@ impl Mapping {
         others.fold(first, |total, (_, group)| total.saturating_add(group.bytes))
     }
 
-    /// Takes the documents of all groups; they were asked for at `read`.
+    /// Takes the documents of all groups, requested at `read`.
     pub(crate) fn replace(&self, mut discovery: Discovery, bytes: usize, read: Instant) {
         let before = self.known();
         discovery.keep_read_groups(&before.discovery);
@@ -85,7 +84,7 @@ impl Mapping {
         });
     }
 
-    /// The versions of a group that are to be read for a look-up that began at `since`; none if the group is known.
+    /// Returns the versions of a group to read for a look-up that began at `since`; empty if the group is known.
     pub(crate) fn list_due(&self, group: &str, since: Instant) -> Vec<GroupVersion> {
         let known = self.known();
         let read = known.groups.get(group).and_then(|group| group.read);
@@ -95,13 +94,13 @@ impl Mapping {
         known.discovery.list_versions(group)
     }
 
-    /// A lock of a group, held while its versions are read.
+    /// Returns the lock of a group, held while its versions are read.
     pub(crate) fn lock_of(&self, group: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(reading.entry(group.to_owned()).or_default())
     }
 
-    /// Takes the documents of a group's versions; they were asked for at `read`.
+    /// Takes the documents of a group's versions, requested at `read`.
     pub(crate) fn take_versions(
         &self,
         group: &str,
@@ -116,7 +115,7 @@ impl Mapping {
         *table = Arc::new(new);
     }
 
-    /// Makes the next miss ask the server again: something was installed or removed.
+    /// Makes the next look-up of a missing kind read discovery again, after an installation or a removal.
     pub(crate) fn invalidate(&self) {
         self.forget_times(|discovery| discovery.clone());
     }

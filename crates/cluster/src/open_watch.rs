@@ -1,5 +1,6 @@
-//! A watch as a ServiceAccount, for as long as somebody keeps its handle.
-//! Refuses to share a watch between accounts: what one tenant may see never passes through another's.
+//! A watch as a ServiceAccount, for the life of its handle.
+//!
+//! Accounts never share a watch: objects that one tenant may see never pass through another tenant's watch.
 
 use std::time::Duration;
 
@@ -11,34 +12,34 @@ use crate::identities::{ClientPool, LaneAccess};
 use crate::watch::{WatchEvent, watch};
 use tenure_tenancy::{LaneAccount, ServiceAccount};
 
-/// How soon a token is asked for again: when the ServiceAccount does not exist, and otherwise.
+/// The pauses before the next request for a token: if the ServiceAccount does not exist, and otherwise.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(2));
 
-/// What is watched, and as whom.
+/// The key of a watch: the resource, the account, and its lane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchKey {
-    /// Who watches.
+    /// The account that watches.
     pub account: ServiceAccount,
-    /// The lane that asks for the account's tokens.
+    /// The lane that requests the account's tokens.
     pub lane: LaneAccount,
     /// The resource.
     pub resource: Resource,
-    /// The namespace; all of them when absent.
+    /// The namespace; all namespaces when absent.
     pub namespace: Option<String>,
-    /// Label selector.
+    /// The label selector.
     pub labels: Option<String>,
 }
 
-/// A watch that is open. It is closed when this is dropped.
+/// An open watch, which closes when the value is dropped.
 #[derive(Debug)]
 pub struct OpenWatch {
     task: JoinHandle<()>,
 }
 
 impl OpenWatch {
-    /// Opens a watch; `sink` is called with everything that it sees and must return quickly. Must be called inside a tokio runtime.
+    /// Opens a watch. `sink` gets every event and must return quickly. The function must run inside a tokio runtime.
     ///
-    /// It reads what is long in the lane's turns.
+    /// The watch reads long texts in the lane's turns.
     pub fn open(
         clients: ClientPool,
         lane: LaneAccess,

@@ -1,4 +1,4 @@
-//! The paths of requests. Refuses to put anything into a path that could lead it elsewhere: every part is percent-encoded, `.` and `..` are errors.
+//! The paths of requests. Every part is percent-encoded, and `.` and `..` are errors, so no name can lead a path elsewhere.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
@@ -12,7 +12,7 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~')
     .remove(b':');
 
-/// The path of a resource's collection, or of one object of it when a name is given, or of its subresource.
+/// Writes the path of a resource's collection, of one object if a name is given, or of a subresource.
 pub(crate) fn write_path(
     resource: &Resource,
     namespace: Option<&str>,
@@ -42,7 +42,7 @@ pub(crate) fn write_path(
     Ok(path)
 }
 
-/// A query string, with its `?`; empty when there are no parameters.
+/// Writes a query string with its `?`; empty without parameters.
 pub(crate) fn write_query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (key, value) in parameters {

@@ -1,17 +1,16 @@
-//! How many requests were sent to the API server of this cluster, by method and by what came back. Owns the counts alone; who asked for what
-//! is told by nobody here.
+//! Counts of requests to this cluster's API server, by method and status code. The counts don't name the client or the object.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::Method;
 
-/// The methods that are counted by name: all that are used.
+/// The methods that are counted by name; the crate uses no other.
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
-/// The codes that there are; 0 is no answer at all.
+/// The possible codes; 0 stands for a missing answer.
 const CODES: std::ops::Range<u16> = 100..600;
 
-/// How many requests were sent, by method and status code. Cheap to clone; all clones count together.
+/// The number of sent requests, by method and status code. Cheap to clone; all clones share their counts.
 #[derive(Clone, Debug, Default)]
 pub struct RequestCounts(Arc<Mutex<Counts>>);
 
@@ -22,7 +21,7 @@ impl RequestCounts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request was answered with a code, or with none.
+    /// Counts a request that was answered with a code, or not at all.
     pub(crate) fn count(&self, method: &Method, code: Option<u16>) {
         self.take(method.as_str(), code.unwrap_or_default(), 1);
     }
@@ -37,13 +36,13 @@ impl RequestCounts {
         *entry = entry.saturating_add(count);
     }
 
-    /// All of them.
+    /// Returns all counts.
     #[must_use]
     pub fn list(&self) -> Vec<((&'static str, u16), u64)> {
         self.counts().iter().map(|(sort, count)| (*sort, *count)).collect()
     }
 
-    /// All since this was called last.
+    /// Returns the counts since the last call.
     #[must_use]
     pub fn take_all(&self) -> Vec<(String, u16, u64)> {
         let counts = std::mem::take(&mut *self.counts());
@@ -53,7 +52,7 @@ impl RequestCounts {
         told.collect()
     }
 
-    /// Adds what another process has counted; what nobody here would count is left out.
+    /// Adds the counts of another process, without methods and codes that this process would not count.
     pub fn add(&self, told: &[(String, u16, u64)]) {
         for (method, code, count) in told {
             self.take(method, *code, *count);

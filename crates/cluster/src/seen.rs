@@ -1,5 +1,6 @@
-//! Objects as the API server told of them: as text, with what has to be known before anybody reads it. Owns taking lists and events apart.
-//! Refuses to keep them parsed: that takes many times their text.
+//! Objects from the API server as JSON text, with the metadata that is needed before the text is parsed.
+//!
+//! The module splits lists and events. Objects stay unparsed, because a parsed object takes many times the memory of its text.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,18 +13,18 @@ use serde_json::{Value, json};
 
 use crate::discovery::Resource;
 
-/// An object that a list or a watch told of. Its `Debug` shows no content: it may be a Secret's.
+/// An object from a list or a watch. The `Debug` output shows no content, because the object may be a Secret.
 #[derive(Clone)]
 pub struct Seen {
-    /// Its namespace; empty for cluster-scoped kinds.
+    /// The namespace; empty for cluster-scoped kinds.
     pub namespace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its resourceVersion.
+    /// The resourceVersion.
     pub revision: String,
-    /// Its labels.
+    /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// All of it, as JSON with `apiVersion` and `kind`.
+    /// The whole object, as JSON with `apiVersion` and `kind`.
     pub text: Arc<[u8]>,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// What is read of an object at first.
+/// The fields that are read first.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Head<'a> {
@@ -59,7 +60,7 @@ struct HeadMetadata {
 }
 
 impl Seen {
-    /// Takes an object as it came.
+    /// Takes an object in the form in which it arrived.
     pub(crate) fn from_text(text: &[u8], resource: &Resource) -> Result<Self, serde_json::Error> {
         let head: Head<'_> = serde_json::from_slice(text)?;
         if head.api_version.is_none() || head.kind.is_none() {
@@ -68,7 +69,7 @@ impl Seen {
         Ok(Self::new(head.metadata.unwrap_or_default(), text.into()))
     }
 
-    /// Takes an object of a list, where those of built-in kinds lack `apiVersion` and `kind`.
+    /// Takes an object of a list, where objects of built-in kinds lack `apiVersion` and `kind`.
     fn from_value(mut object: Value, resource: &Resource) -> Result<Self, serde_json::Error> {
         if let Some(fields) = object.as_object_mut() {
             fields
@@ -93,26 +94,26 @@ impl Seen {
         }
     }
 
-    /// Reads the object.
+    /// Parses the object.
     ///
     /// # Errors
-    /// What does not fit the type.
+    /// The text does not fit the type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.text)
     }
 }
 
-/// One page of a list.
+/// A page of a list.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) items: Vec<Seen>,
     pub(crate) resource_version: String,
-    /// With what the next page is asked for; empty after the last.
+    /// The token for the next page; empty after the last page.
     pub(crate) next: String,
 }
 
 impl Page {
-    /// Takes a page apart, one object at a time.
+    /// Splits a page, one object at a time.
     pub(crate) fn from_text(text: &[u8], resource: &Resource) -> Result<Self, serde_json::Error> {
         let mut reading = serde_json::Deserializer::from_slice(text);
         let page = reading.deserialize_map(PageVisitor(resource))?;
@@ -192,7 +193,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// Takes a line of a watch apart: without reading more of it than has to be known if it has the usual form, else whole.
+    /// Reads a line of a watch. A line in the usual form is parsed only as far as needed, any other line completely.
     pub(crate) fn from_line(line: &[u8], resource: &Resource) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Parts {
@@ -213,7 +214,7 @@ impl Event {
     }
 }
 
-/// `{"type":"ADDED","object":{…}}`, as API servers write it: the type, and what is where the object has to be.
+/// Splits `{"type":"ADDED","object":{…}}`, the form that API servers write, into the type and the text at the object's place.
 fn split_usual_line(line: &[u8]) -> Option<(&str, &[u8])> {
     let rest = line.trim_ascii().strip_prefix(br#"{"type":""#)?;
     let end = rest.iter().position(|byte| *byte == b'"')?;
@@ -278,7 +279,7 @@ mod tests {
         }
     }
 
-    /// However an event is written, its object is the same.
+    /// The object is the same for every spelling of an event.
     #[test]
     fn an_event_is_taken_apart_in_every_form() {
         let object = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"3"},"data":{"k":"}\u007d"}}"#;

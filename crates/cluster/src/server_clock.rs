@@ -1,7 +1,6 @@
-//! What time it is for the API server: by this clock two processes agree, whatever their own machines say.
+//! The time of the API server. Two processes agree on this clock even if the clocks of their machines differ.
 //!
-//! Owns how the header `Date` of answers is read. Refuses to be finer than that header, which counts seconds: within two of them the machine's own clock
-//! is taken for right.
+//! The clock reads the header `Date` of answers, which counts seconds. If the difference is below two seconds, the machine's own clock counts as right.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -11,15 +10,15 @@ use http::header::DATE;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 
-/// By how much another clock may seem to differ for having its seconds cut off, and for the answer having been on its way.
+/// The apparent difference that rounding to seconds and the answer's travel time can cause.
 const RESOLUTION_MILLISECONDS: i64 = 2_000;
 
-/// By how many milliseconds the API server's clock is ahead of this machine's. Cheap to clone; all clones learn together.
+/// The milliseconds by which the API server's clock is ahead of this machine's. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerClock(Arc<AtomicI64>);
 
 impl ServerClock {
-    /// Learns from the head of an answer, if it says when it was given.
+    /// Learns the time from the head of an answer, if the head has a date.
     pub(crate) fn learn(&self, headers: &HeaderMap) {
         self.learn_at(headers, Timestamp::now());
     }
@@ -33,7 +32,7 @@ impl ServerClock {
         self.0.store(if is_same { 0 } else { ahead }, Ordering::Relaxed);
     }
 
-    /// The time there.
+    /// Returns the time of the API server.
     pub(crate) fn now(&self) -> Timestamp {
         self.at(Timestamp::now())
     }
@@ -59,7 +58,7 @@ mod tests {
         for (date, there) in [
             ("Fri, 01 May 2026 12:00:00 GMT", "2026-05-01T12:00:00.700Z"),
             ("Sat, 02 May 2026 12:00:00 GMT", "2026-05-02T12:00:00Z"),
-            // It says nothing: what was learned last stays.
+            // An unreadable date changes nothing.
             ("yesterday", "2026-05-02T12:00:00Z"),
             ("Thu, 30 Apr 2026 12:00:00 GMT", "2026-04-30T12:00:00Z"),
             ("Fri, 01 May 2026 12:00:02 GMT", "2026-05-01T12:00:00.700Z"),

@@ -1,4 +1,4 @@
-//! Tokens: how long they are used, and that they are never printed.
+//! Tokens: their lifetime, and the rule that they are never printed.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_tenancy::TokenClaims;
 
-/// How long before its end a token is replaced. A request that starts now must not arrive with a token that has ended.
+/// The time before its end when a token is replaced, so that no request arrives with a token that has ended.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
 
-/// A bearer token and when it ends. Its text leaves this crate only in an `Authorization` header, and on its way to the process of the lane
-/// that it is for ([`HandedToken`]).
+/// A bearer token and its end. The text leaves this crate only in an `Authorization` header, and on its way to the process of its lane ([`HandedToken`]).
 #[derive(Clone)]
 pub struct Token {
     text: String,
@@ -21,8 +20,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// Wraps a token. Without a given end, that of its own `exp` claim counts; one without either is used until the API server
-    /// refuses it.
+    /// Wraps a token. Without a given end, its own `exp` claim counts. A token without either is used until the API server refuses it.
     #[must_use]
     pub fn new(text: impl Into<String>, expires: Option<SystemTime>) -> Self {
         let text = text.into();
@@ -30,7 +28,7 @@ impl Token {
         Self { text, expires }
     }
 
-    /// The token, for the process of the lane that it is for.
+    /// Returns the token for the process of its lane.
     #[must_use]
     pub fn hand_over(&self) -> HandedToken {
         let seconds = |expires: SystemTime| expires.duration_since(SystemTime::UNIX_EPOCH).ok();
@@ -40,27 +38,27 @@ impl Token {
         }
     }
 
-    /// Whether it should be replaced: less than five minutes, or a fifth of what an hour is cut down to by a server, are left.
+    /// Whether the token should be replaced, because less than five minutes are left.
     pub(crate) fn stale(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| now + MARGIN >= expires)
     }
 
-    /// Whether it has ended, as far as it says when.
+    /// Whether the token has ended, if its end is known.
     pub(crate) fn ended(&self, now: SystemTime) -> bool {
         self.expires.is_some_and(|expires| now >= expires)
     }
 
-    /// Whether it is this one and not a newer one.
+    /// Whether both tokens are the same.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.text == other.text
     }
 
-    /// Whether a text has it in it.
+    /// Whether a text contains the token.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         text.contains(&self.text)
     }
 
-    /// Whom it says that it is for, and who made it; nothing if it isn't a JWT. Nothing is verified.
+    /// Returns the audiences and the issuer of the token; `None` if it isn't a JWT. The claims are not verified.
     pub(crate) fn claims(&self) -> Option<TokenClaims> {
         let claims = read_claims(&self.text)?;
         let audiences = match claims.get("aud")? {
@@ -79,17 +77,17 @@ impl Token {
     }
 }
 
-/// A token on its way from the hub to the process of a lane. It has no `Debug` that would show it.
+/// A token on its way from the hub to the process of a lane. The type has no `Debug` that would show the token.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HandedToken {
     text: String,
-    /// Seconds of the epoch.
+    /// The end in seconds since the epoch.
     expires: Option<u64>,
 }
 
 impl HandedToken {
-    /// The token, where it has arrived.
+    /// Returns the token at its destination.
     #[must_use]
     pub fn take(self) -> Token {
         let time = |seconds| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
@@ -103,7 +101,7 @@ impl fmt::Debug for HandedToken {
     }
 }
 
-/// The `exp` claim of a JWT (RFC 7519 §4.1.4). Nothing is verified: it only says when to ask for another.
+/// Reads the `exp` claim of a JWT (RFC 7519 §4.1.4) without verification: it only says when to request another token.
 fn claimed_end(text: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(read_claims(text)?.get("exp")?.as_u64()?))
 }

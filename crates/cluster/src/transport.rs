@@ -1,4 +1,4 @@
-//! One request on the wire: the token, the time it may take, and what comes back. Refuses answers without an end.
+//! One request on the wire: its token, its timeout and its answer. An answer without an end is refused.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::token::Token;
 use crate::wire::{Channel, Wire};
 use tenure_tenancy::Identity;
 
-/// How long one request may take; a watch has its own rule.
+/// The timeout of one request; a watch has its own rule.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest answer that is read: no object is longer, and lists come in pages.
+/// The longest answer that is read. No object is longer, and lists come in pages.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 
-/// What to ask.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// Path and query.
+    /// The path and the query.
     pub(crate) path: String,
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
@@ -68,11 +68,11 @@ impl Call {
     }
 }
 
-/// What came back: the text, and the warnings that the API server sent beside it. It can't be printed: it may be a Secret, or a token.
+/// The text of an answer, and the warnings of the API server. The type can't be printed, because the text may be a Secret or a token.
 pub(crate) struct Answer {
     pub(crate) text: Bytes,
     pub(crate) warnings: Vec<String>,
-    /// The room that the text takes.
+    /// The memory that the text takes.
     _room: Growing,
 }
 
@@ -86,7 +86,7 @@ impl Answer {
     }
 }
 
-/// Where requests are sent, and counted.
+/// The wire for requests, and their counts.
 #[derive(Clone, Copy)]
 pub(crate) struct Route<'a> {
     pub(crate) wire: &'a Wire,
@@ -95,7 +95,7 @@ pub(crate) struct Route<'a> {
     pub(crate) clock: &'a ServerClock,
 }
 
-/// Sends a request and returns the response as soon as its head is there; an error answer is read and mapped.
+/// Sends a request and returns the response after its head has arrived. An error answer is read and mapped.
 pub(crate) async fn open(
     route: Route<'_>,
     identity: &Identity,
@@ -169,7 +169,7 @@ async fn open_unheard(
     Err(refusal(identity, code, retry_after, &body))
 }
 
-/// Sends a request and takes its whole answer.
+/// Sends a request and reads its whole answer.
 pub(crate) fn ask<'a>(
     route: Route<'a>,
     identity: &'a Identity,
@@ -177,7 +177,7 @@ pub(crate) fn ask<'a>(
     call: &'a Call,
     terms: Option<&'a Terms>,
 ) -> BoxFuture<'a, Result<Answer, ClusterError>> {
-    // A future with a type of its own would be compiled again in each crate that asks.
+    // A future with its own type would be compiled again in each crate that calls this function.
     Box::pin(async move {
         let response = open(route, identity, token, call, terms).await?;
         let warnings = warnings(&response);
@@ -219,7 +219,7 @@ async fn read(call: &Call, response: Response<Body>, terms: Option<&Terms>) -> R
                     }
                 });
         };
-        // As it comes: of what somebody else sends nothing is held that wasn't counted.
+        // The body is counted frame by frame, so no uncounted bytes of another cluster are held.
         let (mut body, mut text) = (response.into_body(), Vec::new());
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| ClusterError::Unreachable {
@@ -246,7 +246,7 @@ fn too_long(call: &Call, longest: usize) -> ClusterError {
     }
 }
 
-/// The texts of `Warning` headers: `299 - "text"`.
+/// Returns the texts of `Warning` headers: `299 - "text"`.
 fn warnings(response: &Response<Body>) -> Vec<String> {
     response
         .headers()

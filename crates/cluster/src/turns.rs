@@ -1,7 +1,7 @@
-//! Turns for what is large: reading long answers, working with large objects, and holding pages of lists.
+//! Turns for large work: reading long answers, working with large objects, and holding pages of lists.
 //!
-//! Owns who works when. It is done away from the threads that serve everybody, one piece of work of a lane at a time, and half of the
-//! processors at most do such work; whoever is small never waits. Refuses to know what is computed, and which lanes there are.
+//! Large work runs away from the threads that serve all lanes. Each lane does one piece at a time, and at most half of the processors do such work. Small work never
+//! waits. The module knows neither the content of the work nor the list of lanes.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tenure_background::run_behind_others;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// From so many bytes of text on, work waits for a turn: a processor is busy for some milliseconds with as much.
+/// From this many bytes of text, work waits for a turn, because such work keeps a processor busy for some milliseconds.
 const LARGE: usize = 128 << 10;
 
-/// How many pages of lists are in memory at the same time. One takes three times its text while it is taken apart.
+/// The number of pages of lists that are in memory at the same time. A page takes three times its text while it is split.
 const PAGES: usize = 4;
 
-/// What all lanes share. Cheap to clone.
+/// The turns that all lanes share. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SharedTurns {
     work: Arc<Semaphore>,
@@ -30,7 +30,7 @@ impl Default for SharedTurns {
 }
 
 impl SharedTurns {
-    /// So many work at the same time, and at least one.
+    /// Allows this many pieces of work at the same time, and at least one.
     #[must_use]
     pub fn new(at_once: usize) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl SharedTurns {
         }
     }
 
-    /// Everything that there is of them, as if every lane were busy.
+    /// Takes all turns, as if every lane were busy.
     #[cfg(test)]
     pub(crate) fn hold_all(&self) -> Vec<OwnedSemaphorePermit> {
         let mut held = Vec::new();
@@ -51,7 +51,7 @@ impl SharedTurns {
         held
     }
 
-    /// The turns of another lane.
+    /// Returns the turns of another lane.
     #[must_use]
     pub fn of_lane(&self) -> WorkTurns {
         let line = |all: &Arc<Semaphore>| Line {
@@ -72,14 +72,14 @@ pub struct WorkTurns {
     pages: Line,
 }
 
-/// One place of the lane's, and the places of all.
+/// A turn of the lane, and the turns of all lanes.
 #[derive(Clone, Debug)]
 struct Line {
     own: Arc<Semaphore>,
     all: Arc<Semaphore>,
 }
 
-/// A place of the lane's and one among all, until it is dropped.
+/// A turn of the lane and one of all lanes, until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _all: Option<OwnedSemaphorePermit>,
@@ -87,7 +87,7 @@ pub(crate) struct Turn {
 }
 
 impl Line {
-    /// First in the lane's own line: so only one of a lane waits in everybody's. Neither is ever closed.
+    /// Waits first in the lane's own queue, so only one task of a lane waits in the shared queue. Neither semaphore is ever closed.
     async fn take(&self) -> Turn {
         let own = Arc::clone(&self.own).acquire_owned().await.ok();
         let all = Arc::clone(&self.all).acquire_owned().await.ok();
@@ -96,21 +96,21 @@ impl Line {
 }
 
 impl WorkTurns {
-    /// Does work on so many bytes of text: at once if they are few, else when it is its turn, where nobody waits for the thread, and behind
-    /// whoever has less to do.
+    /// Does work on a text of this length. Short work runs at once. Long work waits for its turn, runs where no task waits for the thread, and yields to lanes with
+    /// less work.
     pub async fn run<T: Send>(&self, bytes: usize, work: impl FnOnce() -> T + Send) -> T {
         if bytes < LARGE {
             return work();
         }
         let _turn = self.work.take().await;
-        // A runtime of one thread has nobody to hand its other tasks to.
+        // A runtime with one thread can't move its other tasks to another thread.
         let runtime = Handle::current();
         if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
             return work();
         }
         tokio::task::block_in_place(|| {
             run_behind_others(|| {
-                // Who is told of something may begin a task.
+                // A reader of an event may spawn a task.
                 let _within = runtime.enter();
                 work()
             })
@@ -122,7 +122,7 @@ impl WorkTurns {
         self.pages.take().await
     }
 
-    /// Whether nobody works or waits in the lane, and it is nobody else's.
+    /// Whether the lane has no working or waiting task, and no other value shares its turns.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         [&self.work, &self.pages]
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Work that is under way, and how much of it was at the same time.
+    /// Running work, and the largest number of pieces that ran at the same time.
     #[derive(Debug, Default)]
     struct Busy {
         now: AtomicUsize,
@@ -157,7 +157,7 @@ mod tests {
             self.now.fetch_sub(1, Ordering::SeqCst);
         }
 
-        /// The most that was done at the same time by tasks of these lanes.
+        /// Returns the largest number of tasks of these lanes that worked at the same time.
         async fn most(lanes: impl IntoIterator<Item = WorkTurns>) -> usize {
             let busy = Arc::new(Self::default());
             let tasks: Vec<_> = lanes

@@ -1,6 +1,7 @@
-//! One watch: list, follow, list again when the history is gone, begin again with growing pauses when it breaks.
-//! It delivers each change once and also what vanished while it was not looking. Refuses to give up, also when whoever reads its events
-//! panics: then everything is told once more.
+//! One watch: it lists, follows, lists again after its history is gone, and restarts with growing pauses after a failure.
+//!
+//! The watch delivers each change once, and also deletions that happened during an interruption. It never gives up. If the reader of its events panics, the watch
+//! delivers everything again.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,62 +21,62 @@ use crate::error::ClusterError;
 use crate::list::PagedList;
 use crate::seen::{Event, Seen};
 
-/// How long the server is asked to keep a watch open.
+/// The requested duration of a watch.
 const OPEN_SECONDS: u64 = 290;
-/// How much later than that a silent connection is given up.
+/// The time after which a silent connection is closed.
 const SILENCE: Duration = Duration::from_secs(OPEN_SECONDS + 30);
-/// First and longest pause after a failure.
+/// The first and the longest pause after a failure.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
-/// A round that ended sooner than this is followed by a pause, however it ended.
+/// After a round that is shorter than this, a pause follows, even without a failure.
 const SHORT: Duration = Duration::from_secs(1);
-/// The longest single event that is read.
+/// The longest event that is read.
 const LONGEST_EVENT: usize = 64 << 20;
 
 /// The longest name of an object, by the rules of Kubernetes.
 const LONGEST_NAME: usize = 253;
 
-/// How much room for an event is kept until the next one.
+/// The buffer for an event that is kept until the next event.
 const USUAL_EVENT: usize = 64 << 10;
 
-/// What a watch saw.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub enum WatchEvent {
-    /// An object is there, new or changed.
+    /// An object exists that is new or changed.
     Changed(Seen),
-    /// An object is gone, or no longer selected.
+    /// An object is deleted, or no longer selected.
     Deleted {
-        /// Its namespace; empty for cluster-scoped kinds.
+        /// The namespace; empty for cluster-scoped kinds.
         namespace: String,
-        /// Its name.
+        /// The name.
         name: String,
-        /// The revision at which it was found gone.
+        /// The revision at which the object was found to be missing.
         revision: String,
     },
-    /// What is there is told from here on, in no order, until that is done.
+    /// A list begins: the existing objects follow in any order, until [`WatchEvent::Synced`].
     Listing,
-    /// Everything that was there at this revision has been delivered.
+    /// The watch has delivered all objects that existed at this revision.
     Synced {
         /// The revision.
         revision: String,
     },
-    /// The watch goes on where it broke; nothing was missed.
+    /// The watch continues from the point of the interruption; no change was missed.
     Resumed,
     /// Nothing changed until this revision (a bookmark).
     Progress {
         /// The revision.
         revision: String,
     },
-    /// The watch broke and will begin again.
+    /// The watch failed and will restart.
     Failed(ClusterError),
 }
 
-/// What is known of the objects: the revision of each, to tell what a new list changes.
+/// The known revision of each object, to compute the changes from a new list.
 struct Known {
     versions: HashMap<(String, String), String>,
     resource_version: String,
 }
 
-/// Watches a resource in one namespace, or in all, and gives every event to `sink`. It ends when it is dropped.
+/// Watches a resource in one namespace, or in all, and gives every event to `sink`. The watch ends when the future is dropped.
 pub async fn watch(
     client: &Client,
     resource: &Resource,
@@ -109,7 +110,7 @@ pub async fn watch(
             }
             Ok(Err(error)) => Some(error),
             Err(_) => {
-                // What it was told and what it made of that can't be known: it is all told again.
+                // The reader panicked, so its state is unknown: replay everything.
                 known.resource_version.clear();
                 known.versions.values_mut().for_each(String::clear);
                 tracing::error!(resource = %resource.plural, namespace, "the reader of a watch panicked; it begins again");
@@ -118,14 +119,14 @@ pub async fn watch(
         };
         let longest = match error {
             Some(error) => {
-                // Whoever panics at this, too, still gets its watch again.
+                // A reader that panics at this event, too, still gets its watch again.
                 let told = std::panic::catch_unwind(AssertUnwindSafe(|| sink(WatchEvent::Failed(error))));
                 if told.is_err() {
                     known.resource_version.clear();
                 }
                 PAUSES.1
             }
-            // It goes on where it was, and nobody is told that it pauses.
+            // The watch continues from its last revision, and the reader is not notified of the pause.
             None => SHORT,
         };
         tokio::time::sleep(jittered(pause.min(longest))).await;
@@ -133,7 +134,7 @@ pub async fn watch(
     }
 }
 
-/// Lists if there is no revision to go on from, and follows until the server ends the watch.
+/// Lists if no revision is known, and follows until the server ends the watch.
 async fn round(
     client: &Client,
     resource: &Resource,
@@ -161,7 +162,7 @@ async fn round(
     follow(client, response.into_body(), resource, known, sink).await
 }
 
-/// Tells of everything that is there, page by page, and of what is gone.
+/// Delivers all existing objects, page by page, and the deletions.
 async fn list(
     client: &Client,
     resource: &Resource,
@@ -171,7 +172,7 @@ async fn list(
 ) -> Result<(), ClusterError> {
     let mut pages = PagedList::new(client, resource, namespace, labels)?;
     sink(WatchEvent::Listing);
-    // What is known is replaced only when all of it has been told: who reads it may panic in between, and a later page may fail.
+    // The known revisions are replaced only after everything was delivered: the reader may panic before, and a later page may fail.
     let mut versions = HashMap::new();
     let mut revision = String::new();
     let bounds = Bounds::of(client);
@@ -212,7 +213,7 @@ async fn list(
     Ok(())
 }
 
-/// How much is kept of another cluster's objects; of this one's, all of it.
+/// Bounds for the objects of another cluster; this cluster has no bounds.
 #[derive(Clone, Copy)]
 struct Bounds {
     objects: usize,
@@ -236,14 +237,14 @@ impl Bounds {
         }
     }
 
-    /// Whether there is a place for an object beside so many. One with a name that no API server takes is none.
+    /// Whether one more object fits. An object whose name is too long for every API server doesn't fit.
     fn admit(self, object: &Seen, count: usize) -> bool {
         let longest = object.namespace.len().max(object.name.len()).max(object.revision.len());
         count < self.objects && longest <= self.name
     }
 }
 
-/// More than are told of: what is beyond them isn't known, so nothing is.
+/// Returns the error for too many objects. The objects beyond the limit are unknown, so the watch delivers no object.
 fn too_many(resource: &Resource, most_objects: usize) -> ClusterError {
     broken(
         resource,
@@ -291,7 +292,7 @@ async fn follow(
                 client.turns().run(line.len(), told).await?;
             }
             line.clear();
-            // Not kept for the small ones after a large one: there may be hundreds of watches.
+            // Small events don't keep the buffer of a large one, because hundreds of watches may exist.
             line.shrink_to(USUAL_EVENT);
             room.clear();
             rest = tail.get(1..).unwrap_or_default();
@@ -343,7 +344,7 @@ fn tell(
     Ok(())
 }
 
-/// Why the server ended a watch: its last event is a Status.
+/// Returns the reason why the server ended a watch: its last event is a Status.
 fn ended(status: &Value) -> ClusterError {
     let status = ObjectView::of(status);
     let code = status.find("/code").and_then(Value::as_u64);
@@ -367,7 +368,7 @@ fn broken(resource: &Resource, problem: String) -> ClusterError {
     }
 }
 
-/// Up to a quarter longer, so that many watches that broke together do not come back together. The clock's nanoseconds are random enough.
+/// Returns a pause that is up to a quarter longer, so watches that failed together don't restart together. The clock's nanoseconds are random enough.
 fn jittered(pause: Duration) -> Duration {
     let nanoseconds = SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

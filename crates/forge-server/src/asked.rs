@@ -1,4 +1,4 @@
-//! A request as the APIs look at it, and how they write their answers.
+//! A request in the form that the APIs read, and helpers that write their answers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 
 pub(crate) type Answer = Response<Bytes>;
 
-/// A request that was received whole.
+/// A request that was received completely.
 pub(crate) struct Asked {
     pub(crate) method: Method,
-    /// The path as it was written.
+    /// The path as the client wrote it.
     pub(crate) path: String,
     /// The parts of the path, decoded.
     pub(crate) parts: Vec<String>,
     pub(crate) query: Vec<(String, String)>,
-    /// The token that it shows, in whichever header.
+    /// The token from any of the supported headers.
     pub(crate) token: Option<String>,
-    /// The user name and the password that it shows.
+    /// The user name and the password from the request.
     pub(crate) basic: Option<(String, String)>,
-    /// The body, of JSON or of a form.
+    /// The body, from JSON or from a form.
     pub(crate) body: Value,
-    /// The host's own address in what it answers, `http://host:port`.
+    /// The address of the host in its answers, `http://host:port`.
     pub(crate) base: String,
 }
 
@@ -55,7 +55,7 @@ impl Asked {
         }
     }
 
-    /// The parts of the path, to match them.
+    /// Returns the parts of the path for matching.
     pub(crate) fn parts(&self) -> Vec<&str> {
         self.parts.iter().map(String::as_str).collect()
     }
@@ -65,17 +65,17 @@ impl Asked {
         pairs.next().map(|(_, value)| value.as_str())
     }
 
-    /// A text of the body; empty if there is none.
+    /// Returns a text of the body; empty if the body has no such text.
     pub(crate) fn text(&self, name: &str) -> &str {
         self.body.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A page of a list, with links to the first and the next one.
+    /// Returns a page of a list, with links to the first page and the next page.
     pub(crate) fn page(&self, all: &[Value], size: usize, size_name: &str) -> Answer {
         self.page_at(&self.path, all, (size, size_name))
     }
 
-    /// A page of a list whose links name another path.
+    /// Returns a page of a list whose links name another path.
     pub(crate) fn page_at(&self, path: &str, all: &[Value], (size, size_name): (usize, &str)) -> Answer {
         let number = |name: &str| self.query(name).and_then(|text| text.parse::<usize>().ok());
         let size = number(size_name).unwrap_or(20).clamp(1, size.max(1));
@@ -116,7 +116,7 @@ pub(crate) fn ok(value: &Value) -> Answer {
     json(StatusCode::OK, value)
 }
 
-/// `{"message": …}`, which is how all three hosts say why not.
+/// Returns `{"message": …}`, the form of a refusal at all three hosts.
 pub(crate) fn refuse(status: StatusCode, message: &str) -> Answer {
     json(status, &json!({ "message": message }))
 }

@@ -1,19 +1,19 @@
-//! How late it is for the host: as late as it really is, off by something, or what a test says.
+//! The clock of the host: the real time, the real time with an offset, or a time that a test sets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
 
-/// A clock that can be set. All clones are the same one.
+/// A clock that a test can set. All clones share one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock(Arc<Mutex<Hand>>);
 
 #[derive(Clone, Copy, Debug)]
 enum Hand {
-    /// It goes, and is wrong by this.
+    /// The clock runs, with this offset from the real time.
     Off(SignedDuration),
-    /// It stands.
+    /// The clock stands still at this time.
     At(Timestamp),
 }
 
@@ -29,12 +29,12 @@ impl Clock {
         }
     }
 
-    /// It stands from now on.
+    /// Stops the clock at a time.
     pub(crate) fn set(&self, time: Timestamp) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Hand::At(time);
     }
 
-    /// It is later by this than it was, and goes on as it did.
+    /// Moves the clock forward. A running clock goes on running, and a stopped clock stays stopped.
     pub(crate) fn advance(&self, by: SignedDuration) {
         let mut hand = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *hand = match *hand {
@@ -43,7 +43,7 @@ impl Clock {
         };
     }
 
-    /// The same, for the server of repositories.
+    /// Returns the clock in the form that the server of repositories takes.
     pub(crate) fn for_git(&self) -> tenure_git_server::Clock {
         let clock = self.clone();
         Arc::new(move || SystemTime::from(clock.now()))

@@ -1,38 +1,38 @@
-//! What goes wrong, where, and how often.
+//! Faults for tests: their kind, their requests, and their number.
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 
-/// One thing that goes wrong. The first one that fits a request is what happens to it.
+/// One fault. The first fault that fits a request takes effect.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// To requests of this method; to all if there is none.
+    /// The method of the affected requests; `None` means all methods.
     pub method: Option<Method>,
-    /// To requests whose path holds this.
+    /// Affected requests have this text in their path.
     pub path: String,
-    /// How many of them are let through before.
+    /// The number of fitting requests that pass before the fault starts.
     pub after: usize,
-    /// To how many of them.
+    /// The number of requests that the fault affects.
     pub times: usize,
-    /// What happens.
+    /// The misbehaviour.
     pub what: Misbehaviour,
 }
 
-/// What happens to a request instead of what should.
+/// The misbehaviour of the host in place of the normal behaviour.
 #[derive(Clone, Debug)]
 pub enum Misbehaviour {
-    /// Nothing is done, and this is answered.
+    /// The host does nothing and sends this answer.
     Answer(Response<Bytes>),
-    /// It is done, and this is answered.
+    /// The host executes the request and sends this answer.
     EffectThenAnswer(Response<Bytes>),
-    /// It is done, and the connection is cut off.
+    /// The host executes the request and cuts the connection.
     EffectThenCut,
-    /// Nothing is done, and the connection is cut off.
+    /// The host does nothing and cuts the connection.
     Cut,
 }
 
 impl Fault {
-    /// Something that happens to the next request of a method whose path holds this.
+    /// Returns a fault for the next request with this method and this text in its path.
     #[must_use]
     pub fn once(method: Method, path: &str, what: Misbehaviour) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// Something that happens to every request whose path holds this, until [`crate::ForgeServer::behave`].
+    /// Returns a fault for every request with this text in its path, until [`crate::ForgeServer::behave`].
     #[must_use]
     pub fn always(path: &str, what: Misbehaviour) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Fault {
         }
     }
 
-    /// Whether that happens to a request; counts it if it fits.
+    /// Checks whether the fault affects a request, and counts the request if it fits.
     pub(crate) fn strikes(&mut self, method: &Method, path: &str) -> bool {
         let fits = self.method.as_ref().is_none_or(|wanted| wanted == method) && path.contains(&self.path);
         if !fits || self.times == 0 {
@@ -72,7 +72,7 @@ impl Fault {
 }
 
 impl Misbehaviour {
-    /// Too many requests, as GitLab says it where it says until when (`doc/security/rate_limits.md`).
+    /// Returns the answer of GitLab's rate limits that have headers with the end of the limit (`doc/security/rate_limits.md`).
     #[must_use]
     pub fn limited(seconds: u64) -> Self {
         let mut response = text(StatusCode::TOO_MANY_REQUESTS, "text/plain", "Retry later\n");
@@ -81,19 +81,19 @@ impl Misbehaviour {
         Self::Answer(response)
     }
 
-    /// Too many requests, as GitLab's application limits say it: without a header.
+    /// Returns the answer of GitLab's application limits, which has no header.
     #[must_use]
     pub fn limited_without_headers() -> Self {
         Self::Answer(text(StatusCode::TOO_MANY_REQUESTS, "text/plain", "Retry later\n"))
     }
 
-    /// What an address hears for an hour after too many failed logins.
+    /// Returns the answer that a banned address gets for an hour after too many failed logins.
     #[must_use]
     pub fn ban() -> Self {
         Self::Answer(text(StatusCode::FORBIDDEN, "text/plain", "Forbidden\n"))
     }
 
-    /// A page for people, as a proxy in front of a host that is down shows it.
+    /// Returns an HTML page, as a proxy sends it when its host is down.
     #[must_use]
     pub fn html() -> Self {
         Self::Answer(text(
@@ -103,26 +103,26 @@ impl Misbehaviour {
         ))
     }
 
-    /// JSON of many bytes.
+    /// Returns an answer with a JSON body of this many bytes.
     #[must_use]
     pub fn huge(bytes: usize) -> Self {
         let body = format!("[\"{}\"]", "x".repeat(bytes));
         Self::Answer(text(StatusCode::OK, "application/json", body))
     }
 
-    /// A problem of the host's own.
+    /// Returns the answer of an internal server error.
     #[must_use]
     pub fn server_error() -> Self {
         Self::Answer(internal())
     }
 
-    /// It is done, and the answer says that the host has a problem.
+    /// Executes the request and answers with an internal server error.
     #[must_use]
     pub fn effect_then_server_error() -> Self {
         Self::EffectThenAnswer(internal())
     }
 
-    /// It leads elsewhere.
+    /// Returns a redirect to another address.
     #[must_use]
     pub fn redirect(status: StatusCode, to: &str) -> Self {
         let mut response = text(status, "application/json", "{\"message\":\"Moved\"}");

@@ -1,7 +1,7 @@
-//! Gitea's API, and Forgejo's: repositories, their deploy keys, organizations (`/api/swagger`).
+//! The API of Gitea and Forgejo: repositories, their deploy keys, organizations (`/api/swagger`).
 //!
-//! Kept to here (`routers/api/v1/repo/key.go`): a key and a title are at a repository once, and answered with 422 the second time; deleting what
-//! isn't there is success; a list has `X-Total-Count`, and no link to its next page.
+//! The module follows `routers/api/v1/repo/key.go`. A repository has a key and a title only once, and answers 422 the second time. The deletion of a missing key
+//! succeeds. A list has `X-Total-Count`, and no link to its next page.
 
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
 use crate::world::{Owner, World, strip_comment};
 
-/// What an administrator of a repository has here.
+/// The permission of a repository's administrator.
 const ADMIN: u8 = 40;
 
 pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
@@ -57,7 +57,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     }
 }
 
-/// A path that was somebody's leads to where that is now, by its new path.
+/// Redirects a former path to the project's new path.
 fn lead_on(world: &World, asked: &Asked, path: &str) -> Option<Answer> {
     let new = world.projects.get(world.moved.get(path)?)?;
     let to = asked.path.replacen(path, new, 1);

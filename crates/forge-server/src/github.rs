@@ -1,7 +1,7 @@
-//! GitHub's API, as its documents of repositories, deploy keys and Apps have it (`rest/repos`, `rest/deploy-keys`, `rest/apps`).
+//! GitHub's API, by its documents of repositories, deploy keys and Apps (`rest/repos`, `rest/deploy-keys`, `rest/apps`).
 //!
-//! Kept to here: a key is at one repository only; an installation's token lives for an hour and is for what was asked for; paths that moved
-//! lead on by the number.
+//! The module keeps these rules. A key belongs to one repository only. The token of an installation lives for an hour and has only the requested rights. Former paths
+//! redirect to the address by number.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -14,7 +14,7 @@ use tenure_git_server::Repositories;
 use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
 use crate::world::{Owner, Token, World, strip_comment};
 
-/// What git is shown beside an installation's token.
+/// The user name that git sends with the token of an installation.
 const USERNAME: &str = "x-access-token";
 
 pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
@@ -83,7 +83,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     }
 }
 
-/// Where a path leads that nobody has any more: to the number.
+/// Redirects a former path to the address by number.
 fn lead_on(world: &World, asked: &Asked, path: &str, rest: &[&str]) -> Option<Answer> {
     let id = world.moved.get(path)?;
     let below: String = rest.iter().map(|part| format!("/{part}")).collect();
@@ -151,7 +151,7 @@ fn keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) -> Answer
     }
 }
 
-/// Whether what is shown is signed by the App, and good now.
+/// Checks whether the App has signed the token, and whether the token is valid now.
 fn is_app(world: &World, asked: &Asked) -> bool {
     let check = || {
         let (id, key) = world.app.as_ref()?;
@@ -168,7 +168,7 @@ fn is_app(world: &World, asked: &Asked) -> bool {
     check().is_some()
 }
 
-/// A token for some repositories of an installation, and for no more than was asked for.
+/// Makes a token for some repositories of an installation, with the requested rights only.
 fn give_token(world: &mut World, asked: &Asked, installation: &str) -> Answer {
     if !is_app(world, asked) {
         return refuse(StatusCode::UNAUTHORIZED, "A JSON web token could not be decoded");

@@ -1,8 +1,8 @@
-//! GitLab's API, as its documents of deploy tokens, deploy keys, projects, groups, members, issues and personal access tokens have it
-//! (`doc/api/*.md`), and its code where they say nothing (`lib/api/*.rb`).
+//! GitLab's API. The sources are its documents of deploy tokens, deploy keys, projects, groups, members, issues and personal access tokens (`doc/api/*.md`). Where the
+//! documents are silent, the source is GitLab's code (`lib/api/*.rb`).
 //!
-//! Kept to here: values are shown once; names are not unique; `DELETE` destroys the row and revoking in the web pages keeps it; a key is there
-//! once, however often it is sent; 404 also means that one may not see it.
+//! The module keeps these rules. The API shows a value once. Names are not unique. `DELETE` destroys the row, and a revocation in the web pages keeps the row. A key
+//! exists once, even if clients send it several times. 404 also means that the client may not see the object.
 
 use http::{Method, StatusCode};
 use jiff::Timestamp;
@@ -12,7 +12,7 @@ use tenure_git_server::Repositories;
 use crate::asked::{Answer, Asked, json as answer_json, nothing, ok, refuse};
 use crate::world::{Issue, Owner, Token, World, make_value, strip_comment};
 
-/// The levels that GitLab has.
+/// Access levels of GitLab.
 const GUEST: u8 = 10;
 const MAINTAINER: u8 = 40;
 const OWNER: u8 = 50;
@@ -78,7 +78,7 @@ pub(crate) fn answer(world: &mut World, asked: &Asked) -> Answer {
     }
 }
 
-/// What is meant by a number or a path. A path that was somebody's leads on (since 16.7), whatever the method.
+/// Finds a project or group by its number or path. A former path redirects (since GitLab 16.7), with every method.
 fn find(world: &World, asked: &Asked, kind: &str, name: &str) -> Result<Owner, Box<Answer>> {
     let is_project = kind == "projects";
     let missing = || {
@@ -167,7 +167,7 @@ fn describe_project(world: &World, id: u64, path: &str) -> Value {
         "container_registry_image_prefix": registry })
 }
 
-/// The projects of a group and of those in it, the first page, by their numbers.
+/// Returns the first page of the projects of a group and its subgroups, sorted by number.
 fn list_members(world: &World, asked: &Asked, group: u64) -> Answer {
     let above = world
         .groups
@@ -195,7 +195,7 @@ fn describe(world: &World, asked: &Asked, owner: Owner) -> Answer {
         Owner::Project(id) => ok(&describe_project(world, id, path)),
         Owner::Group(id) => {
             let mut group = json!({ "id": id, "name": name, "path": name, "full_path": path });
-            // All its projects come with it unless somebody says that they don't want them.
+            // GitLab sends all projects of the group with the group, unless the client opts out.
             if asked.query("with_projects") != Some("false")
                 && let Some(fields) = group.as_object_mut()
             {
@@ -217,7 +217,7 @@ fn show_token(world: &World, token: &Token) -> Value {
         "scopes": token.scopes, "revoked": token.is_revoked, "expired": is_expired })
 }
 
-/// As Rails writes times, with milliseconds.
+/// Writes a time as Rails does, with milliseconds.
 fn write_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()
 }
@@ -310,7 +310,7 @@ fn make_token(world: &mut World, asked: &Asked, owner: Owner) -> Answer {
     answer_json(StatusCode::CREATED, &shown)
 }
 
-/// 00:00 UTC of the date.
+/// Returns 00:00 UTC of the date.
 fn midnight(time: Timestamp) -> Timestamp {
     let second = time.as_second();
     Timestamp::from_second(second - second.rem_euclid(86_400)).unwrap_or(time)
@@ -344,7 +344,7 @@ fn deploy_keys(world: &mut World, asked: &Asked, project: u64, rest: &[&str]) ->
                 .keys
                 .iter()
                 .find(|known| known.project == project && known.key == same);
-            // What is there already is answered as if it had been made now.
+            // GitLab answers for an existing key as if it had made the key now.
             if let Some(id) = known.map(|known| known.id) {
                 return one(world, id).map_or_else(missing, |key| answer_json(StatusCode::CREATED, &key));
             }

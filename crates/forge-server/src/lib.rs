@@ -1,9 +1,9 @@
-//! A host of repositories in memory: what tests, and a demonstration, ask for credentials.
+//! A Git host in memory, from which tests and the demo request credentials.
 //!
-//! Owns projects, groups, people and the credentials that it gave out, and speaks of them as the public documents of GitLab, GitHub and Gitea
-//! say; who holds a credential clones with it from the `git-server` beside it, and pulls from a container registry that takes this host's tokens.
-//! It does whatever else a test tells it to, counts what it is asked, and knows which credentials live. It refuses to be more: it listens on the
-//! loopback address and keeps nothing; the program has it for its demonstration alone.
+//! The host has projects, groups, people and issued credentials, and serves them as the public documents of GitLab, GitHub and Gitea say. Holders of a credential clone
+//! from the `git-server` beside the host, and pull from a container registry that accepts this host's tokens. Tests configure faults, read the requests that the host
+//! received, and list the credentials that are valid. The host listens on the loopback address and stores nothing on disk; the program uses it only for `tenure demo
+//! access`.
 
 mod asked;
 mod clock;

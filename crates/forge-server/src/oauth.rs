@@ -1,4 +1,4 @@
-//! GitLab's device flow (`doc/api/oauth2.md`): somebody without a browser shows a code, somebody with one enters it.
+//! GitLab's device flow (`doc/api/oauth2.md`): a device without a browser shows a code, and a user enters the code in a browser.
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::asked::{Answer, Asked, json as answer_json, ok};
 use crate::world::{World, hash, make_value};
 
-/// How long a code lives, and how many seconds lie between two questions about it.
+/// The lifetime of a code, and the least number of seconds between two polls for it.
 const LIFE: SignedDuration = SignedDuration::from_mins(5);
 const INTERVAL: i64 = 5;
 
-/// A code that was given out.
+/// An issued code.
 pub(crate) struct Device {
     device_code: String,
     pub(crate) user_code: String,
@@ -21,7 +21,7 @@ pub(crate) struct Device {
     pub(crate) decision: Option<Decision>,
 }
 
-/// What somebody said in the web pages.
+/// The decision of a user in the web pages.
 #[derive(Clone, Copy)]
 pub(crate) enum Decision {
     Allowed(u64),

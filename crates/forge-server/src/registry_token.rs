@@ -1,7 +1,7 @@
-//! `/jwt/auth`: tokens with which one pulls from a container registry that believes this host (the protocol of `docker/distribution`'s
-//! `docs/spec/auth/token.md`, and GitLab's side of it, `doc/administration/packages/container_registry.md`).
+//! `/jwt/auth`: tokens with which clients pull from a container registry that trusts this host.
 //!
-//! A registry believes what is signed with a certificate that it knows; the host makes one when it starts.
+//! The protocol is that of `docker/distribution` (`docs/spec/auth/token.md`). GitLab's side is in `doc/administration/packages/container_registry.md`. A registry
+//! trusts tokens that are signed with a certificate in its configuration. The host makes such a certificate when it starts.
 
 use std::io;
 
@@ -18,15 +18,15 @@ use subtle::ConstantTimeEq as _;
 use crate::asked::{Answer, Asked, json as answer_json, ok};
 use crate::world::{Owner, World, hash, make_value};
 
-/// Who may push by a token of their own: Developers.
+/// Developers may push with a token of their own, and Reporters may pull.
 const DEVELOPER: u8 = 30;
 const REPORTER: u8 = 20;
 
-/// What tokens for the registry are signed with.
+/// The key that signs tokens for the registry.
 pub(crate) struct Signer {
     key: EcdsaKeyPair,
     der: String,
-    /// The certificate that a registry is told to believe.
+    /// The certificate that the registry is configured to trust.
     pub(crate) pem: String,
 }
 
@@ -57,9 +57,9 @@ impl Signer {
     }
 }
 
-/// Who shows a user name and a password.
+/// The identity behind a user name and a password.
 enum Shown {
-    /// A token with `read_registry`, and where it reaches.
+    /// A token with `read_registry`, and the project or group that it opens.
     Token(Owner),
     Person(u64),
 }
@@ -81,7 +81,7 @@ pub(crate) fn answer(world: &World, asked: &Asked, signer: &Signer) -> Answer {
     if asks && access.is_empty() {
         return refuse(StatusCode::FORBIDDEN, "access forbidden");
     }
-    // The registry's clock is the real one, whatever this host's says.
+    // The registry uses the real time, even if this host's clock differs.
     let now = Timestamp::now().as_second();
     let claims = json!({ "iss": "forge", "aud": asked.query("service").unwrap_or_default(), "sub": "", "jti": make_value(""),
         "iat": now, "nbf": now - 5, "exp": now + 300, "access": access });
@@ -105,10 +105,10 @@ fn find(world: &World, name: &str, password: &str) -> Option<Shown> {
     reads.then_some(Shown::Token(token.owner))
 }
 
-/// What of `repository:<path>:<actions>` is given.
+/// Returns the granted part of `repository:<path>:<actions>`.
 fn allow(world: &World, shown: &Shown, scope: &str) -> Option<Value> {
     let (name, actions) = scope.strip_prefix("repository:")?.rsplit_once(':')?;
-    // A project has images below its path, too.
+    // A project can also have images below its path.
     let project = world.projects.iter().find(|(_, path)| {
         let rest = name.strip_prefix(path.to_lowercase().as_str());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

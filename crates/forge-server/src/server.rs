@@ -1,4 +1,4 @@
-//! The server: what it listens to, what it heard, and what a test tells it.
+//! The server: its listener, its record of requests, and its controls for tests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -27,34 +27,34 @@ use crate::registry_token::{self, Signer};
 use crate::world::{Issue, Live, Owner, World, hash};
 use crate::{gitea, github, gitlab};
 
-/// What a request may be long.
+/// The largest size of a request's body.
 const BODY_BYTES: usize = 1 << 20;
-/// How many requests are remembered with what was in them, and how many paths are counted.
+/// The number of requests that are stored with their content, and the number of paths that are counted.
 const REMEMBERED: usize = 10_000;
 
-/// Whose API is spoken.
+/// The API that the host speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// GitLab's, with its device flow and its tokens for a container registry.
+    /// The API of GitLab, with its device flow and its tokens for a container registry.
     Gitlab,
-    /// GitHub's.
+    /// The API of GitHub.
     Github,
-    /// Gitea's and Forgejo's.
+    /// The API of Gitea and Forgejo.
     Gitea,
 }
 
-/// A request that came in. Nothing that it showed is in it.
+/// A received request, without the credential that it had.
 #[derive(Clone, Debug)]
 pub struct Heard {
-    /// Its method.
+    /// The method.
     pub method: Method,
-    /// Its path and query.
+    /// The path and the query.
     pub target: String,
-    /// Its body.
+    /// The body.
     pub body: String,
-    /// Whether it showed something, good or not.
+    /// Whether the request had a credential, valid or not.
     pub shows_credential: bool,
-    /// What was answered; nothing if it was cut off.
+    /// The status of the answer; `None` if the connection was cut.
     pub status: Option<StatusCode>,
 }
 
@@ -73,7 +73,7 @@ struct Traffic {
     heard: VecDeque<Heard>,
 }
 
-/// So many requests in so long, and how many there were since when.
+/// A rate limit: the allowed requests in a period, and the count since the period began.
 struct Limit {
     requests: u64,
     per: SignedDuration,
@@ -81,7 +81,7 @@ struct Limit {
     used: u64,
 }
 
-/// A host that is running, with the server of its repositories. Both stop when it is dropped.
+/// A running host, with the server of its repositories. Both stop when the value is dropped.
 pub struct ForgeServer {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -95,7 +95,7 @@ impl Drop for ForgeServer {
     }
 }
 
-/// A connection that is cut off.
+/// The error with which the server cuts a connection.
 #[derive(Debug)]
 struct CutOff;
 
@@ -108,10 +108,10 @@ impl std::fmt::Display for CutOff {
 impl std::error::Error for CutOff {}
 
 impl ForgeServer {
-    /// Starts one on the loopback address; repositories go into a folder.
+    /// Starts a host on the loopback address. The folder holds the repositories.
     ///
     /// # Errors
-    /// When there is no port, or the folder can't be used.
+    /// When no port is free, or the folder can't be used.
     pub async fn start(folder: impl AsRef<Path>, kind: Kind) -> io::Result<Self> {
         let clock = Clock::new();
         let access = Access::with_clock(clock.for_git());
@@ -142,7 +142,7 @@ impl ForgeServer {
                     let shared = Arc::clone(&shared);
                     async move { serve(&shared, request).await.map(|answer| answer.map(Full::new)) }
                 });
-                // A client that goes away is none of a host's concern.
+                // The host ignores clients that disconnect.
                 tokio::spawn(
                     hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
                 );
@@ -164,39 +164,39 @@ impl ForgeServer {
         self.shared.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its address as people write it, `http://127.0.0.1:<port>`.
+    /// Returns the address as a URL, `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.shared.base
     }
 
-    /// The server of its repositories.
+    /// Returns the server of the repositories.
     #[must_use]
     pub fn git(&self) -> &GitServer {
         &self.git
     }
 
-    /// A project with an empty repository; its number.
+    /// Adds a project with an empty repository, and returns its number.
     ///
     /// # Errors
-    /// When there is a repository of that name.
+    /// When a repository of that name exists.
     pub async fn add_project(&self, path: &str) -> io::Result<u64> {
         self.git.create(path).await.map_err(io::Error::other)?;
         let mut world = self.world();
         let id = world.next();
         world.projects.insert(id, path.to_owned());
-        // Who comes to have a path is whom it leads to.
+        // The path now belongs to the new project, so the redirect from an earlier project ends.
         world.moved.remove(path);
         Ok(id)
     }
 
-    /// A group; its number.
+    /// Adds a group and returns its number.
     pub fn add_group(&self, path: &str) -> u64 {
         let mut world = self.world();
         let id = world.next();
@@ -204,10 +204,10 @@ impl ForgeServer {
         id
     }
 
-    /// Calls a project otherwise, with its repository. Its old path leads to it until somebody else has it.
+    /// Renames a project and its repository. The old path redirects to the project until another project has that path.
     ///
     /// # Errors
-    /// When there is no such project, or the path is taken.
+    /// When the project is missing, or the path is taken.
     pub fn move_project(&self, id: u64, path: &str) -> io::Result<()> {
         let mut world = self.world();
         let old = world.projects.get(&id).cloned().ok_or(io::ErrorKind::NotFound)?;
@@ -217,7 +217,7 @@ impl ForgeServer {
         Ok(())
     }
 
-    /// A project is gone, with its credentials. Its repository's folder goes, too.
+    /// Removes a project with its credentials and the folder of its repository.
     ///
     /// # Errors
     /// When the folder can't be removed.
@@ -232,7 +232,7 @@ impl ForgeServer {
         Ok(())
     }
 
-    /// Somebody; their number.
+    /// Adds a person and returns their number.
     pub fn add_person(&self, name: &str) -> u64 {
         let mut world = self.world();
         let id = world.next();
@@ -240,18 +240,18 @@ impl ForgeServer {
         id
     }
 
-    /// What somebody is in a project or group, in GitLab's levels: 40 is a Maintainer, 50 an Owner, 0 nobody.
+    /// Sets the level of a person in a project or group, in GitLab's levels: 40 is a Maintainer, 50 an Owner, 0 no member.
     pub fn set_level(&self, person: u64, owner: Owner, level: u8) {
         self.world().members.insert((person, owner), level);
     }
 
-    /// A token of somebody's for the API, with GitLab's scopes (`api`, `read_api`).
+    /// Makes a token of a person for the API, with GitLab's scopes (`api`, `read_api`).
     #[must_use]
     pub fn authorise(&self, person: u64, scopes: &[&str], expires_at: Option<Timestamp>) -> String {
         self.world().authorise(person, scopes, "glpat-", expires_at)
     }
 
-    /// Such a token is good no more.
+    /// Revokes such a token.
     pub fn revoke_authoriser(&self, value: &str) {
         let shown = hash(value);
         for known in &mut self.world().authorisers {
@@ -259,10 +259,10 @@ impl ForgeServer {
         }
     }
 
-    /// A GitHub App, and the private key (PKCS#1, PEM) that it signs with, of which the public half is kept.
+    /// Adds a GitHub App with its private key (PKCS#1, PEM). The host stores the public half.
     ///
     /// # Errors
-    /// When it is no such key.
+    /// When the text is not such a key.
     pub fn add_app(&self, id: u64, private_key: &str) -> io::Result<()> {
         use base64::Engine as _;
         let lines: String = private_key.lines().filter(|line| !line.starts_with('-')).collect();
@@ -273,7 +273,7 @@ impl ForgeServer {
         Ok(())
     }
 
-    /// An installation of the App for all repositories of somebody; its number.
+    /// Adds an installation of the App for all repositories of an owner, and returns its number.
     pub fn add_installation(&self, owner: &str) -> u64 {
         let mut world = self.world();
         let id = world.next();
@@ -281,12 +281,12 @@ impl ForgeServer {
         id
     }
 
-    /// Somebody revokes a deploy token in the web pages: its row stays. Whether there was one.
+    /// Revokes a deploy token as in the web pages, so its row stays. Returns whether the token existed.
     pub fn revoke_in_web_pages(&self, owner: Owner, id: u64) -> bool {
         self.world().end_token(owner, id, true)
     }
 
-    /// Somebody enters the code that they were shown, and allows what is asked for, or denies it. Whether there is such a code.
+    /// Enters a code in the browser as a person, and allows or denies the request. Returns whether the code exists.
     pub fn enter_code(&self, code: &str, person: u64, is_allowed: bool) -> bool {
         let mut world = self.world();
         let mut all = world.devices.iter_mut();
@@ -301,13 +301,13 @@ impl ForgeServer {
         true
     }
 
-    /// What images' names begin with.
+    /// Sets the host with which the names of images begin.
     pub fn set_registry(&self, host: &str) {
         self.world().registry = Some(host.to_owned());
     }
 
-    /// What a container registry is configured with so that it believes this host: the realm of its tokens, who issues them (`forge`), and the certificate, in
-    /// PEM, that they are signed with.
+    /// Returns the configuration with which a container registry trusts this host: the realm of the tokens, their issuer (`forge`), and the certificate in PEM that
+    /// signs them.
     #[must_use]
     pub fn registry_authority(&self) -> (String, &'static str, &str) {
         (
@@ -317,48 +317,48 @@ impl ForgeServer {
         )
     }
 
-    /// Sets the address that the host writes into its answers from now on, such as GitLab's `external_url`.
+    /// Sets the address that the host writes into its later answers, such as GitLab's `external_url`.
     pub fn set_known_as(&self, url: &str) {
         self.world().known_as = Some(url.to_owned());
     }
 
-    /// How many a page of a list has at most.
+    /// Sets the largest number of entries on a page of a list.
     pub fn set_page_size(&self, size: usize) {
         self.world().page_size = size;
     }
 
-    /// Whether deploy tokens end at 00:00 UTC of their date (as they do unless this is called), or at the very time that was asked for.
+    /// Sets whether deploy tokens end at 00:00 UTC of their date (the default), or exactly at the requested time.
     pub fn set_midnight(&self, ends_at_midnight: bool) {
         self.world().ends_at_midnight = ends_at_midnight;
     }
 
-    /// It is as late as this from now on, and stays so.
+    /// Stops the clock at a time.
     pub fn set_time(&self, time: Timestamp) {
         self.world().clock.set(time);
     }
 
-    /// It is later by this than it was.
+    /// Moves the clock forward.
     pub fn advance(&self, by: SignedDuration) {
         self.world().clock.advance(by);
     }
 
-    /// How late it is here.
+    /// Returns the time of the host.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.world().clock.now()
     }
 
-    /// Something goes wrong from now on.
+    /// Adds a fault.
     pub fn misbehave(&self, fault: Fault) {
         self.traffic().faults.push(fault);
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all faults.
     pub fn behave(&self) {
         self.traffic().faults.clear();
     }
 
-    /// So many requests are taken in so long, and headers say so.
+    /// Sets a rate limit: the requests that the host accepts in a period. Headers report the limit.
     pub fn set_rate_limit(&self, requests: u64, per: SignedDuration) {
         let since = self.now();
         self.traffic().limit = Some(Limit {
@@ -369,7 +369,7 @@ impl ForgeServer {
         });
     }
 
-    /// How many requests of a method there were whose path holds this.
+    /// Counts the requests with this method and this text in their path.
     #[must_use]
     pub fn count(&self, method: &Method, path: &str) -> usize {
         let traffic = self.traffic();
@@ -379,19 +379,19 @@ impl ForgeServer {
             .sum()
     }
 
-    /// The last requests, at most ten thousand.
+    /// Returns the last requests, at most ten thousand.
     #[must_use]
     pub fn heard(&self) -> Vec<Heard> {
         self.traffic().heard.iter().cloned().collect()
     }
 
-    /// Which credentials are good now.
+    /// Returns the credentials that are valid now.
     #[must_use]
     pub fn live(&self) -> Vec<Live> {
         self.world().live()
     }
 
-    /// All issues.
+    /// Returns all issues.
     #[must_use]
     pub fn issues(&self) -> Vec<Issue> {
         self.world().issues.clone()
@@ -481,11 +481,11 @@ fn act(shared: &Shared, world: &mut World, request: &Request<Bytes>) -> Answer {
     }
 }
 
-/// What is left, in how many seconds all of it is there again, when that is, and how many there are in all.
+/// The requests that are left, the seconds until the limit resets, the time of the reset, and the limit.
 struct Left(u64, u64, Timestamp, u64);
 
 impl Limit {
-    /// Whether there is one left, and what is said about it.
+    /// Takes one request from the limit. Returns whether one was left, and the values for the headers.
     fn take(&mut self, now: Timestamp) -> (bool, Left) {
         let end = |since: Timestamp| since.saturating_add(self.per).unwrap_or(Timestamp::MAX);
         if end(self.since) <= now {

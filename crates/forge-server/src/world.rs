@@ -1,7 +1,7 @@
-//! What there is at the host: projects, groups, people, and the credentials that were given out.
+//! The content of the host: projects, groups, people, and issued credentials.
 //!
-//! Owns what holds for all three APIs: who may what where, which credential is good now, and that the server of repositories lets in what is good
-//! and nothing else.
+//! The rules here hold for all three APIs: the rights of each person, and the validity of each credential. The server of repositories accepts exactly the valid
+//! credentials.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::oauth::Device;
 use crate::server::Kind;
 
-/// Whose a credential is.
+/// The project or group to which a credential belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// The project with this number.
@@ -25,7 +25,7 @@ pub enum Owner {
     Group(u64),
 }
 
-/// Of which kind a credential is that lives.
+/// The kind of a valid credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LiveKind {
     /// A user name and a token.
@@ -34,20 +34,20 @@ pub enum LiveKind {
     Key,
 }
 
-/// A credential that is good now.
+/// A credential that is valid now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// Of which kind.
+    /// The kind.
     pub kind: LiveKind,
-    /// The host's number of it.
+    /// The number at the host.
     pub id: u64,
-    /// Whose.
+    /// The project or group.
     pub owner: Owner,
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Whether it may write.
+    /// Whether the credential may write.
     pub may_write: bool,
-    /// When it was used with Git last.
+    /// The time of the last use with Git.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -56,22 +56,22 @@ pub struct Live {
 pub struct Issue {
     /// The project.
     pub project: u64,
-    /// Its number there.
+    /// The number in the project.
     pub number: u64,
-    /// What it is called.
+    /// The title.
     pub title: String,
-    /// What is in it.
+    /// The text.
     pub description: String,
-    /// Whether only members of the project see it.
+    /// Whether only members of the project see the issue.
     pub is_confidential: bool,
-    /// Whether it is open.
+    /// Whether the issue is open.
     pub is_open: bool,
 }
 
-/// What somebody shows to the API.
+/// A token that authenticates a client of the API.
 pub(crate) struct Authoriser {
     pub(crate) sha256: [u8; 32],
-    /// Who is asking; nobody of a GitHub App's.
+    /// The number of the person; no person stands behind a GitHub App.
     pub(crate) person: u64,
     /// GitLab's scopes, or GitHub's permissions.
     pub(crate) scopes: Vec<String>,
@@ -88,7 +88,7 @@ pub(crate) struct Token {
     pub(crate) scopes: Vec<String>,
     pub(crate) expires_at: Option<Timestamp>,
     pub(crate) is_revoked: bool,
-    /// The numbers under which the server of repositories lets it in.
+    /// The numbers of the entries with which the server of repositories accepts the token.
     pub(crate) let_in: Vec<u64>,
 }
 
@@ -108,19 +108,19 @@ pub(crate) struct World {
     pub(crate) kind: Kind,
     pub(crate) clock: Clock,
     pub(crate) access: Access,
-    /// Where repositories are cloned by HTTP and by ssh: what stands before and after a path.
+    /// The parts before and after a path in the clone URLs, for HTTP and for ssh.
     pub(crate) clone_urls: [(String, String); 2],
     pub(crate) registry: Option<String>,
-    /// How many a page has at most.
+    /// The largest number of entries on a page.
     pub(crate) page_size: usize,
-    /// The address that the host knows itself by, where that is another than the one it listens at.
+    /// The address in the host's answers, if it differs from the listener's address.
     pub(crate) known_as: Option<String>,
-    /// Deploy tokens end at 00:00 UTC of the date that was asked for, as GitLab's documents have it.
+    /// Whether deploy tokens end at 00:00 UTC of the requested date, as GitLab's documents say.
     pub(crate) ends_at_midnight: bool,
     last: u64,
     pub(crate) projects: BTreeMap<u64, String>,
     pub(crate) groups: BTreeMap<u64, String>,
-    /// Where paths lead that nobody has any more.
+    /// The projects to which former paths redirect.
     pub(crate) moved: BTreeMap<String, u64>,
     pub(crate) members: BTreeMap<(u64, Owner), u8>,
     pub(crate) people: BTreeMap<u64, String>,
@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// A number that nothing else has, and nothing will have again.
+    /// Returns a number that no other object has or gets later.
     pub(crate) fn next(&mut self) -> u64 {
         self.last += 1;
         self.last
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// The project or group that has a path now.
+    /// Returns the project or group that has a path now.
     pub(crate) fn find(&self, is_project: bool, path: &str) -> Option<Owner> {
         let (map, make): (_, fn(u64) -> Owner) = if is_project {
             (&self.projects, Owner::Project)
@@ -186,7 +186,7 @@ impl World {
             .map(|(id, _)| make(*id))
     }
 
-    /// Who shows this token, if it is good.
+    /// Returns the owner of a token, if the token is valid.
     pub(crate) fn find_authoriser(&self, token: Option<&str>) -> Option<&Authoriser> {
         let shown = hash(token?);
         let now = self.clock.now();
@@ -215,7 +215,7 @@ impl World {
         value
     }
 
-    /// How much somebody may at a project or group: the most of what they are there, and in the groups above.
+    /// Returns the level of a person in a project or group: the highest of the levels there and in the groups above.
     pub(crate) fn level(&self, person: u64, owner: Owner) -> u8 {
         let Some(path) = self.find_path(owner) else { return 0 };
         let mut level = self.members.get(&(person, owner)).copied().unwrap_or(0);
@@ -231,7 +231,7 @@ impl World {
         level
     }
 
-    /// Gives out a token; its value is in the answer and nowhere else.
+    /// Issues a token. Only the answer has its value.
     pub(crate) fn add_token(&mut self, mut token: Token, value: &str, repositories: Vec<Repositories>) {
         let reads = token.scopes.iter().any(|scope| scope == "read_repository");
         token.sha256 = hash(value);
@@ -249,7 +249,7 @@ impl World {
         self.tokens.push(token);
     }
 
-    /// A token is let in no more; its row stays only if it is said to.
+    /// Ends a token. The row stays only with `keeps_row`.
     pub(crate) fn end_token(&mut self, owner: Owner, id: u64, keeps_row: bool) -> bool {
         let access = self.access.clone();
         let mut all = self.tokens.iter_mut();
@@ -266,7 +266,7 @@ impl World {
         true
     }
 
-    /// Lets a key in; nothing when it is none, or there is no such project.
+    /// Accepts a key; returns `None` if the text is not a key, or the project is missing.
     pub(crate) fn add_key(
         &mut self,
         project: u64,
@@ -297,7 +297,7 @@ impl World {
         Some(id)
     }
 
-    /// A key is gone.
+    /// Removes a key.
     pub(crate) fn end_key(&mut self, project: u64, id: u64) -> bool {
         let mut all = self.keys.iter();
         let Some(at) = all.position(|key| key.id == id && key.project == project) else {
@@ -308,7 +308,7 @@ impl World {
         true
     }
 
-    /// A project is gone, with all that was for it.
+    /// Removes a project with everything that belongs to it.
     pub(crate) fn remove_project(&mut self, id: u64) {
         self.projects.remove(&id);
         self.moved.retain(|_, to| *to != id);
@@ -328,7 +328,7 @@ impl World {
         }
     }
 
-    /// What is good now.
+    /// Returns the credentials that are valid now.
     pub(crate) fn live(&self) -> Vec<Live> {
         let now = self.clock.now();
         let is_over = |end: Option<Timestamp>| end.is_some_and(|end| end <= now);
@@ -363,7 +363,7 @@ impl World {
         self.access.last_used_at(number).and_then(|time| time.try_into().ok())
     }
 
-    /// Where a project is cloned, by HTTP and by ssh.
+    /// Returns the clone URLs of a project, for HTTP and for ssh.
     pub(crate) fn clone_urls(&self, path: &str) -> [String; 2] {
         self.clone_urls
             .clone()
@@ -377,16 +377,16 @@ pub(crate) fn hash(value: &str) -> [u8; 32] {
     sha256
 }
 
-/// The kind and the key of a public key, without its comment.
+/// Returns the kind and the key of a public key, without its comment.
 pub(crate) fn strip_comment(key: &str) -> String {
     key.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// A value that nobody guesses.
+/// Makes a value that can't be guessed.
 pub(crate) fn make_value(prefix: &str) -> String {
     use base64::Engine as _;
     let mut bytes = [0_u8; 15];
-    // Without random bytes nothing here is worth testing; a value of zeros is noticed by the next one that is the same.
+    // A test without random bytes proves nothing. A second value of zeros would be noticed as a duplicate.
     let _ = SystemRandom::new().fill(&mut bytes);
     format!(
         "{prefix}{}",

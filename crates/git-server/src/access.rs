@@ -1,7 +1,7 @@
-//! Who may use which repository: tokens and ssh keys that come and go while the server runs.
+//! Access to single repositories: tokens and ssh keys that are added and removed while the server runs.
 //!
-//! Owns what each of them reaches and until when, and when it was used last. Of a token it keeps the SHA-256 alone, and compares it in constant
-//! time with every one that it knows, so that an answer's time says nothing. It refuses to decide who gets one: whoever runs the server does.
+//! Each has its repositories, its expiry and the time of its last use. Of a token, only the SHA-256 is stored. It is compared in constant time with every known one, so
+//! that the duration of an answer reveals nothing. The caller decides which tokens and keys exist.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,10 +14,10 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::GitServerError;
 
-/// What says how late it is.
+/// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 
-/// Tokens and keys of repositories. Cheap to clone: all clones are the same table.
+/// Tokens and keys of repositories. Cheap to clone: all clones share one table.
 #[derive(Clone)]
 pub struct Access {
     table: Arc<Mutex<Table>>,
@@ -50,52 +50,52 @@ struct Key {
     last_used_at: Option<SystemTime>,
 }
 
-/// Which repositories a token is for.
+/// The repositories of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Repositories {
-    /// This one.
+    /// Only this repository.
     One(String),
-    /// All whose names begin with this path and a slash.
+    /// All repositories whose names begin with this path and a slash.
     Below(String),
 }
 
-/// A token that is let in from now on.
+/// A new token.
 #[derive(Clone)]
 pub struct NewToken<'a> {
-    /// The user name that has to come with it; any if there is none.
+    /// The required user name; any if absent.
     pub username: Option<&'a str>,
-    /// The token itself. Only its digest is kept.
+    /// The token itself. Only its digest is stored.
     pub value: &'a str,
-    /// What it is for.
+    /// The repositories that it opens.
     pub repositories: Repositories,
     /// Whether it may push.
     pub may_write: bool,
-    /// From when on it isn't let in any more.
+    /// The time of its expiry.
     pub expires_at: Option<SystemTime>,
 }
 
-/// An ssh key that is let in from now on.
+/// A new ssh key.
 #[derive(Clone, Debug)]
 pub struct NewKey<'a> {
     /// Its public half in OpenSSH's form.
     pub public: &'a str,
-    /// The repository that it is for.
+    /// The repository that it opens.
     pub repository: &'a str,
     /// Whether it may push.
     pub may_write: bool,
-    /// From when on it isn't let in any more.
+    /// The time of its expiry.
     pub expires_at: Option<SystemTime>,
 }
 
-/// What a request may do.
+/// The decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Allowed,
-    /// Nobody knows what was shown, or it isn't good any more.
+    /// The token or key is unknown or expired.
     Unknown,
-    /// It is for another repository.
+    /// The token or key is for another repository.
     Elsewhere,
-    /// It may read and not write.
+    /// The token or key may only read.
     ReadOnly,
 }
 
@@ -113,13 +113,13 @@ impl fmt::Debug for Access {
 }
 
 impl Access {
-    /// Nothing is let in yet; expiry goes by the system's clock.
+    /// Creates an empty table; expiry uses the system's clock.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(Arc::new(SystemTime::now))
     }
 
-    /// As [`Access::new`], by another clock.
+    /// Creates an empty table like [`Access::new`], with another clock.
     #[must_use]
     pub fn with_clock(clock: Clock) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Access {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a token in; the number by which it is revoked.
+    /// Adds a token and returns the number for its revocation.
     pub fn add_token(&self, token: NewToken<'_>) -> u64 {
         let mut table = self.table();
         let id = table.next();
@@ -148,10 +148,10 @@ impl Access {
         id
     }
 
-    /// Lets an ssh key in; the number by which it is removed.
+    /// Adds an ssh key and returns the number for its removal.
     ///
     /// # Errors
-    /// [`GitServerError::Keys`] when it is no public key.
+    /// [`GitServerError::Keys`] when the text is no public key.
     pub fn add_key(&self, key: NewKey<'_>) -> Result<u64, GitServerError> {
         let public = PublicKey::from_openssh(key.public).map_err(|error| GitServerError::Keys(error.to_string()))?;
         let mut table = self.table();
@@ -167,7 +167,7 @@ impl Access {
         Ok(id)
     }
 
-    /// Lets a token or a key in no more. Whether there was one.
+    /// Revokes a token or a key. Returns whether it existed.
     pub fn revoke(&self, id: u64) -> bool {
         let mut table = self.table();
         let before = table.tokens.len() + table.keys.len();
@@ -176,7 +176,7 @@ impl Access {
         before > table.tokens.len() + table.keys.len()
     }
 
-    /// When a token or a key was used last.
+    /// Returns the time when a token or a key was last used.
     #[must_use]
     pub fn last_used_at(&self, id: u64) -> Option<SystemTime> {
         let table = self.table();
@@ -185,7 +185,7 @@ impl Access {
         token.map_or_else(|| key()?.last_used_at, |token| token.last_used_at)
     }
 
-    /// A repository is called otherwise from now on: what is for it alone stays so.
+    /// Renames a repository: tokens and keys for the old name open the new one.
     pub(crate) fn rename(&self, old: &str, new: &str) {
         let mut table = self.table();
         for token in &mut table.tokens {
@@ -202,13 +202,13 @@ impl Access {
         }
     }
 
-    /// Whether a user name and a token are let in to a repository.
+    /// Decides whether a user name and a token may access a repository.
     pub(crate) fn judge_token(&self, username: &str, value: &str, repository: &str, writes: bool) -> Verdict {
         let now = (self.clock)();
         let shown = hash(value);
         let mut table = self.table();
         let mut verdict = Verdict::Unknown;
-        // All of them, always: how long it takes doesn't depend on which one it is.
+        // Always compares all tokens, so that the duration doesn't depend on which one matches.
         for token in &mut table.tokens {
             let is_shown = bool::from(token.sha256.ct_eq(&shown));
             let is_named = token.username.as_deref().is_none_or(|name| name == username);
@@ -230,7 +230,7 @@ impl Access {
         verdict
     }
 
-    /// Whether a key is let in at all: to which repository, it doesn't say before it is asked.
+    /// Checks whether a key is known for any repository. A client names the repository later.
     pub(crate) fn knows_key(&self, key: &KeyData) -> bool {
         let now = (self.clock)();
         let table = self.table();
@@ -238,7 +238,7 @@ impl Access {
         keys.any(|known| known.key == *key && !is_over(known.expires_at, now))
     }
 
-    /// Whether a key is let in to a repository.
+    /// Decides whether a key may access a repository.
     pub(crate) fn judge_key(&self, key: &KeyData, repository: &str, writes: bool) -> Verdict {
         let now = (self.clock)();
         let mut table = self.table();
@@ -265,7 +265,7 @@ impl Table {
 }
 
 impl Verdict {
-    /// The better one of two: what is known under several numbers may what any of them may.
+    /// Returns the more permissive decision: several entries of one token or key add up.
     fn or(self, other: Self) -> Self {
         let rank = |verdict| match verdict {
             Self::Allowed => 3,

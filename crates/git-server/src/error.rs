@@ -1,28 +1,28 @@
-//! What can go wrong in the server and its repositories, one variant for each operation.
+//! Errors of the server and its repositories, one variant for each operation.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the server, or one of its repositories, could not do as it was told.
+/// Why an operation of the server or a repository failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitServerError {
-    /// The name can't be a repository's.
+    /// The name is invalid for a repository.
     #[error("{0:?} can't be a repository's name: use letters, digits, '.', '-' and '_', in parts separated by '/'")]
     InvalidName(String),
     /// The repository exists already.
     #[error("the repository {0:?} exists already")]
     Exists(String),
-    /// There is no such repository.
+    /// The repository does not exist.
     #[error("there is no repository {0:?}")]
     Missing(String),
     /// A file or folder could not be used.
     #[error("can't {action} {}: {source}", .path.display())]
     Io {
-        /// What was attempted.
+        /// The attempted action.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -34,18 +34,18 @@ pub enum GitServerError {
     Git {
         /// The subcommand.
         command: String,
-        /// What it wrote to its error output.
+        /// Its error output.
         message: String,
     },
-    /// A path of a commit can't be written.
+    /// A path of a commit is invalid.
     #[error("{0:?} can't be a path in a commit")]
     InvalidPath(String),
-    /// The address could not be listened on.
+    /// The server can't listen on the address.
     #[error("can't listen on {address}: {source}")]
     Listen {
         /// The address.
         address: std::net::SocketAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },

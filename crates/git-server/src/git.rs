@@ -1,4 +1,4 @@
-//! The one place that runs git. Owns the environment it runs in, which holds nothing of the user's.
+//! Runs git, in an environment without any setting of the user. Only this module starts git.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::process::Command;
 
 use crate::error::GitServerError;
 
-/// A git that reads no configuration but the repository's own, asks nothing and has a fixed identity.
+/// Makes a git command that reads only the repository's own configuration, asks nothing and has a fixed identity.
 pub(crate) fn command(home: &Path) -> Command {
     let mut command = Command::new("git");
     command.env_clear();
@@ -32,7 +32,7 @@ pub(crate) fn command(home: &Path) -> Command {
     command
 }
 
-/// Runs git in a repository with this input and returns what it printed.
+/// Runs git in a repository with this input and returns its output.
 pub(crate) async fn run<I, A>(repository: &Path, arguments: I, input: &[u8]) -> Result<Vec<u8>, GitServerError>
 where
     I: IntoIterator<Item = A>,
@@ -54,7 +54,7 @@ where
     let stdin = child.stdin.take();
     let feed = async move {
         if let Some(mut stdin) = stdin {
-            // A git that stops reading says why by its exit status.
+            // If git stops reading, its exit status says why.
             let _ = stdin.write_all(input).await;
         }
     };

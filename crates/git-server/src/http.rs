@@ -1,6 +1,6 @@
-//! Git's smart HTTP protocol: two paths a repository, each answered by a git process.
+//! Git's smart HTTP protocol: two paths per repository, each answered by a git process.
 //!
-//! Owns authentication, the reading of paths and the streaming between HTTP and the process. It refuses the dumb protocol.
+//! Checks authentication, reads paths and streams between HTTP and the process. The dumb protocol is not supported.
 
 use std::convert::Infallible;
 use std::process::Stdio;
@@ -33,9 +33,9 @@ use crate::git;
 use crate::repository::Repository;
 use crate::server::{HttpAuthentication, ProtocolVersions, Shared, Tls, trim_name};
 
-/// The capability that some servers demand of clients.
+/// The capability that some servers require from clients.
 const MULTI_ACK: &[u8] = b" multi_ack";
-/// A request that is compressed is small; it is unpacked in memory up to this.
+/// The unpacked size limit of compressed requests, which are unpacked in memory. Real ones are small.
 const LARGEST_COMPRESSED: usize = 16 << 20;
 
 type Body = BoxBody<Bytes, std::io::Error>;
@@ -76,7 +76,7 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, share
         while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => {
-                // Answers come in pieces; waiting for acknowledgements between them would cost 40 ms each.
+                // Answers come in pieces. Without this, waiting for acknowledgements would add 40 ms to each.
                 let _ = stream.set_nodelay(true);
                 stream
             }
@@ -148,7 +148,7 @@ async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Response<Bo
     })
 }
 
-/// Refuses who shows nothing that is let in to what is asked for.
+/// Returns a refusal unless the request's credentials may access the path.
 fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Response<Body>> {
     let shown = request.headers().get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
     let challenge = match (shared.authentication.as_ref(), shared.access.as_ref()) {
@@ -186,7 +186,7 @@ fn refuse(request: &Request<Incoming>, path: &str, shared: &Shared) -> Option<Re
     }
 }
 
-/// What a user name and a token may at a path; nothing when they can't be read.
+/// Decides about a user name and a token at a path; `None` if they can't be read.
 fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verdict> {
     let pair = std::str::from_utf8(shown).ok()?.strip_prefix("Basic ")?;
     let pair = base64::engine::general_purpose::STANDARD.decode(pair.trim()).ok()?;
@@ -196,13 +196,13 @@ fn judge(access: &Access, shown: &[u8], path: &str, writes: bool) -> Option<Verd
     Some(access.judge_token(username, token, trim_name(name), writes))
 }
 
-/// The value for `GIT_PROTOCOL` that a client asks for, if the server may speak it.
+/// Returns the client's value for `GIT_PROTOCOL`, if the server may use it.
 fn protocol<'a>(shared: &Shared, headers: &'a HeaderMap) -> Option<&'a str> {
     let value = headers.get("git-protocol")?.to_str().ok()?;
     allowed_protocol(shared, value).then_some(value)
 }
 
-/// Whether a client's wish for a protocol version may reach git.
+/// Checks whether a client's protocol version may be passed to git.
 pub(crate) fn allowed_protocol(shared: &Shared, value: &str) -> bool {
     let known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '=' | ':' | '-' | '.');
     shared.versions == ProtocolVersions::All && value.len() < 100 && value.chars().all(known)
@@ -279,14 +279,14 @@ async fn upload(
     let (mut child, mut stdin) = spawn(&repository, "upload-pack", protocol.as_deref())?;
     let stdout = child.stdout.take();
     tokio::spawn(async move {
-        // A git that stops reading is seen by the client as a short answer.
+        // If git stops reading, the client gets a short answer.
         let _ = stdin.write_all(&input).await;
         drop(stdin);
     });
     let body = match stdout {
         None => full(Bytes::new()),
         Some(stdout) => {
-            // The process lives as long as the stream: a client that goes away ends it.
+            // The process lives as long as the stream: the end of the connection ends it.
             let stream = ReaderStream::new(stdout).map_ok(move |bytes| {
                 let _ = &child;
                 Frame::data(bytes)

@@ -1,10 +1,8 @@
-//! Bare repositories in a folder, served over smart HTTP and ssh by the installed git.
+//! Serves bare repositories in a folder over smart HTTP and ssh, with the installed git. The demo and the tests fetch from it.
 //!
-//! Owns the folder that it is given and nothing outside it: what a client names is a repository's name, never a path.
-//! Git runs with a clean environment, so the user's configuration, hooks templates, helpers and identity play no part.
-//! Whom it lets in is said in its options, or by repository in an [`Access`], which may change while it runs.
-//! It is what the demo and the tests fetch from; it refuses to be more: no web pages, no listening beyond
-//! the address it is told (loopback unless the caller says otherwise).
+//! The server uses only its own folder: a client names a repository, never a path. Git runs with a clean environment, so the user's configuration, hook templates,
+//! helpers and identity have no effect. The options name the accepted credentials. An [`Access`] adds credentials for single repositories, and may change while the
+//! server runs. The server has no web pages, and listens only on its given address (loopback unless the caller chooses another).
 
 mod access;
 mod error;

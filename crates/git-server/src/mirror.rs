@@ -1,5 +1,5 @@
-//! A folder of this machine as a repository: what is in it becomes commits on `main`. Owns nothing of the folder: it only reads, and a
-//! folder that is a Git repository itself is followed by its HEAD, not by its files.
+//! Mirrors a local folder into a repository: its content becomes commits on `main`. The folder is only read. If the folder is a Git repository itself, the mirror follows
+//! its HEAD, not its files.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use crate::repository::Repository;
 pub struct Mirror {
     repository: Repository,
     folder: PathBuf,
-    /// What the folder looked like when it was last read: names, lengths and times.
+    /// A hash of the folder's state at the last read: names, lengths and times.
     seen: Option<u64>,
 }
 
 impl Mirror {
-    /// Nothing is read before the first [`Mirror::update`].
+    /// Creates a mirror. Reads nothing before the first [`Mirror::update`].
     #[must_use]
     pub fn new(repository: Repository, folder: impl Into<PathBuf>) -> Self {
         Self {
@@ -27,10 +27,10 @@ impl Mirror {
         }
     }
 
-    /// Looks at the folder, and brings `main` up to date. Returns the new commit, in hex; nothing when there is none.
+    /// Reads the folder and updates `main`. Returns the new commit, in hex; `None` if nothing changed.
     ///
     /// # Errors
-    /// [`GitServerError::Io`] when the folder can't be read, or what git says.
+    /// [`GitServerError::Io`] when the folder can't be read, or an error of git.
     pub async fn update(&mut self) -> Result<Option<String>, GitServerError> {
         if is_repository(&self.folder) {
             return self.repository.fetch_head_of(&self.folder).await;
@@ -48,12 +48,12 @@ impl Mirror {
     }
 }
 
-/// A work tree, or a bare repository.
+/// Checks whether the folder is a work tree or a bare repository.
 fn is_repository(folder: &Path) -> bool {
     folder.join(".git").exists() || (folder.join("HEAD").is_file() && folder.join("objects").is_dir())
 }
 
-/// Names, lengths and times of all that is in a folder. It says that something changed, not what.
+/// Hashes names, lengths and times of everything in a folder. The hash shows that something changed, not what.
 fn look_of(folder: &Path) -> Result<u64, GitServerError> {
     let mut hasher = DefaultHasher::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -69,7 +69,7 @@ fn look_of(folder: &Path) -> Result<u64, GitServerError> {
             .map_err(failed)?;
         entries.sort_by_key(std::fs::DirEntry::file_name);
         for entry in entries {
-            // An editor's file that is gone already will be missing the next time, too.
+            // An editor's temporary file that is already gone will be missing the next time, too.
             let Ok(metadata) = entry.metadata() else { continue };
             entry.path().hash(&mut hasher);
             metadata.len().hash(&mut hasher);

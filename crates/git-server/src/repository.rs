@@ -1,6 +1,6 @@
 //! A bare repository and the commits written into it.
 //!
-//! Owns the writing of commits without a working tree, through `git fast-import`. It refuses paths that git would refuse.
+//! Commits are written without a working tree, through `git fast-import`. Paths that git would refuse are refused.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub struct Repository {
     folder: PathBuf,
 }
 
-/// What a commit puts at a path.
+/// The content of a path in a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// A regular file.
@@ -25,7 +25,7 @@ pub enum Content {
     Link(String),
     /// A submodule at this commit.
     Submodule(String),
-    /// Nothing: the file or folder is removed.
+    /// No content: the file or folder is removed.
     Removed,
 }
 
@@ -52,20 +52,20 @@ impl Repository {
         Self { name, folder }
     }
 
-    /// The name that it is served under, without `.git`.
+    /// Returns the name in URLs, without `.git`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The bare repository's folder.
+    /// Returns the bare repository's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Commits these changes onto `main` (made if there is none) and returns the commit's id in hex.
+    /// Commits these changes onto `main`, which is created if missing, and returns the commit's id in hex.
     ///
     /// # Errors
-    /// [`GitServerError::InvalidPath`], or what git says.
+    /// [`GitServerError::InvalidPath`], or an error of git.
     pub async fn commit<P, C>(
         &self,
         changes: impl IntoIterator<Item = (P, C)>,
@@ -78,10 +78,10 @@ impl Repository {
         self.commit_on("main", changes, message).await
     }
 
-    /// Commits these changes onto a branch (made without a parent if there is none) and returns the commit's id in hex.
+    /// Commits these changes onto a branch, which is created without a parent if missing, and returns the commit's id in hex.
     ///
     /// # Errors
-    /// [`GitServerError::InvalidPath`], or what git says.
+    /// [`GitServerError::InvalidPath`], or an error of git.
     pub async fn commit_on<P, C>(
         &self,
         branch: &str,
@@ -112,15 +112,15 @@ impl Repository {
         })
     }
 
-    /// Commits every file and link of a folder (but `.git`) onto `main` and returns the commit's id in hex.
+    /// Commits every file and link of a folder (except `.git`) onto `main` and returns the commit's id in hex.
     ///
     /// # Errors
-    /// [`GitServerError::Io`] when the folder can't be read, or what git says.
+    /// [`GitServerError::Io`] when the folder can't be read, or an error of git.
     pub async fn import(&self, folder: &Path, message: &str) -> Result<String, GitServerError> {
         self.commit(read_folder(folder)?, message).await
     }
 
-    /// Makes `main` what is in a folder, and nothing else. Returns the new commit; nothing when `main` is that already.
+    /// Makes `main` equal to the content of a folder. Returns the new commit; `None` if `main` was equal already.
     pub(crate) async fn commit_whole(&self, folder: &Path, message: &str) -> Result<Option<String>, GitServerError> {
         let next = "refs/heads/next";
         let mut script = Vec::new();
@@ -153,10 +153,10 @@ impl Repository {
         Ok(new.filter(|_| is_new))
     }
 
-    /// Makes `main` the HEAD of another repository of this machine. Returns the commit if it is new.
+    /// Moves `main` to the HEAD of another local repository. Returns the commit if it is new.
     pub(crate) async fn fetch_head_of(&self, other: &Path) -> Result<Option<String>, GitServerError> {
         let before = self.resolve(MAIN).await?;
-        // Git asks for an absolute path or a scheme, or takes it for the name of a remote.
+        // Git needs an absolute path or a scheme, or else reads the text as the name of a remote.
         let other = std::path::absolute(other).map_err(|source| GitServerError::Io {
             action: "find",
             path: other.to_path_buf(),
@@ -182,20 +182,20 @@ impl Repository {
         self.git(["rev-parse", &format!("{reference}^{{tree}}")]).await
     }
 
-    /// Makes or moves a lightweight tag.
+    /// Creates or moves a lightweight tag.
     ///
     /// # Errors
-    /// What git says.
+    /// An error of git.
     pub async fn tag(&self, tag: &str, commit: &str) -> Result<(), GitServerError> {
         self.git(["tag", "--force", "--no-sign", "--", tag, commit])
             .await
             .map(drop)
     }
 
-    /// Makes or moves an annotated tag.
+    /// Creates or moves an annotated tag.
     ///
     /// # Errors
-    /// What git says.
+    /// An error of git.
     pub async fn annotated_tag(&self, tag: &str, commit: &str, message: &str) -> Result<(), GitServerError> {
         self.git([
             "tag",
@@ -212,15 +212,15 @@ impl Repository {
         .map(drop)
     }
 
-    /// Makes or moves any reference, by its full name.
+    /// Creates or moves any reference, by its full name.
     ///
     /// # Errors
-    /// What git says.
+    /// An error of git.
     pub async fn set_reference(&self, reference: &str, commit: &str) -> Result<(), GitServerError> {
         self.git(["update-ref", reference, commit]).await.map(drop)
     }
 
-    /// The commit that a reference or other revision names, in hex; none if there is none.
+    /// Returns the commit of a reference or other revision, in hex; `None` if it does not exist.
     ///
     /// # Errors
     /// [`GitServerError::Spawn`] when git can't be run.
@@ -242,10 +242,10 @@ impl Repository {
         }
     }
 
-    /// A file's content at the tip of a branch.
+    /// Reads a file at the tip of a branch.
     ///
     /// # Errors
-    /// What git says, for instance that there is no such file.
+    /// An error of git, for instance that the file does not exist.
     pub async fn read(&self, branch: &str, path: &str) -> Result<Vec<u8>, GitServerError> {
         self.git(["cat-file", "blob", &format!("refs/heads/{branch}:{path}")])
             .await
@@ -254,12 +254,12 @@ impl Repository {
     /// Sets a key of the repository's own configuration.
     ///
     /// # Errors
-    /// What git says.
+    /// An error of git.
     pub async fn configure(&self, key: &str, value: &str) -> Result<(), GitServerError> {
         self.git(["config", "--local", key, value]).await.map(drop)
     }
 
-    /// Every reference with the object that it points to.
+    /// Lists all references with their objects.
     pub(crate) async fn references(&self) -> Result<Vec<(String, String)>, GitServerError> {
         let output = self.git(["for-each-ref", "--format=%(refname) %(objectname)"]).await?;
         let text = String::from_utf8_lossy(&output);
@@ -275,10 +275,10 @@ impl Repository {
     }
 }
 
-/// The branch that a repository is served by.
+/// The default branch of each repository.
 const MAIN: &str = "refs/heads/main";
 
-/// Every file and link of a folder, but `.git`, with its path in it.
+/// Reads all files and links of a folder, except `.git`, with their paths in it.
 fn read_folder(folder: &Path) -> Result<Vec<(String, Content)>, GitServerError> {
     let mut changes = Vec::new();
     let mut folders = vec![(folder.to_path_buf(), String::new())];

@@ -1,4 +1,4 @@
-//! The server itself: its options, its folder and its listeners.
+//! The server: its options, its folder and its listeners.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -17,22 +17,22 @@ use crate::http;
 use crate::repository::Repository;
 use crate::ssh;
 
-/// How the server listens and whom it lets in.
+/// The listeners of the server and the credentials that it accepts.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Where HTTP listens; port 0 takes a free one.
     pub http: SocketAddr,
     /// HTTP over TLS with these keys instead of plain HTTP.
     pub tls: Option<Tls>,
-    /// What an HTTP client must show; nothing if none, unless `access` is given.
+    /// The credentials that HTTP clients need; with `None` and no `access`, clients need none.
     pub authentication: Option<HttpAuthentication>,
-    /// Tokens and ssh keys that are let in to some repositories, besides what is let in to all.
+    /// Tokens and ssh keys for some repositories, in addition to the credentials for all repositories.
     pub access: Option<Access>,
-    /// Whether pushes are taken.
+    /// Whether clients may push.
     pub accept_pushes: bool,
-    /// Listen for ssh too.
+    /// Also listen for ssh.
     pub ssh: Option<SshOptions>,
-    /// Which versions of the Git protocol are spoken.
+    /// The supported versions of the Git protocol.
     pub versions: ProtocolVersions,
 }
 
@@ -57,7 +57,7 @@ pub struct Tls {
     pub certificate: String,
     /// Its private key.
     pub key: String,
-    /// Clients must show a certificate of this authority.
+    /// The authority of required client certificates, if any.
     pub client_authority: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// What an HTTP client must show.
+/// The credentials that an HTTP client needs.
 #[derive(Clone)]
 pub enum HttpAuthentication {
     /// This user name and password.
@@ -77,7 +77,7 @@ pub enum HttpAuthentication {
         /// The password.
         password: String,
     },
-    /// This bearer token.
+    /// A bearer token.
     Bearer(String),
 }
 
@@ -87,17 +87,17 @@ impl std::fmt::Debug for HttpAuthentication {
     }
 }
 
-/// How ssh listens.
+/// The options of ssh.
 #[derive(Debug, Clone)]
 pub struct SshOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 takes a free one.
     pub address: SocketAddr,
-    /// Public keys that are let in, in OpenSSH's form, whatever the login.
+    /// Accepted public keys, in OpenSSH's form, with any login.
     pub authorized_keys: Vec<String>,
 }
 
 impl SshOptions {
-    /// Listens on a free port of the loopback address and lets these keys in.
+    /// Listens on a free port of the loopback address and accepts these keys.
     pub fn loopback(authorized_keys: Vec<String>) -> Self {
         Self {
             address: loopback(),
@@ -106,14 +106,14 @@ impl SshOptions {
     }
 }
 
-/// Which versions of the Git protocol the server speaks.
+/// The versions of the Git protocol that the server supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolVersions {
-    /// What the client asks for.
+    /// The version that the client requests.
     All,
-    /// Version 0 whatever the client asks for, as old servers do.
+    /// Always version 0, like old servers.
     OnlyZero,
-    /// Version 0, and no pack for clients without `multi_ack`, as Azure DevOps and AWS CodeCommit.
+    /// Version 0, and no pack for clients without `multi_ack`, like Azure DevOps and AWS CodeCommit.
     OnlyZeroWithMultiAck,
 }
 
@@ -124,14 +124,14 @@ pub struct Push {
     pub repository: String,
     /// The full name of the reference.
     pub reference: String,
-    /// The object it points to now, in hex; none if it was deleted.
+    /// The object that it points to now, in hex; `None` if it was deleted.
     pub object: Option<String>,
 }
 
-/// Pushes as they happen.
+/// A stream of pushes.
 pub type Pushes = broadcast::Receiver<Push>;
 
-/// What the listeners share.
+/// The state that the listeners share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) root: PathBuf,
@@ -145,7 +145,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The repository that a client named, with or without `.git` and slashes around it.
+    /// Returns the repository that a client named, with or without `.git` and slashes around the name.
     pub(crate) fn repository(&self, name: &str) -> Result<Repository, GitServerError> {
         let name = trim_name(name);
         let part = |part: &str| {
@@ -162,7 +162,7 @@ impl Shared {
         Ok(Repository::at(name.to_owned(), self.root.join(format!("{name}.git"))))
     }
 
-    /// As [`Shared::repository`], if it exists.
+    /// Returns the repository like [`Shared::repository`], if it exists.
     pub(crate) fn existing(&self, name: &str) -> Result<Repository, GitServerError> {
         let repository = self.repository(name)?;
         if repository.folder().join("HEAD").is_file() {
@@ -172,7 +172,7 @@ impl Shared {
         }
     }
 
-    /// Tells who listens which references a push changed.
+    /// Sends the references that a push changed to all subscribers.
     pub(crate) async fn announce(&self, repository: &Repository, before: &[(String, String)]) {
         let Ok(after) = repository.references().await else {
             return;
@@ -192,13 +192,13 @@ impl Shared {
                 reference: reference.clone(),
                 object,
             };
-            // Nobody needs to listen.
+            // Without a subscriber the send fails, which is fine.
             let _ = self.pushes.send(push);
         }
     }
 }
 
-/// The name in what a client writes, with or without `.git` and slashes around it.
+/// Returns the name that a client sent, without `.git` and slashes around it.
 pub(crate) fn trim_name(name: &str) -> &str {
     let name = name.trim_matches('/');
     name.strip_suffix(".git").unwrap_or(name)
@@ -216,7 +216,7 @@ pub struct GitServer {
 }
 
 impl GitServer {
-    /// Serves the repositories of a folder, which is made if needed.
+    /// Serves the repositories of a folder, which is created if needed.
     ///
     /// # Errors
     /// [`GitServerError::Io`] for the folder, [`GitServerError::Listen`] for an address in use, [`GitServerError::Keys`].
@@ -269,10 +269,10 @@ impl GitServer {
         })
     }
 
-    /// Makes an empty bare repository whose default branch is `main`.
+    /// Creates an empty bare repository whose default branch is `main`.
     ///
     /// # Errors
-    /// [`GitServerError::InvalidName`], [`GitServerError::Exists`], or what git says.
+    /// [`GitServerError::InvalidName`], [`GitServerError::Exists`], or an error of git.
     pub async fn create(&self, name: &str) -> Result<Repository, GitServerError> {
         let repository = self.shared.repository(name)?;
         let folder = repository.folder();
@@ -293,7 +293,7 @@ impl GitServer {
         Ok(repository)
     }
 
-    /// Calls a repository otherwise. What is let in to it stays let in; the old name is free.
+    /// Renames a repository. Its tokens and keys open the new name; the old name is free.
     ///
     /// # Errors
     /// [`GitServerError::InvalidName`], [`GitServerError::Missing`], [`GitServerError::Exists`] or [`GitServerError::Io`].
@@ -315,7 +315,7 @@ impl GitServer {
         Ok(to)
     }
 
-    /// An existing repository.
+    /// Returns an existing repository.
     ///
     /// # Errors
     /// [`GitServerError::InvalidName`] or [`GitServerError::Missing`].
@@ -323,36 +323,36 @@ impl GitServer {
         self.shared.existing(name)
     }
 
-    /// The address that HTTP listens on.
+    /// Returns the address of the HTTP listener.
     pub fn http_address(&self) -> SocketAddr {
         self.http
     }
 
-    /// The address that ssh listens on, if it does.
+    /// Returns the address of the ssh listener, if there is one.
     pub fn ssh_address(&self) -> Option<SocketAddr> {
         self.ssh.as_ref().map(|(address, _)| *address)
     }
 
-    /// A repository's clone URL over HTTP or HTTPS.
+    /// Returns a repository's clone URL over HTTP or HTTPS.
     pub fn http_url(&self, name: &str) -> String {
         format!("{}://{}/{name}.git", self.scheme, self.http)
     }
 
-    /// A repository's clone URL over ssh, if ssh is served.
+    /// Returns a repository's clone URL over ssh, if ssh is served.
     pub fn ssh_url(&self, name: &str) -> Option<String> {
         self.ssh
             .as_ref()
             .map(|(address, _)| format!("ssh://git@{address}/{name}.git"))
     }
 
-    /// The line of a `known_hosts` file for the server, if ssh is served.
+    /// Returns the line of a `known_hosts` file for the server, if ssh is served.
     pub fn known_hosts(&self) -> Option<String> {
         self.ssh
             .as_ref()
             .map(|(address, key)| format!("[{}]:{} {key}\n", address.ip(), address.port()))
     }
 
-    /// Lets one more public key in over ssh, in OpenSSH's form, from now on.
+    /// Accepts another public key over ssh, in OpenSSH's form.
     ///
     /// # Errors
     /// [`GitServerError::Keys`].
@@ -360,22 +360,22 @@ impl GitServer {
         self.authorized.add(key)
     }
 
-    /// Lets no public key in any more, over connections that come from now on.
+    /// Removes all accepted public keys; open connections continue.
     pub fn revoke_all(&self) {
         self.authorized.clear();
     }
 
-    /// Pushes from now on.
+    /// Subscribes to the following pushes.
     pub fn pushes(&self) -> Pushes {
         self.shared.pushes.subscribe()
     }
 
-    /// How many packs were sent to clients so far.
+    /// Counts the packs sent to clients so far.
     pub fn packs_sent(&self) -> u64 {
         self.shared.packs.load(Ordering::Relaxed)
     }
 
-    /// How many HTTP requests and ssh commands came in so far, refused ones included.
+    /// Counts the HTTP requests and ssh commands so far, refused ones included.
     pub fn requests(&self) -> u64 {
         self.shared.requests.load(Ordering::Relaxed)
     }

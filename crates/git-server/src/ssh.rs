@@ -1,7 +1,6 @@
 //! Git over ssh: public keys only, and only the two commands that git clients send.
 //!
-//! Owns the host key, which is made anew for each server, and the reading of commands. It refuses shells, forwarding,
-//! passwords and every other command.
+//! Each server has a new host key. Shells, forwarding, passwords and every other command are refused.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -47,24 +46,24 @@ pub(crate) fn configure() -> Result<(Arc<russh::server::Config>, String), GitSer
     Ok((Arc::new(config), public))
 }
 
-/// The public keys that are let in. They can be changed while the server runs.
+/// The accepted public keys. They can change while the server runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Authorized(Arc<RwLock<Vec<PublicKey>>>);
 
 impl Authorized {
-    /// Lets one more in.
+    /// Accepts another key.
     pub(crate) fn add(&self, key: &str) -> Result<(), GitServerError> {
         let key = PublicKey::from_openssh(key).map_err(|error| GitServerError::Keys(error.to_string()))?;
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(key);
         Ok(())
     }
 
-    /// Lets nobody in any more.
+    /// Removes all keys.
     pub(crate) fn clear(&self) {
         self.0.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Whether a key is let in. The comment of a key is no part of who it is.
+    /// Checks whether a key is accepted. The comment of a key is ignored.
     fn has(&self, key: &PublicKey) -> bool {
         let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
         keys.iter().any(|known| known.key_data() == key.key_data())
@@ -83,7 +82,7 @@ pub(crate) async fn serve(
         while connections.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => {
-                // Answers come in pieces; waiting for acknowledgements between them would cost 40 ms each.
+                // Answers come in pieces. Without this, waiting for acknowledgements would add 40 ms to each.
                 let _ = stream.set_nodelay(true);
                 stream
             }
@@ -117,7 +116,7 @@ pub(crate) async fn serve(
 struct Client {
     shared: Arc<Shared>,
     authorized: Authorized,
-    /// Who logged in, unless it is somebody who may do everything: what it may is looked up when it asks for something.
+    /// The key of the login; `None` for a key that may access everything. Its rights are checked for each command.
     key: Option<KeyData>,
     channels: HashMap<ChannelId, Channel<Msg>>,
     protocols: HashMap<ChannelId, String>,
@@ -194,7 +193,7 @@ impl Handler for Client {
 }
 
 impl Client {
-    /// Reads `git-upload-pack '/name.git'`; anything else is not served.
+    /// Reads `git-upload-pack '/name.git'`; any other command is refused.
     fn command(&self, command: &str) -> Option<(&'static str, Repository)> {
         let (service, argument) = command.split_once(' ')?;
         let service = match service {
@@ -218,7 +217,7 @@ impl Client {
 }
 
 async fn refuse(channel: Channel<Msg>) {
-    // The client may be gone already.
+    // The client may have disconnected already.
     let _ = channel
         .extended_data(1, &b"repository not found, or command not allowed\n"[..])
         .await;
@@ -268,7 +267,7 @@ async fn run(
             packs.fetch_add(1, Ordering::Relaxed);
         }
     };
-    // Git ends when it has sent everything; what the client still says after that is of no interest.
+    // Git ends after it has sent everything; later input of the client is ignored.
     let exit = async {
         output.await;
         child.wait().await

@@ -1,7 +1,7 @@
-//! Whether a signature of some kind of key is good: the one way to `ring`.
+//! Verifies signatures of all kinds of keys; only this module uses `ring`.
 //!
-//! Owns which keys and hashes are strong enough: RSA of 2048 to 8192 bits, Ed25519, ECDSA with P-256 and P-384, hashes of the SHA-2 family.
-//! SHA-1 is only believed where a key speaks of itself, as old keys do.
+//! It decides which keys and hashes are strong enough: RSA of 2048 to 8192 bits, Ed25519, ECDSA with P-256 and P-384, hashes of the SHA-2 family. SHA-1 is accepted only
+//! for a key's signatures about itself, as old keys have them.
 
 use ring::digest::{Digest, SHA1_FOR_LEGACY_USE_ONLY, SHA256, SHA384, SHA512, digest};
 use ring::signature::{
@@ -13,7 +13,7 @@ use ring::signature::{
 /// Bits of the smallest modulus.
 const LEAST_RSA_BITS: usize = 2048;
 
-/// What a message is hashed with.
+/// The hash of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hash {
     Sha1,
@@ -37,7 +37,7 @@ impl Hash {
 /// A public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PublicKey {
-    /// Modulus and exponent, without zeros in front.
+    /// Modulus and exponent, without leading zeros.
     Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
     /// A point, compressed.
     Ed25519(Vec<u8>),
@@ -48,7 +48,7 @@ pub(crate) enum PublicKey {
 }
 
 impl PublicKey {
-    /// An RSA key; nothing if it is too small, or larger than anybody's.
+    /// Creates an RSA key; `None` if it is too small, or larger than any real key.
     pub(crate) fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Self> {
         let (modulus, exponent) = (trim_zeros(modulus), trim_zeros(exponent));
         let bits = modulus.len() * 8 - usize::try_from(modulus.first()?.leading_zeros()).ok()?;
@@ -70,7 +70,7 @@ impl PublicKey {
         (point.len() == 97 && point.first() == Some(&4)).then(|| Self::P384(point.to_vec()))
     }
 
-    /// Whether an RSA signature (PKCS #1 v1.5) of a message is good; zeros in front of it may be missing.
+    /// Verifies an RSA signature (PKCS #1 v1.5) of a message. Its leading zeros may be missing.
     pub(crate) fn verify_rsa(&self, hash: Hash, message: &[u8], signature: &[u8]) -> bool {
         let Self::Rsa { modulus, exponent } = self else {
             return false;
@@ -91,7 +91,7 @@ impl PublicKey {
         key.verify(parameters, message, &signature).is_ok()
     }
 
-    /// Whether an Ed25519 signature of these bytes is good.
+    /// Verifies an Ed25519 signature of these bytes.
     pub(crate) fn verify_ed25519(&self, message: &[u8], signature: &[u8]) -> bool {
         let Self::Ed25519(point) = self else { return false };
         UnparsedPublicKey::new(&ED25519, point)
@@ -99,7 +99,7 @@ impl PublicKey {
             .is_ok()
     }
 
-    /// Whether an ECDSA signature of a message is good: its two numbers, of which zeros in front may be missing, or may be too many.
+    /// Verifies an ECDSA signature of a message. Its two numbers may have missing or additional leading zeros.
     pub(crate) fn verify_ecdsa(&self, hash: Hash, message: &[u8], (r, s): (&[u8], &[u8])) -> bool {
         let (algorithm, point, length) = match (self, hash) {
             (Self::P256(point), Hash::Sha256) => (&ECDSA_P256_SHA256_FIXED, point, 32),
@@ -115,7 +115,7 @@ impl PublicKey {
     }
 }
 
-/// A number with as many zeros in front as make it so long; nothing if it is longer.
+/// Pads a number with leading zeros to this length; `None` if it is longer.
 pub(crate) fn pad(number: &[u8], length: usize) -> Option<Vec<u8>> {
     let number = trim_zeros(number);
     let missing = length.checked_sub(number.len())?;

@@ -1,7 +1,7 @@
-//! A public key of OpenPGP with all that its owner says of it: names, subkeys, expiry, revocation.
+//! A public key of OpenPGP with its owner's statements about it: names, subkeys, expiry, revocation.
 //!
-//! Owns which key of it may sign now. Whatever is to be believed of a key must be signed by its primary key; what others say of it is passed
-//! over. A revocation that can't be verified counts, since it could be true; anything else that can't be verified doesn't.
+//! The module decides which of its keys may sign now. A statement counts only with a signature of the primary key; signatures of other keys are ignored. A revocation
+//! that can't be verified still counts, since it could be genuine. Nothing else that can't be verified counts.
 
 use openpgp_packets::packet::{self, take_byte, take_bytes, take_mpi, take_number};
 
@@ -22,15 +22,15 @@ const DIRECT_KEY: u8 = 0x1f;
 const KEY_REVOCATION: u8 = 0x20;
 const SUBKEY_REVOCATION: u8 = 0x28;
 const CERTIFICATION_REVOCATION: u8 = 0x30;
-/// A key may sign data.
+/// The flag of a key that may sign data.
 const MAY_SIGN: u8 = 2;
-/// Packets of all keys of one text: others' signatures on well known keys are many.
+/// The most packets of all keys of one text. Well-known keys have many signatures of others.
 const MOST_PACKETS: usize = 20_000;
-/// Signatures that one key, with its names and subkeys, may have of its owner's: each is verified whenever the key is asked about.
+/// The most signatures of its owner that one key may have, with its names and subkeys. Each check of the key verifies all of them.
 const MOST_SIGNATURES: usize = 256;
-/// How far the clocks of others may be ahead.
+/// How far the clocks of others may be ahead, in seconds.
 pub(crate) const SKEW: i64 = 300;
-/// Names of curves, as they stand in keys: Ed25519, P-256, P-384.
+/// Curves by their identifiers in keys: Ed25519, P-256, P-384.
 const ED25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0xda, 0x47, 0x0f, 1];
 const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
@@ -38,40 +38,40 @@ const P384: &[u8] = &[0x2b, 0x81, 4, 0, 0x22];
 /// One key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// What is hashed of it, with what stands before.
+    /// The bytes of the key that are hashed, with their prefix.
     hashed: Vec<u8>,
     id: [u8; 8],
     created: i64,
     algorithm: u8,
-    /// Nothing if it can't verify, or is of a kind that is not understood.
+    /// `None` if the key can't verify, or its kind is not supported.
     public: Option<PublicKey>,
 }
 
-/// A name or a picture, or a subkey, with its owner's signatures.
+/// A name, a picture or a subkey, with its owner's signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Bound<T> {
     what: T,
     signatures: Vec<Signature>,
 }
 
-/// A key and what belongs to it.
+/// A primary key and its names and subkeys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Certificate {
     primary: Key,
     direct: Vec<Signature>,
-    /// What is hashed of each.
+    /// The hashed bytes of each identity.
     identities: Vec<Bound<Vec<u8>>>,
     subkeys: Vec<Bound<Key>>,
-    /// How many signatures there are of all these.
+    /// The number of signatures of all of these.
     signatures: usize,
 }
 
-/// What a look at a signature told.
+/// The result of a signature check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Good,
     Bad,
-    /// The key, the hash or the form is not understood.
+    /// The key, the hash or the form is not supported.
     Unknown,
 }
 
@@ -105,7 +105,7 @@ impl Key {
         })
     }
 
-    /// Looks at a signature that this key is said to have made.
+    /// Checks a signature that names this key.
     pub(crate) fn check(&self, signature: &Signature, about: &[u8]) -> Checked {
         let (Some(public), Some(hash), Some(numbers)) = (&self.public, signature.hash, &signature.numbers) else {
             return Checked::Unknown;
@@ -123,7 +123,7 @@ impl Key {
                 (Some(r), Some(s)) => public.verify_ed25519(hash.digest(&message).as_ref(), &[r, s].concat()),
                 _ => false,
             },
-            // Other hashes for these curves are not understood.
+            // Other hashes for these curves are not supported.
             (PublicKey::P256(_), Numbers::Two(r, s)) if hash == Hash::Sha256 => {
                 public.verify_ecdsa(hash, &message, (r, s))
             }
@@ -139,7 +139,7 @@ impl Key {
         self.created > now.saturating_add(SKEW) || after.is_some_and(|after| self.created.saturating_add(after) <= now)
     }
 
-    /// As GnuPG writes it.
+    /// Returns the id in GnuPG's form.
     fn describe(&self) -> String {
         hex::encode_upper(self.id)
     }
@@ -167,7 +167,7 @@ fn read_public(algorithm: u8, mut rest: &[u8]) -> Option<PublicKey> {
     }
 }
 
-/// Whether a signature holds now, by its own words.
+/// Checks whether a signature is valid now, by its own dates.
 pub(crate) fn is_current(signature: &Signature, now: i64) -> bool {
     let Some(created) = signature.created else { return false };
     let expired = signature
@@ -180,7 +180,7 @@ impl Certificate {
     /// Reads the keys of a block.
     ///
     /// # Errors
-    /// What is wrong with one of them.
+    /// The problem of a key.
     pub(crate) fn read_all(mut bytes: &[u8]) -> Result<Vec<Self>, String> {
         let mut certificates: Vec<Self> = Vec::new();
         for _ in 0..MOST_PACKETS {
@@ -221,7 +221,7 @@ impl Certificate {
             }),
             SIGNATURE => {
                 let Some(signature) = Signature::read(body) else {
-                    // Of another version: nobody's word here.
+                    // A signature of another version is ignored.
                     return Ok(());
                 };
                 if signature.issuer.is_some_and(|issuer| issuer != self.primary.id) {
@@ -245,15 +245,15 @@ impl Certificate {
         Ok(())
     }
 
-    /// The id of the primary key, which stands for all of it.
+    /// Returns the id of the primary key, which identifies the whole certificate.
     pub(crate) fn describe(&self) -> String {
         self.primary.describe()
     }
 
-    /// The key of this id, if it may sign now; nothing if it is none of these.
+    /// Finds the key of this id, if it may sign now; `None` if no key has this id.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The reason why the key may not sign.
     pub(crate) fn find_signer(&self, id: [u8; 8], now: i64) -> Option<Result<&Key, String>> {
         if self.primary.id == id {
             return Some(self.admit_primary(now, true).map(|()| &self.primary));
@@ -265,7 +265,7 @@ impl Certificate {
         Some(admitted.map(|()| &subkey.what))
     }
 
-    /// Whether the primary key is good now, and may sign data if that is asked.
+    /// Checks whether the primary key is valid now, and with `to_sign`, whether it may sign data.
     fn admit_primary(&self, now: i64, to_sign: bool) -> Result<(), String> {
         let name = self.describe();
         let about = &self.primary.hashed;
@@ -287,7 +287,7 @@ impl Certificate {
         Ok(())
     }
 
-    /// The newest that the primary key says of itself: to one of its names that is not revoked, or directly if there is no such name.
+    /// Finds the newest self-signature of the primary key: on one of its names that is not revoked, or directly on the key if it has no such name.
     fn find_own_words(&self, now: i64) -> Option<&Signature> {
         let of_names = self.identities.iter().flat_map(|identity| {
             let about = [self.primary.hashed.as_slice(), &identity.what].concat();
@@ -320,7 +320,7 @@ impl Certificate {
         revocations.any(|signature| self.primary.check(signature, about) != Checked::Bad)
     }
 
-    /// Whether a subkey is bound to the primary key, in both directions, and may sign.
+    /// Checks whether a subkey and the primary key are bound in both directions, and whether the subkey may sign.
     fn admit_subkey(&self, subkey: &Bound<Key>, now: i64) -> Result<(), String> {
         let key = &subkey.what;
         let name = key.describe();
@@ -342,7 +342,7 @@ impl Certificate {
         if binding.flags.is_none_or(|flags| flags & MAY_SIGN == 0) {
             return Err(format!("the subkey {name} is not for signatures"));
         }
-        // Else a foreign key could be bound here, and its signatures be taken for this owner's.
+        // Without this check, an attacker could bind a foreign key here and claim its signatures.
         let back = binding.embedded.as_deref().and_then(Signature::read);
         let agrees = back.is_some_and(|back| {
             back.kind == PRIMARY_KEY_BINDING && is_current(&back, now) && key.check(&back, &about) == Checked::Good

@@ -1,7 +1,7 @@
-//! Whom is believed: the public keys of a Secret, and what they say to a signature.
+//! The trusted public keys of a Secret, and the verification with them.
 //!
-//! Owns which entries hold which keys (Flux's rules): `.sshpub` those of SSH, `.asc` and, as before these endings were known, anything else
-//! those of OpenPGP. Refuses an entry with one of these endings that holds no key: it would be thought to be believed.
+//! By Flux's rules, entries with the ending `.sshpub` have SSH keys, and entries with `.asc` have OpenPGP keys. Other entries may have OpenPGP keys, as before these
+//! endings existed. An entry with one of these endings and without a key is refused: its author would think that the key is trusted.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::openpgp;
 use crate::payload::Signed;
 use crate::ssh::{self, SshKey};
 
-/// Entries of a Secret that are read.
+/// The most entries of a Secret that are read.
 const MOST_ENTRIES: usize = 200;
 
 /// The keys that are trusted.
@@ -20,7 +20,7 @@ pub struct TrustedKeys {
     ssh: Vec<SshKey>,
 }
 
-/// An entry that holds no keys that can be used.
+/// The error for an entry without usable keys.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidKey(String);
@@ -34,7 +34,7 @@ impl TrustedKeys {
     /// Reads the entries of a Secret.
     ///
     /// # Errors
-    /// Which entry can't be used, and why; nothing of its content. And when there is no key at all.
+    /// The unusable entry and the reason, without its content. Also when there is no key at all.
     pub fn read(entries: &BTreeMap<String, Vec<u8>>) -> Result<Self, InvalidKey> {
         if entries.len() > MOST_ENTRIES {
             return Err(InvalidKey(format!("it has more than {MOST_ENTRIES} entries")));
@@ -65,11 +65,10 @@ impl TrustedKeys {
         Ok(keys)
     }
 
-    /// Verifies an object; says which key made its signature: the id of a primary key of OpenPGP, or the fingerprint of an SSH key. `now` is
-    /// in seconds since 1970.
+    /// Verifies an object and returns the key of its signature: the id of a primary key of OpenPGP, or the fingerprint of an SSH key. `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// Why it is not verified.
+    /// The reason why the object is not verified.
     pub fn verify(&self, object: &Signed, now: i64) -> Result<String, Unverified> {
         let fail = |text: &str| Err(Unverified(text.to_owned()));
         let signature = object.signature.as_str();

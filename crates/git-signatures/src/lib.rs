@@ -1,8 +1,7 @@
-//! Verifies signatures of Git's commits and tags, made with keys of OpenPGP or SSH that somebody trusts.
+//! Verifies signatures of Git's commits and tags, made with trusted keys of OpenPGP or SSH.
 //!
-//! Owns what of an object is signed and by whom it may be; `ring` does the arithmetic. A key must be good now: neither revoked nor expired.
-//! Pure: the time is a parameter, and nothing is looked up anywhere. Refuses by name what it does not understand, and whatever it can't
-//! tell to be good is not good.
+//! A key must be valid now: neither revoked nor expired. The crate is pure: the time is a parameter, and nothing is looked up. `ring` does the arithmetic. An unsupported
+//! form is refused by name. A signature is only accepted if it is proven to be good.
 //!
 //! ```
 //! use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
-//! Signatures of OpenPGP keys, as git has them made: detached, armored, over binary data.
+//! Signatures of OpenPGP keys in git's form: detached, armored, over binary data.
 //!
-//! Owns that a signature counts only when the key that made it is good now. Refuses hashes that are broken, text signatures, and
-//! signatures from the future.
+//! A signature counts only if its key is valid now. Broken hashes, text signatures, and signatures from the future are refused.
 
 use openpgp_packets::{armor, packet};
 
@@ -12,20 +11,20 @@ use crate::subpackets::Signature;
 const BLOCK: &str = "PGP SIGNATURE";
 const KEY_BLOCK: &str = "PGP PUBLIC KEY BLOCK";
 const SIGNATURE: u8 = 2;
-/// Of binary data.
+/// The type of a signature of binary data.
 const BINARY: u8 = 0;
-/// Signatures in one block.
+/// The most signatures in one block.
 const MOST_SIGNATURES: usize = 4;
-/// Keys of the same id that are asked about: there is more than one only where somebody made them so.
+/// The most keys of the same id that are tried. Several keys share an id only if they were made so on purpose.
 const MOST_CANDIDATES: usize = 4;
-/// Blocks of keys in one text.
+/// The most blocks of keys in one text.
 const MOST_BLOCKS: usize = 64;
 
-/// Why a signature is not good.
+/// Why a signature is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure(pub(crate) String);
 
-/// Whether a text holds public keys of OpenPGP.
+/// Checks whether a text has OpenPGP public keys.
 pub(crate) fn is_key_ring(text: &str) -> bool {
     text.contains("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 }
@@ -33,7 +32,7 @@ pub(crate) fn is_key_ring(text: &str) -> bool {
 /// Reads the armored public keys of a text.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the text.
 pub(crate) fn read_key_ring(text: &str) -> Result<Vec<Certificate>, String> {
     let mut certificates = Vec::new();
     let mut rest = text;
@@ -53,7 +52,7 @@ pub(crate) fn read_key_ring(text: &str) -> Result<Vec<Certificate>, String> {
     Ok(certificates)
 }
 
-/// Verifies a signature; says which primary key stands behind it.
+/// Verifies a signature and returns the primary key of its signer.
 pub(crate) fn verify(armored: &str, payload: &[u8], keys: &[Certificate], now: i64) -> Result<String, Failure> {
     let malformed = || Failure("the OpenPGP signature is malformed".to_owned());
     let (bytes, _) = armor::find_first(armored, BLOCK, true).ok_or_else(malformed)?;

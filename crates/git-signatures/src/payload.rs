@@ -1,21 +1,21 @@
-//! What of a commit or a tag is signed, and the signature in it.
+//! Splits a commit or a tag into its signed bytes and its signature.
 //!
-//! Owns the split, byte by byte as git makes it: whatever stands in an object is signed, but for the signature itself. Refuses objects with
-//! more than one signature, of which two readers could take another one each.
+//! The split is byte for byte that of git: everything in an object is signed, except the signature itself. Objects with more than one signature are refused, because two
+//! readers could each take another one.
 
-/// The headers that hold signatures, for objects of SHA-1 and of SHA-256: git signs neither.
+/// The headers of signatures, for objects of SHA-1 and of SHA-256: git signs neither.
 const HEADERS: [&[u8]; 2] = [b"gpgsig", b"gpgsig-sha256"];
-/// How signatures begin that stand at the end of a tag.
+/// The first lines of signatures at the end of a tag.
 const BEGINNINGS: [&[u8]; 4] = [
     b"-----BEGIN PGP SIGNATURE-----",
     b"-----BEGIN PGP MESSAGE-----",
     b"-----BEGIN SSH SIGNATURE-----",
     b"-----BEGIN SIGNED MESSAGE-----",
 ];
-/// The longest signature that is looked at.
+/// The longest signature that is accepted, in bytes.
 const LONGEST_SIGNATURE: usize = 64 << 10;
 
-/// Which hash names an object; each has a header of its own for signatures of commits.
+/// The hash that names an object; each hash has its own header for signatures of commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObjectFormat {
     /// Objects with ids of 20 bytes.
@@ -27,13 +27,13 @@ pub enum ObjectFormat {
 /// An object without its signature, and the signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signed {
-    /// What is signed.
+    /// The signed bytes.
     pub payload: Vec<u8>,
-    /// The armored signature; empty when there is none.
+    /// The armored signature; empty if the object has no signature.
     pub signature: String,
 }
 
-/// Splits the content of a commit; nothing if its headers are malformed, or its signature is too long.
+/// Splits the content of a commit; `None` if its headers are malformed, it has two signatures, or its signature is too long.
 #[must_use]
 pub fn split_commit(content: &[u8], format: ObjectFormat) -> Option<Signed> {
     let own = match format {
@@ -42,14 +42,14 @@ pub fn split_commit(content: &[u8], format: ObjectFormat) -> Option<Signed> {
     };
     let mut payload = Vec::with_capacity(content.len());
     let mut signature: Option<Vec<u8>> = None;
-    // Which header the lines belong to that begin with a space.
+    // Properties of the header to which the following lines with a leading space belong.
     let (mut is_left_out, mut is_taken) = (false, false);
     let mut rest = content;
     loop {
         let end = rest.iter().position(|byte| *byte == b'\n')?;
         let (line, after) = rest.split_at_checked(end + 1)?;
         if line == b"\n" {
-            // The message is signed as it is.
+            // The message is signed unchanged.
             payload.extend_from_slice(rest);
             break;
         }
@@ -83,7 +83,7 @@ pub fn split_commit(content: &[u8], format: ObjectFormat) -> Option<Signed> {
     })
 }
 
-/// Splits the content of a tag: its signature is what stands at the end, from the last line on that begins one. Nothing if it is too long.
+/// Splits the content of a tag: its signature begins at the last line that begins one, and ends at the end. `None` if the signature is too long.
 #[must_use]
 pub fn split_tag(content: &[u8]) -> Option<Signed> {
     let mut at = 0;
@@ -101,13 +101,13 @@ pub fn split_tag(content: &[u8]) -> Option<Signed> {
     })
 }
 
-/// The name that a tag gives to itself, which is signed with it; nothing if its headers are malformed.
+/// Reads the name in a tag, which is signed with it; `None` if its headers are malformed.
 #[must_use]
 pub fn read_tag_name(content: &[u8]) -> Option<&str> {
     let headers = content.split(|byte| *byte == b'\n').take_while(|line| !line.is_empty());
     let mut names = headers.filter_map(|line| line.strip_prefix(b"tag "));
     let name = names.next()?;
-    // A second one could be what another reader takes.
+    // Another reader could take the second name.
     if names.next().is_some() {
         return None;
     }

@@ -1,7 +1,7 @@
-//! Signatures of SSH keys, as `ssh-keygen -Y sign` makes them (PROTOCOL.sshsig of OpenSSH), and the keys that are trusted.
+//! Signatures of SSH keys as `ssh-keygen -Y sign` makes them (PROTOCOL.sshsig of OpenSSH), and the trusted keys.
 //!
-//! Owns what such a signature must say: that it was made for git, with a hash of the SHA-2 family, by the very key that is trusted. Refuses
-//! certificates, hardware keys, and options in front of a key, whose meaning would be ignored.
+//! A signature must be made for git, with a hash of the SHA-2 family, by exactly a trusted key. Certificates and hardware keys are refused. So are options in front of a
+//! key, because their meaning would be ignored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -11,23 +11,23 @@ use crate::openpgp::Failure;
 
 const BLOCK: &str = "SSH SIGNATURE";
 const MAGIC: &[u8] = b"SSHSIG";
-/// What git's signatures are made for.
+/// The namespace of git's signatures.
 const NAMESPACE: &[u8] = b"git";
-/// Kinds of keys, as they are called in lists.
+/// The supported kinds of keys, by their names in lists.
 const KINDS: [&str; 4] = ["ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ssh-rsa"];
-/// Lines of all lists of keys.
+/// The most lines of all lists of keys.
 const MOST_KEYS: usize = 1000;
 
 /// A key that is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SshKey {
-    /// As it stands on the wire.
+    /// The key in its wire format.
     blob: Vec<u8>,
     key: PublicKey,
 }
 
 impl SshKey {
-    /// How `ssh-keygen -l` calls it.
+    /// Returns the fingerprint in the form of `ssh-keygen -l`.
     fn fingerprint(&self) -> String {
         let digest = Hash::Sha256.digest(&self.blob);
         format!("SHA256:{}", STANDARD_NO_PAD.encode(digest.as_ref()))
@@ -56,7 +56,7 @@ impl SshKey {
         })
     }
 
-    /// Whether a signature of a message, with its kind in front, is good.
+    /// Verifies a signature of a message; the signature has its kind in front.
     fn verify(&self, message: &[u8], signature: &[u8]) -> Option<bool> {
         let mut rest = signature;
         let kind = take_string(&mut rest)?;
@@ -82,10 +82,10 @@ impl SshKey {
     }
 }
 
-/// Reads a list of keys: of each line a kind, the key and perhaps a comment, as in `authorized_keys` and in files that end in `.pub`.
+/// Reads a list of keys: each line has a kind, the key and perhaps a comment, as in `authorized_keys` and in files that end in `.pub`.
 ///
 /// # Errors
-/// Which line is wrong, and how.
+/// The number of the wrong line, and the problem.
 pub(crate) fn read_list(text: &str) -> Result<Vec<SshKey>, String> {
     let mut keys = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -118,7 +118,7 @@ pub(crate) fn read_list(text: &str) -> Result<Vec<SshKey>, String> {
     Ok(keys)
 }
 
-/// Verifies a signature; says which key made it.
+/// Verifies a signature and returns the key that made it.
 pub(crate) fn verify(armored: &str, payload: &[u8], keys: &[SshKey]) -> Result<String, Failure> {
     let malformed = || Failure("the SSH signature is malformed".to_owned());
     let (bytes, _) = openpgp_packets::armor::find_first(armored, BLOCK, false).ok_or_else(malformed)?;

@@ -1,13 +1,13 @@
-//! A signature packet of version 4 of OpenPGP (RFC 9580, 5.2.3), and what it says of itself.
+//! A signature packet of version 4 of OpenPGP (RFC 9580, 5.2.3), and its subpackets.
 //!
-//! Owns which of its subpackets are believed: what decides stands in the part that is signed; who the issuer is may stand in the other one,
-//! since it only chooses the key that is tried. Refuses a signature with a critical part that is not understood.
+//! Subpackets that decide anything must be in the signed part. The issuer may also be in the unsigned part, since it only selects the key to try. A signature with an
+//! unknown critical subpacket is refused.
 
 use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
 
 use crate::arithmetic::Hash;
 
-/// What a signature's numbers are.
+/// The numbers of a signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Numbers {
     One(Vec<u8>),
@@ -17,25 +17,25 @@ pub(crate) enum Numbers {
 /// A signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
-    /// What it is about.
+    /// The kind of the signature.
     pub(crate) kind: u8,
-    /// Which kind of key made it.
+    /// The algorithm of the key that made it.
     pub(crate) algorithm: u8,
-    /// Nothing if it is too weak, or not known.
+    /// `None` if the hash is too weak, or unknown.
     pub(crate) hash: Option<Hash>,
-    /// From the version to the end of what is signed.
+    /// From the version to the end of the signed part.
     pub(crate) signed_part: Vec<u8>,
     pub(crate) numbers: Option<Numbers>,
     /// Seconds since 1970.
     pub(crate) created: Option<i64>,
-    /// Seconds after that; of the signature, and of the key that it is about.
+    /// Seconds after the creation: of the signature, and of the key that it is about.
     pub(crate) expires_after: Option<i64>,
     pub(crate) key_expires_after: Option<i64>,
     pub(crate) flags: Option<u8>,
     pub(crate) issuer: Option<[u8; 8]>,
-    /// A signature of the other key, in one that binds it.
+    /// The signature of the other key, in a signature that binds that key.
     pub(crate) embedded: Option<Vec<u8>>,
-    /// It has a critical part that is not understood.
+    /// The signature has an unknown critical subpacket.
     pub(crate) is_strange: bool,
 }
 
@@ -48,12 +48,11 @@ const NOTATION: u8 = 20;
 const FLAGS: u8 = 27;
 const EMBEDDED: u8 = 32;
 const ISSUER_FINGERPRINT: u8 = 33;
-/// Those that change nothing here, and may be critical all the same: exportable, trust, revocable, preferences, key server, primary user id,
-/// policy, signer, reason, features.
+/// Subpackets that change nothing here, and may be critical: exportable, trust, revocable, preferences, key server, primary user id, policy, signer, reason, features.
 const KNOWN: [u8; 14] = [4, 5, 7, 11, 21, 22, 23, 24, 25, 26, 28, 29, 30, 34];
 
 impl Signature {
-    /// Reads the body of a packet; nothing if it is malformed or of another version.
+    /// Reads the body of a packet; `None` if it is malformed or of another version.
     pub(crate) fn read(body: &[u8]) -> Option<Self> {
         let mut rest = body;
         if take_byte(&mut rest)? != 4 {
@@ -73,7 +72,7 @@ impl Signature {
         let signed_part = body.get(..6 + length)?.to_vec();
         let length = take_number(&mut rest, 2)?;
         let unhashed = take_bytes(&mut rest, length)?;
-        // The first bytes of the hash: they tell nothing that the signature doesn't.
+        // The first bytes of the hash; the signature itself shows the same.
         take_bytes(&mut rest, 2)?;
         let numbers = match algorithm {
             1 | 3 => Some(Numbers::One(take_mpi(&mut rest)?.to_vec())),
@@ -144,7 +143,7 @@ impl Signature {
         Some(())
     }
 
-    /// What is hashed: something, and then what the signature says of itself.
+    /// Writes the hashed bytes: the subject, followed by the signed part of the signature.
     pub(crate) fn write_message(&self, about: &[u8]) -> Vec<u8> {
         let length = u32::try_from(self.signed_part.len()).unwrap_or(u32::MAX);
         [about, &self.signed_part, &[4, 0xff], &length.to_be_bytes()].concat()

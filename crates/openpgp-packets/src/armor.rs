@@ -1,11 +1,11 @@
-//! Owns text armor: base64 between lines of dashes, as OpenPGP and age write it. Refuses what isn't wholly between its lines.
+//! Text armor: base64 between lines of dashes, as OpenPGP and age write it. Armor with a missing line is refused.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use zeroize::Zeroizing;
 
-/// The base64 between the first pair of such lines, decoded, and what follows them; nothing if there is none or it is broken. Headers, as
-/// OpenPGP writes them, end with an empty line; a line that begins with `=` there is a checksum, which is passed over.
+/// Returns the decoded base64 between the first pair of such lines, and the text after them; `None` if the lines are missing or the base64 is damaged. Headers, as
+/// OpenPGP writes them, end with an empty line. There, a line that begins with `=` is a checksum, which is skipped.
 #[must_use]
 pub fn find_first<'a>(text: &'a str, what: &str, is_openpgp: bool) -> Option<(Zeroizing<Vec<u8>>, &'a str)> {
     let begin = format!("-----BEGIN {what}-----");

@@ -1,7 +1,7 @@
-//! What is common to all that reads OpenPGP (RFC 9580): text armor, packets, and the numbers in them.
+//! The common part of all readers of OpenPGP (RFC 9580): text armor, packets, and the numbers in them.
 //!
-//! Owns where each thing begins and ends. There is no cryptography here, and nothing is looked up: who decrypts (`sops`) and who verifies
-//! (`git-signatures`) have that for themselves.
+//! The crate finds where each item begins and ends. It has no cryptography and looks nothing up: `sops` decrypts and `git-signatures` verifies, each with its own
+//! cryptography.
 
 pub mod armor;
 pub mod packet;

@@ -1,22 +1,21 @@
-//! Owns OpenPGP's packets (RFC 9580, 4) and the numbers in them: where each begins and ends. Refuses lengths that its bytes don't have, and
-//! more packets than a key or a message needs.
+//! OpenPGP's packets (RFC 9580, 4) and the numbers in them. Lengths beyond the end of the bytes are refused, and so are more packets than a key or a message needs.
 
 use zeroize::Zeroizing;
 
-/// Packets that one key or message may have.
+/// The most packets of one key or message.
 pub const MOST_PACKETS: usize = 512;
-/// Parts that one packet's body may come in.
+/// The most parts of one packet's body.
 const MOST_PARTS: usize = 4096;
 
 /// One packet.
 pub struct Packet {
-    /// What kind of packet it is.
+    /// The kind of packet.
     pub tag: u8,
-    /// Its content, of all parts that it came in.
+    /// The content; several parts are joined.
     pub body: Zeroizing<Vec<u8>>,
 }
 
-/// Takes the next packet; nothing at the end or if it is broken.
+/// Takes the next packet; `None` at the end or if the packet is damaged.
 #[must_use]
 pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
     let first = take_byte(bytes)?;
@@ -33,7 +32,7 @@ pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
         0 => usize::from(take_byte(bytes)?),
         1 => take_number(bytes, 2)?,
         2 => take_number(bytes, 4)?,
-        // Until the end.
+        // Up to the end.
         _ => bytes.len(),
     };
     Some(Packet {
@@ -42,7 +41,7 @@ pub fn take(bytes: &mut &[u8]) -> Option<Packet> {
     })
 }
 
-/// A body in the new format, which may come in parts.
+/// Reads a body in the new format, which may have several parts.
 fn new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let mut body = Zeroizing::new(Vec::new());
     for _ in 0..MOST_PARTS {
@@ -61,7 +60,7 @@ fn new_body(bytes: &mut &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     None
 }
 
-/// Takes a byte; nothing at the end.
+/// Takes a byte; `None` at the end.
 #[must_use]
 pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     let (first, rest) = bytes.split_first()?;
@@ -69,8 +68,7 @@ pub fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     Some(*first)
 }
 
-/// Takes a byte; nothing at the end.
-/// Takes so many bytes; nothing if there are fewer.
+/// Takes this many bytes; `None` if there are fewer.
 #[must_use]
 pub fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     let (taken, rest) = bytes.split_at_checked(length)?;
@@ -78,7 +76,7 @@ pub fn take_bytes<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// A number of so many bytes, four at most.
+/// Takes a number of this many bytes, four at most.
 #[must_use]
 pub fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
     let taken = take_bytes(bytes, length)?;
@@ -87,7 +85,7 @@ pub fn take_number(bytes: &mut &[u8], length: usize) -> Option<usize> {
     })
 }
 
-/// A number of any size, with its length in bits before it.
+/// Takes a number of any size, which has its length in bits before it.
 #[must_use]
 pub fn take_mpi<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let bits = take_number(bytes, 2)?;

@@ -1,8 +1,8 @@
-//! What an answer means before anybody looks at what is in it: success, nothing there, or a [`Trouble`].
+//! The meaning of an answer before its content is read: success, missing, or a [`Trouble`].
 //!
-//! The rules are those of the hosts' documents: GitLab's `doc/security/rate_limits.md` and `doc/api/rest/troubleshooting.md`, GitHub's "Rate limits
-//! for the REST API". A limit becomes a time to wait for, which the caller waits. Nothing that a host says is believed to be harmless: it is cut
-//! to one short line, and left out where it repeats any of what was sent in secret.
+//! The rules come from the hosts' documents: GitLab's `doc/security/rate_limits.md` and `doc/api/rest/troubleshooting.md`, GitHub's "Rate limits for the REST API". A
+//! limit becomes a waiting time, and the caller waits. Texts of a host are untrusted. They are cut to one short line, and dropped if they repeat a part of a secret
+//! that was sent.
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -12,26 +12,26 @@ use tenure_sources::{Hidden, HostFailure};
 
 use crate::call::{Reply, read_http_date};
 
-/// How long to wait where a host wants fewer requests and doesn't say until when.
+/// The waiting time if a host wants fewer requests and names no time.
 const LIMITED: SignedDuration = SignedDuration::from_mins(1);
-/// How long GitLab keeps an address out after too many failed logins.
+/// The time for which GitLab blocks an address after too many failed logins.
 const BANNED: SignedDuration = SignedDuration::from_hours(1);
-/// How long anybody waits because a host says so.
+/// The longest time that a host can make a caller wait.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-/// Characters of what a host says.
+/// The largest number of characters of a host's text in a message.
 const SHOWN: usize = 200;
-/// So much of a secret in a row is enough to leave a text out.
+/// A text that repeats this many characters of a secret in a row is dropped.
 const TELLTALE: usize = 8;
 
-/// An answer that isn't trouble.
+/// An answer without trouble.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Success,
-    /// 404, and what the host says about it.
+    /// 404, with the host's message.
     Missing(String),
 }
 
-/// Reads status and headers of an answer.
+/// Checks the status and the headers of an answer.
 pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, Trouble> {
     let status = reply.status;
     let code = status.as_u16();
@@ -39,7 +39,7 @@ pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&H
     let message = || read_message(reply, is_json, secrets);
     match status {
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT => Ok(Outcome::Success),
-        // What people see, a login above all, comes with success, too.
+        // HTML pages, above all a login page, also come with a status of success.
         status if status.is_success() => match is_json {
             true => Ok(Outcome::Success),
             false => Err(not_understood(
@@ -63,7 +63,7 @@ pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&H
             let is_used_up =
                 reply.header("x-ratelimit-remaining") == Some("0") || reply.header("retry-after").is_some();
             if is_used_up && is_json {
-                // GitHub's way to say that there were too many.
+                // GitHub reports too many requests this way.
                 return Err(Trouble::Limited {
                     until: read_limit(reply, now).unwrap_or_else(|| later(now, LIMITED)),
                 });
@@ -78,7 +78,7 @@ pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&H
         StatusCode::MOVED_PERMANENTLY | StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => {
             Err(Trouble::Moved)
         }
-        // Of these, the method isn't kept: what was ordered may have been done.
+        // Some redirects change the method, so the host may have executed the order.
         status if status.is_redirection() => Err(not_understood(
             is_order,
             &format!("HTTP {code} leads elsewhere, as to a login page; it is not followed"),
@@ -99,7 +99,7 @@ pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&H
     }
 }
 
-/// What it means that there is no answer.
+/// Explains a missing answer.
 pub(crate) fn explain(failure: HostFailure, is_order: bool) -> Trouble {
     match failure {
         HostFailure::NotSent(why) => Trouble::Unreachable(why),
@@ -109,7 +109,7 @@ pub(crate) fn explain(failure: HostFailure, is_order: bool) -> Trouble {
     }
 }
 
-/// An answer that can't be read: to an order, that leaves open whether it was done.
+/// Describes an answer that can't be read. After an order, the effect is unknown.
 pub(crate) fn not_understood(is_order: bool, why: &str) -> Trouble {
     if is_order {
         Trouble::Unknown(format!("its answer can't be read: {why}"))
@@ -118,7 +118,7 @@ pub(crate) fn not_understood(is_order: bool, why: &str) -> Trouble {
     }
 }
 
-/// Until when the host takes no requests, by the clock of who asks: hosts' clocks go wrong, too.
+/// Returns the time until which the host takes no requests, by the caller's clock, because a host's clock can be wrong.
 fn read_limit(reply: &Reply, now: Timestamp) -> Option<Timestamp> {
     let seconds = |text: &str| text.trim().parse::<i64>().ok().filter(|seconds| *seconds >= 0);
     let theirs = reply.date().unwrap_or(now);
@@ -142,7 +142,7 @@ pub(crate) fn later(now: Timestamp, wait: SignedDuration) -> Timestamp {
     now.saturating_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// What a host says: `message` or `error`, which GitLab and GitHub write as a text, as lists by field, or with details beside it.
+/// Reads a host's message: `message` or `error`, which GitLab and GitHub write as a text, as lists by field, or with details beside it.
 fn read_message(reply: &Reply, is_json: bool, secrets: &[&Hidden]) -> String {
     let value: Value = match is_json {
         true => reply.read().unwrap_or_default(),
@@ -159,7 +159,7 @@ fn read_message(reply: &Reply, is_json: bool, secrets: &[&Hidden]) -> String {
     make_harmless(&words.join(": "), secrets)
 }
 
-/// A text of a host's as it may stand in a message: one short line, without what was sent in secret.
+/// Makes a host's text safe for a message: one short line, without a secret that was sent.
 pub(crate) fn make_harmless(text: &str, secrets: &[&Hidden]) -> String {
     let is_repeated = |secret: &&Hidden| {
         let secret = secret.reveal().as_bytes();
@@ -178,7 +178,7 @@ pub(crate) fn make_harmless(text: &str, secrets: &[&Hidden]) -> String {
     line.trim().to_owned()
 }
 
-/// Characters that turn a line around or hide in it.
+/// Checks for characters that reverse a line or are invisible.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn limits_are_times_by_the_askers_clock() {
         let now = at("2030-01-01T12:00:00Z");
-        // Ten minutes ahead of the one who asks.
+        // The host's clock is ten minutes ahead of the caller's clock.
         let date = ("date", "Tue, 01 Jan 2030 12:10:00 GMT");
         for (status, headers, expected) in [
             (429, vec![TEXT], "2030-01-01T12:01:00Z"),

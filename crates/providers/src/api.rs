@@ -1,6 +1,6 @@
-//! The conversation that one question or order is: which request comes first, and what comes after an answer. Pure.
+//! The conversation for one question or order: the first request, and the step after each answer. Pure.
 //!
-//! Owns what holds for all hosts: the bounds of a list, and that an answer is judged before anybody reads it.
+//! Two rules hold for all hosts: a list is bounded, and an answer is checked before its content is read.
 
 use jiff::Timestamp;
 use jiff::civil::Date;
@@ -16,59 +16,59 @@ use crate::answer::{Outcome, judge, not_understood};
 use crate::call::{Call, Reply};
 use crate::key::{fingerprint_key, fingerprint_value, strip_comment};
 
-/// How many pages of a list are read.
+/// The largest number of pages that are read of a list.
 pub(crate) const PAGES: usize = 200;
-/// How many entries a page is asked to have: as many as any host gives.
+/// The requested number of entries on a page: the largest number that the hosts allow.
 pub(crate) const PAGE: usize = 100;
-/// Bytes of a token.
+/// The largest size of a token in bytes.
 const TOKEN_BYTES: usize = 4096;
 
-/// What comes next.
+/// The next step.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Another request.
     Next(Call),
-    /// The answer, and the value of what was made.
+    /// The answer, and the value of a new credential.
     Done(Told, Option<Hidden>),
 }
 
-/// How far a conversation is.
+/// The state of a conversation.
 pub(crate) struct Progress {
-    /// The request that was sent last.
+    /// The last request.
     pub(crate) call: Call,
-    /// How many there were.
+    /// The number of requests.
     pub(crate) calls: usize,
-    /// What the pages held that were read.
+    /// The entries of the pages so far.
     pub(crate) listed: Vec<Listed>,
 }
 
-/// One host's API.
+/// The API of one host.
 pub(crate) trait Api: Send + Sync {
     fn kind(&self) -> HostKind;
 
-    /// What stands between the host's address and what is asked for.
+    /// The part of a path between the host's address and the target.
     fn prefix(&self) -> &'static str;
 
-    /// Headers that its requests have.
+    /// The headers of the requests.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
         &[("accept", "application/json")]
     }
 
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
-    /// The first request.
+    /// Returns the first request.
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble>;
 
-    /// The next page of a list where a host links to none, and says how many entries there are.
+    /// Finds the next page of a list at a host that reports the number of entries in place of a link.
     fn find_next_by_count(&self, _: &Progress, _: &Reply) -> Option<Call> {
         None
     }
 
-    /// What an answer means that is no trouble; [`Outcome::Missing`] is one that the API has for what isn't there.
+    /// Reads an answer without trouble. [`Outcome::Missing`] is the API's answer for a missing object.
     fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble>;
 }
 
-/// What comes after an answer.
+/// Decides the step after an answer.
 pub(crate) fn go_on(
     api: &dyn Api,
     ask: &Ask,
@@ -79,7 +79,7 @@ pub(crate) fn go_on(
     let outcome = judge(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
     let step = api.read(ask, progress, &outcome, reply)?;
-    // A list is whole when there is no next page.
+    // A list is complete when it has no next page.
     if let (Step::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
         let next = reply.next_page(&progress.call);
         let next = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))?;
@@ -96,7 +96,7 @@ pub(crate) fn go_on(
     Ok(step)
 }
 
-/// The answer as a value, or what it means that it is none.
+/// Reads the answer as a value, or returns the meaning of an unreadable answer.
 pub(crate) fn read<T: DeserializeOwned>(progress: &Progress, reply: &Reply) -> Result<T, Trouble> {
     let why = "it is not what this API answers to that";
     reply
@@ -113,7 +113,7 @@ pub(crate) fn read_number<'de, D: serde::Deserializer<'de>>(deserializer: D) -> 
     }
 }
 
-/// That something which has to be there is not, or may not be seen.
+/// Refuses an outcome in which a required object is missing or invisible.
 pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
     match outcome {
         Outcome::Success => Ok(()),
@@ -124,7 +124,7 @@ pub(crate) fn refuse_missing(outcome: &Outcome) -> Result<(), Trouble> {
     }
 }
 
-/// What this API doesn't have. Nothing is sent.
+/// Describes an operation that this API lacks. No request is sent.
 pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
     Trouble::Refused {
         status: 0,
@@ -132,13 +132,13 @@ pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
     }
 }
 
-/// Adds entries of a page; what is done when it was the last one.
+/// Adds the entries of a page, and returns the step for the case that it was the last page.
 pub(crate) fn take_page(progress: &mut Progress, page: impl IntoIterator<Item = Listed>) -> Step {
     progress.listed.extend(page);
     Step::Done(Told::Listed(Vec::new()), None)
 }
 
-/// A host's text that is shown and compared: a path, or a URL without a user.
+/// Checks a host's texts that are shown and compared: a path, or a URL without a user.
 pub(crate) fn check_found(mut found: Found) -> Result<Found, Trouble> {
     found.ssh_url = found.ssh_url.map(write_ssh_url);
     let is_plain = |text: &str| {
@@ -164,16 +164,16 @@ pub(crate) fn check_found(mut found: Found) -> Result<Found, Trouble> {
     }
 }
 
-/// ssh's shorter form, `git@host:path`, as a URL: hosts answer in it where their port is 22, and sources don't take it.
+/// Rewrites ssh's shorter form, `git@host:path`, as a URL. Hosts with port 22 answer in this form, and sources don't take it.
 fn write_ssh_url(text: String) -> String {
     let Some((host, path)) = text.split_once(':').filter(|_| !text.contains("://")) else {
         return text;
     };
-    // No port stands in that form: what is behind the colon is a path.
+    // This form has no port: the part after the colon is a path.
     format!("ssh://{host}/{}", path.trim_start_matches('/'))
 }
 
-/// What became of an order for a token.
+/// Reads the answer to an order for a token.
 pub(crate) fn read_minted_token(
     id: Option<u64>,
     username: Option<String>,
@@ -203,7 +203,7 @@ pub(crate) fn read_minted_token(
     Ok(Step::Done(Told::Minted(minted), Some(token)))
 }
 
-/// What became of an order for a key: the host answers with the key that it has.
+/// Reads the answer to an order for a key. The host answers with the key that it stored.
 pub(crate) fn read_minted_key(
     request: &MintRequest,
     (id, key, may_write): (u64, &str, bool),
@@ -228,13 +228,13 @@ pub(crate) fn read_minted_key(
     Ok(Step::Done(Told::Minted(minted), None))
 }
 
-/// The public key of an order for one.
+/// Returns the public key of an order for a key.
 pub(crate) fn read_public_key(request: &MintRequest) -> Result<&str, Trouble> {
     let public = request.public_key.as_deref();
     public.ok_or_else(|| refuse_unsupported("an order for a deploy key needs its public half"))
 }
 
-/// A time, or a date at whose beginning it is (GitLab's tokens of people end so).
+/// Reads a time, or a date as its first moment (GitLab's tokens of people end then).
 pub(crate) fn read_time(text: &str) -> Option<Timestamp> {
     if let Ok(time) = text.parse() {
         return Some(time);
@@ -243,7 +243,7 @@ pub(crate) fn read_time(text: &str) -> Option<Timestamp> {
     Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
-/// A time that may not be there.
+/// Reads a time that may be missing.
 pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<Option<Timestamp>, Trouble> {
     match text {
         None => Ok(None),
@@ -253,7 +253,7 @@ pub(crate) fn read_optional_time(text: Option<&str>, is_order: bool) -> Result<O
     }
 }
 
-/// A path of a project or group: parts that are neither empty nor `.` or `..`, of printable characters.
+/// Checks a path of a project or group: parts of printable characters that are neither empty nor `.` or `..`.
 pub(crate) fn check_path(path: &str, parts: std::ops::RangeInclusive<usize>) -> Result<(), Trouble> {
     let is_part = |part: &str| {
         let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');

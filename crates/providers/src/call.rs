@@ -9,30 +9,30 @@ use serde_json::Value;
 use tenure_sources::Hidden;
 use zeroize::Zeroizing;
 
-/// What stands in a path as it is.
+/// The characters that stand unescaped in a path.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 
-/// A request. What is secret of it is not printed.
+/// A request, which is printed without its secrets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Call {
     pub(crate) method: Method,
-    /// Path and query behind the path of the API.
+    /// The path and the query below the path of the API.
     pub(crate) below: String,
     pub(crate) body: Option<Body>,
-    /// Whether the App itself asks, and not one of its installations.
+    /// Whether the App itself sends the request, in place of one of its installations.
     pub(crate) is_by_app: bool,
 }
 
-/// What is sent with it.
+/// The body of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Body {
     Json(Value),
-    /// Names and values, which may be secret.
+    /// Names and values; values may be secret.
     Form(Vec<(&'static str, Hidden)>),
 }
 
 impl Body {
-    /// Its type, and its bytes.
+    /// Returns the content type and the bytes.
     pub(crate) fn write(&self) -> (&'static str, Zeroizing<Vec<u8>>) {
         match self {
             Self::Json(value) => ("application/json", Zeroizing::new(value.to_string().into_bytes())),
@@ -50,7 +50,7 @@ impl Body {
     }
 }
 
-/// An answer that was received whole.
+/// An answer that was received completely.
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -87,48 +87,48 @@ impl Call {
         }
     }
 
-    /// Shown as the App.
+    /// Marks the request as one of the App itself.
     pub(crate) fn by_app(mut self) -> Self {
         self.is_by_app = true;
         self
     }
 
-    /// Whether it changes something.
+    /// Whether the request changes something.
     pub(crate) fn is_order(&self) -> bool {
         self.method != Method::GET
     }
 
-    /// The path, without the query.
+    /// Returns the path without the query.
     fn path(&self) -> &str {
         self.below.split('?').next().unwrap_or_default()
     }
 }
 
 impl Reply {
-    /// The body as a value of the API's; nothing when it is something else.
+    /// Reads the body as a value of the API; `None` if the body is something else.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
-        // What the parser would say of it could quote it.
+        // The parser's error could quote the body, so it is dropped.
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// A header that is text.
+    /// Returns a header that is text.
     pub(crate) fn header(&self, name: &'static str) -> Option<&str> {
         let value = self.headers.get(HeaderName::from_static(name))?;
         value.to_str().ok()
     }
 
-    /// How late it is for the host.
+    /// Returns the time of the host.
     pub(crate) fn date(&self) -> Option<Timestamp> {
         self.header("date").and_then(read_http_date)
     }
 
-    /// The request for the next page of a list; nothing after the last one.
+    /// Returns the request for the next page of a list; `None` after the last page.
     ///
-    /// Only the query of the link counts. Hosts name other paths there (GitHub's links have the number of a repository), and the address that they know
-    /// themselves by. The credential stays at the host that was asked.
+    /// Only the query of the link counts. Hosts write other paths (GitHub's links have the number of a repository) and other addresses of their own. The credential
+    /// stays at the host of the first request.
     ///
     /// # Errors
-    /// When the link leads to the page that was asked for, so that the list would not end.
+    /// When the link leads to the current page, so the list would not end.
     pub(crate) fn next_page(&self, of: &Call) -> Result<Option<Call>, &'static str> {
         let values = self
             .headers
@@ -150,7 +150,7 @@ impl Reply {
     }
 }
 
-/// The target of a link whose relation is `next` (RFC 8288).
+/// Returns the target of a link with the relation `next` (RFC 8288).
 fn find_next(link: &str) -> Option<&str> {
     let (target, parameters) = link.trim().strip_prefix('<')?.split_once('>')?;
     let is_next = parameters.split(';').any(|parameter| {
@@ -160,14 +160,14 @@ fn find_next(link: &str) -> Option<&str> {
     is_next.then_some(target)
 }
 
-/// `Wed, 21 Oct 2015 07:28:00 GMT`, the one form of dates that HTTP sends.
+/// Reads a date such as `Wed, 21 Oct 2015 07:28:00 GMT`, the one form of dates that HTTP sends.
 pub(crate) fn read_http_date(text: &str) -> Option<Timestamp> {
     let text = text.trim().strip_suffix(" GMT")?;
     let time = jiff::civil::DateTime::strptime("%a, %d %b %Y %H:%M:%S", text).ok()?;
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
-/// A text as one part of a path.
+/// Encodes a text as one part of a path.
 pub(crate) fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
@@ -196,7 +196,7 @@ mod tests {
         let second = "/projects/7/deploy_tokens?page=2";
         for page in [
             "https://git.example/gitlab/api/v4/projects/7/deploy_tokens?page=2",
-            // The number of a repository, another name of the host, and what nobody should write.
+            // The path by the number of a repository, another name of the host, and a link with a user and a fragment.
             "https://git.example/repositories/7/deploy_tokens?page=2",
             "https://gitlab.internal:8443/api/v4/projects/7/deploy_tokens?page=2",
             "http://u:p@evil.example/api/v4/projects/8/deploy_tokens?page=2#top",

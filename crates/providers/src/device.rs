@@ -1,8 +1,8 @@
-//! GitLab's device flow: somebody shows in a browser who they are, and that is all that comes of it.
+//! GitLab's device flow: a user proves their identity in a browser, and the flow yields nothing else.
 //!
-//! By `doc/api/oauth2.md` (RFC 8628) and `doc/api/members.md`. The least scope with which members can be read is asked for; the token that comes of
-//! it is used for two questions, who that is and what they are in one project or group, is given back, and is dropped. It is never returned. The
-//! code that the token is had for is a secret of who asked.
+//! The sources are `doc/api/oauth2.md` (RFC 8628) and `doc/api/members.md`. The flow requests the smallest scope that can read members. It uses the token for two
+//! questions: the user, and their level in one project or group. Then it revokes and drops the token, and never returns it. The code with which the flow gets the token
+//! is a secret of the caller.
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
@@ -14,13 +14,13 @@ use crate::answer::{Outcome, judge, later, not_understood};
 use crate::call::{Call, Reply};
 use crate::host::{ANSWER_BYTES, PATIENCE, send};
 
-/// The least with which `members/all/:user_id` can be read.
+/// The smallest scope that can read `members/all/:user_id`.
 const SCOPE: &str = "read_api";
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
-/// How long a code may live at most, whatever the host says.
+/// The longest lifetime of a code, even if the host says more.
 const LONGEST_SECONDS: i64 = 5 * 60;
 const HEADERS: &[(&str, &str)] = &[("accept", "application/json")];
-/// So many answers may arrive for one call of this module.
+/// The number of answers that may arrive for one call of this module.
 const ANSWERS: u64 = 4;
 
 /// The device flow of one GitLab, for one application that its administrator registered.
@@ -32,18 +32,18 @@ pub struct DeviceFlow {
     reach: Reach,
 }
 
-/// What belongs to a code, and is shown to nobody.
+/// The secret that belongs to a code. It is never shown.
 #[derive(Clone, Debug)]
 pub struct DeviceSecret(Hidden);
 
 impl DeviceSecret {
-    /// What was kept of one.
+    /// Restores a stored secret.
     #[must_use]
     pub fn new(value: Hidden) -> Self {
         Self(value)
     }
 
-    /// To keep it where secrets are kept.
+    /// Returns the value, for storage among secrets.
     #[must_use]
     pub fn value(&self) -> &Hidden {
         &self.0
@@ -83,10 +83,10 @@ struct MemberAnswer {
 }
 
 impl DeviceFlow {
-    /// The flow of the GitLab at this address.
+    /// Returns the flow of the GitLab at this address.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address is invalid.
     pub fn new(address: &str, client_id: &str, tls: TlsOptions, reach: Reach) -> Result<Self, &'static str> {
         let base = BaseUrl::parse(address).ok_or("a host's address is an http or https URL without user and query")?;
         Ok(Self {
@@ -106,10 +106,10 @@ impl DeviceFlow {
         HostClient::new(&self.reach, &self.base, &Credentials::Anonymous, &self.tls, bounds)
     }
 
-    /// A new code. It lives for five minutes at most.
+    /// Requests a new code. The code lives for five minutes at most.
     ///
     /// # Errors
-    /// [`Trouble`] when there is none.
+    /// [`Trouble`] when the host gives no code.
     pub async fn start(&self, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
         let pairs = vec![("client_id", self.client_id()), ("scope", Hidden::new(SCOPE))];
         let call = Call::post_form("/oauth/authorize_device", pairs);
@@ -117,10 +117,10 @@ impl DeviceFlow {
         read_code(&reply, now)
     }
 
-    /// Whether somebody has shown who they are, and what they are in a project or group then. It may be asked once in the code's interval.
+    /// Asks whether a user has entered the code, and reads their level in a project or group. The caller may poll once in the code's interval.
     ///
     /// # Errors
-    /// [`Trouble`] when nobody knows. A code whose answer got lost is used up: the next one is [`DeviceTold::Expired`].
+    /// [`Trouble`] when the result is unknown. A lost answer uses the code up, so the next poll returns [`DeviceTold::Expired`].
     pub async fn poll(&self, secret: &DeviceSecret, target: &Target, now: Timestamp) -> Result<DeviceTold, Trouble> {
         let pairs = vec![
             ("grant_type", Hidden::new(GRANT)),
@@ -135,7 +135,7 @@ impl DeviceFlow {
         };
         client.set_credentials(Credentials::Bearer(token.clone()));
         let shown = self.look(&mut client, &token, target, now).await;
-        // It is dropped whatever was seen with it; if this gets lost it ends by itself, and nobody has it.
+        // The token is dropped with every result. If the revocation is lost, the token ends by itself, and no other copy of it exists.
         client.set_credentials(Credentials::Anonymous);
         let pairs = vec![("token", token), ("client_id", self.client_id())];
         let _ = send(&mut client, HEADERS, &Call::post_form("/oauth/revoke", pairs)).await;
@@ -167,7 +167,7 @@ fn strange() -> Trouble {
 }
 
 fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret), Trouble> {
-    // That a code was made and got lost harms nobody.
+    // A code whose answer is lost does no harm.
     judge_question(reply, now, &[])?;
     let answer: CodeAnswer = reply.read().ok_or_else(strange)?;
     let is_plain = |text: &str, most: usize| {
@@ -188,7 +188,7 @@ fn read_code(reply: &Reply, now: Timestamp) -> Result<(DeviceCode, DeviceSecret)
     Ok((code, DeviceSecret(Hidden::new(answer.device_code))))
 }
 
-/// The token, or what there is instead.
+/// Returns the token, or the state of the flow without one.
 fn read_poll(reply: &Reply, now: Timestamp, secret: &Hidden) -> Result<Result<Hidden, DeviceTold>, Trouble> {
     if matches!(
         reply.status,
@@ -221,7 +221,7 @@ fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Troub
     }
 }
 
-/// What somebody is; nothing where they are no member, or may not see that there is such a thing.
+/// Returns the level of a user; `None` if the user is no member, or may not see the project or group.
 fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, Trouble> {
     if let Outcome::Missing(_) = judge(reply, false, now, &[token])? {
         return Ok(None);
@@ -230,7 +230,7 @@ fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> R
     if member.id != user_id {
         return Err(strange());
     }
-    // Who is invited and has not come yet is no member.
+    // An invited user who has not accepted is no member.
     let is_active = member.state.as_deref().is_none_or(|state| state == "active");
     Ok(is_active.then_some(AccessLevel(member.access_level)))
 }

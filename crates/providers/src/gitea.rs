@@ -1,7 +1,7 @@
 //! Gitea and Forgejo: deploy keys.
 //!
-//! By `/api/swagger` of a Gitea. There are tokens of people, which open all that they may read and have no end: none of those is ever made. Keys
-//! are asked by path, which is first seen to have the number still; an organization can't be asked by its number.
+//! The source is `/api/swagger` of a Gitea. The host also has tokens of people, which open everything that the person may read, and which never end. This module never
+//! makes such a token. Requests about keys use the path, after a check that the path still has the number. The API finds no organization by number.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -37,11 +37,12 @@ impl Api for Gitea {
         (kind == CredentialKind::DeployKey).then(|| key_capabilities(false))
     }
 
-    /// Lists of deploy keys have `X-Total-Count` and no `Link` (`ListDeployKeys` of `routers/api/v1/repo/key.go`), and shorter pages than are asked for.
+    /// Finds the next page by the total count. Lists of deploy keys have `X-Total-Count` and no `Link` (`ListDeployKeys` of `routers/api/v1/repo/key.go`), and shorter
+    /// pages than requested.
     fn find_next_by_count(&self, progress: &Progress, reply: &Reply) -> Option<Call> {
         let total: usize = reply.header("x-total-count")?.parse().ok()?;
         let path = progress.call.below.split('?').next()?;
-        // The first request is about the repository, so that the number of the next page is that of the requests.
+        // The first request is about the repository, so the number of requests is the number of the next page.
         let below = format!("{path}?limit={PAGE}&page={}", progress.calls);
         (progress.listed.len() < total).then(|| Call::get(below))
     }

@@ -1,8 +1,8 @@
 //! GitHub: tokens of an App's installation for single repositories, and deploy keys.
 //!
-//! By the documents of its REST API (repositories, deploy keys, Apps, installations). Deploy keys are asked by path, which is first seen to have
-//! the number still. An installation's token lives for an hour, is not in any list, and ends by itself; a key ends with whoever made it, so an App
-//! had better make it than a person.
+//! The sources are the documents of GitHub's REST API (repositories, deploy keys, Apps, installations). Requests about deploy keys use the path, after a check that the
+//! path still has the number. The token of an installation lives for an hour, is in no list, and ends by itself. A key ends with the account that made it, so an App
+//! should make it, and not a person.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -19,12 +19,12 @@ use crate::api::{
 };
 use crate::call::{Call, Reply};
 
-/// What git is shown beside an installation's token.
+/// The user name that git sends with the token of an installation.
 const USERNAME: &str = "x-access-token";
 
-/// GitHub's API, or GitHub Enterprise's.
+/// The API of GitHub or GitHub Enterprise.
 pub(crate) struct Github {
-    /// The installation that tokens are of, where it is an App that asks and its number is known.
+    /// The installation to which tokens belong, if an App sends the requests and the number is known.
     pub(crate) installation: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl Api for Github {
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
         Ok(match ask {
             Ask::FindByPath { scope, path } => find_by_path(*scope, path)?,
-            // Where the documents' own redirects lead: an address by number is written there, and nowhere else.
+            // The redirects of GitHub's documents lead to these addresses. The documents show an address by number nowhere else.
             Ask::FindById { scope, id } => match scope {
                 Scope::Project => Call::get(format!("/repositories/{id}")),
                 Scope::Group => Call::get(format!("/organizations/{id}")),
@@ -178,7 +178,7 @@ pub(crate) fn key_capabilities(last_used: bool) -> Capabilities {
     }
 }
 
-/// Where something with a path is, on GitHub and on Gitea.
+/// Returns the request for a project or group by path, on GitHub and on Gitea.
 pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, Trouble> {
     Ok(match scope {
         Scope::Project => {
@@ -192,7 +192,7 @@ pub(crate) fn find_by_path(scope: Scope, path: &str) -> Result<Call, Trouble> {
     })
 }
 
-/// The first request about deploy keys: whether the path still has the number.
+/// Returns the first request about deploy keys, which checks whether the path still has the number.
 pub(crate) fn find_first(target: &Target, kind: CredentialKind) -> Result<Call, Trouble> {
     match (kind, target.scope) {
         (CredentialKind::DeployKey, Scope::Project) => find_by_path(Scope::Project, &target.path),
@@ -230,7 +230,7 @@ pub(crate) fn found_group(id: u64, path: String) -> Found {
     }
 }
 
-/// What was found is what was asked for: a host may follow a move by itself.
+/// Checks that the found object is the requested one, because a host may follow a move by itself.
 pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<Step, Trouble> {
     match ask {
         Ask::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(Trouble::Moved),
@@ -241,7 +241,7 @@ pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<Step, Trouble> {
     }
 }
 
-/// Answers about deploy keys, on GitHub and on Gitea: first the repository, then what was asked for.
+/// Reads answers about deploy keys, on GitHub and on Gitea: first the repository, then the result.
 pub(crate) fn read_keys(
     ask: &Ask,
     progress: &mut Progress,
@@ -259,7 +259,7 @@ pub(crate) fn read_keys(
     if progress.calls == 1 {
         refuse_missing(outcome)?;
         let repository: Repository = read(progress, reply)?;
-        // Somebody else has the path now, or it is written otherwise.
+        // Another repository has the path now, or the path is spelled differently.
         if repository.id != target.id || !repository.full_name.eq_ignore_ascii_case(&target.path) {
             return Err(Trouble::Moved);
         }
@@ -301,7 +301,7 @@ pub(crate) fn read_keys(
     }
 }
 
-/// The order for a token of an installation: for these repositories, or for all of it, and for no more than these permissions.
+/// Returns the order for a token of an installation: for these repositories or for all, with these permissions only.
 pub(crate) fn give_token(installation: u64, repositories: Option<&[u64]>, permissions: &Value) -> Call {
     let mut body = json!({ "permissions": permissions });
     if let (Some(repositories), Some(fields)) = (repositories, body.as_object_mut()) {
@@ -310,7 +310,7 @@ pub(crate) fn give_token(installation: u64, repositories: Option<&[u64]>, permis
     Call::post(format!("/app/installations/{installation}/access_tokens"), body).by_app()
 }
 
-/// The token that such an order was answered with, and when it ends.
+/// Reads the token from the answer to such an order, with its end.
 pub(crate) fn read_token(progress: &Progress, reply: &Reply) -> Result<(Hidden, Timestamp), Trouble> {
     let TokenAnswer { token, expires_at } = read(progress, reply)?;
     let token = Hidden::new(token);

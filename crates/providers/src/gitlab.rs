@@ -1,8 +1,8 @@
 //! GitLab: deploy tokens of projects and groups, deploy keys of projects, confidential issues.
 //!
-//! By `doc/api/{projects,groups,deploy_tokens,deploy_keys,issues,personal_access_tokens}.md`. Projects and groups are asked by number wherever
-//! one is known, since a path may come to be somebody else's; access tokens' `rotate` is never used, for it ends the old one at once. Deploy tokens
-//! have no last use, and their names are not unique: who finds one again needs a name that says enough.
+//! The sources are `doc/api/{projects,groups,deploy_tokens,deploy_keys,issues,personal_access_tokens}.md`. Requests use the number of a project or group if the number
+//! is known, since another project can get the path later. The module never uses `rotate` of access tokens, because `rotate` ends the old token at once. Deploy tokens
+//! have no time of last use, and their names are not unique, so a credential needs a distinctive name to be found later.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ use crate::api::{
 };
 use crate::call::{Call, Reply, encode};
 
-/// GitLab's API of version 4.
+/// The API of GitLab, version 4.
 pub(crate) struct Gitlab;
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct Project {
     container_registry_access_level: Option<String>,
 }
 
-/// How many of a group's projects are looked at for one in which something can be tried.
+/// The number of a group's projects that are searched for one to test a credential.
 const MEMBERS: usize = 20;
 
 #[derive(Deserialize)]
@@ -55,7 +55,7 @@ struct DeployToken {
     #[serde(default)]
     expired: bool,
     scopes: Vec<String>,
-    /// In the answer to the order that made it alone.
+    /// Only the answer to the order for the token has this field.
     token: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl Api for Gitlab {
     fn begin(&self, ask: &Ask) -> Result<Call, Trouble> {
         Ok(match ask {
             Ask::FindByPath { scope, path } => {
-                // All digits are read as a number there.
+                // GitLab reads a name of digits alone as a number.
                 let least = if *scope == Scope::Project { 2 } else { 1 };
                 check_path(path, least..=21)?;
                 if path.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -161,7 +161,7 @@ impl Api for Gitlab {
             (Ask::FindByPath { .. } | Ask::FindById { .. }, Outcome::Missing(_)) => {
                 return Ok(Step::Done(Told::Found(None), None));
             }
-            // Of a credential that is not there it is said so; that its project isn't there may mean that one may not see it any more.
+            // For a missing credential, GitLab's message names the credential. A missing project can mean that the authoriser may not see the project any more.
             (Ask::Revoke { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
                 return Ok(Step::Done(Told::Revoked, None));
             }
@@ -223,7 +223,7 @@ impl Api for Gitlab {
     }
 }
 
-/// A project or group by its number or path. Of a group's projects nothing is wanted, and there may be many.
+/// Requests a project or group by its number or path. A group comes without its projects, since a group can have many.
 fn find(scope: Scope, name: &str) -> Call {
     let query = match scope {
         Scope::Project => "",
@@ -239,7 +239,7 @@ fn collection(scope: Scope) -> &'static str {
     }
 }
 
-/// Where credentials of a kind are.
+/// Returns the path of the credentials of a kind.
 fn place(target: &Target, kind: CredentialKind) -> Result<String, Trouble> {
     let name = match (kind, target.scope) {
         (CredentialKind::DeployToken, _) => "deploy_tokens",
@@ -283,7 +283,7 @@ fn mint(request: &MintRequest) -> Result<Call, Trouble> {
     Ok(Call::post(place, body))
 }
 
-/// GitLab says `404 Project Not Found` and `404 Group Not Found` of those, and `404 Not found` of what is in them.
+/// Checks whether a message is about the owner. GitLab answers `404 Project Not Found` and `404 Group Not Found` for an owner, and `404 Not found` for its content.
 fn is_about_owner(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     message.contains("project not found") || message.contains("group not found")
@@ -321,7 +321,7 @@ fn tell(project: Project) -> Found {
     }
 }
 
-/// Whether a project is in a group, and has what a role reads. One that says that it is elsewhere isn't tried.
+/// Checks whether a project is in a group and has the content that a role reads. A project that reports another place is not tried.
 fn is_member(project: &Project, group: &Target, role: Role) -> bool {
     let path = project.path_with_namespace.to_ascii_lowercase();
     let above = format!("{}/", group.path.to_ascii_lowercase());
@@ -378,7 +378,7 @@ fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Res
     }
     let token: DeployToken = read(progress, reply)?;
     let expires_at = end(token.expires_at.as_deref())?;
-    // Whoever uses it shows the name that GitLab gave, which needn't be one that was asked for.
+    // Clients send the user name that GitLab assigned, which can differ from the requested one.
     let value = token.token.unwrap_or_default();
     read_minted_token(Some(token.id), Some(token.username), expires_at, value)
 }

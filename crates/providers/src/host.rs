@@ -1,7 +1,7 @@
-//! A host that can be asked: the shell around its API.
+//! A host that answers questions: the shell around its API.
 //!
-//! Owns what is shown to whom, and how many requests a question may take. Each is sent once. It refuses to wait for a limit, and to go where a
-//! redirect leads: both are said to who asked.
+//! The shell chooses the credential for each request, bounds the number of requests for a question, and sends each request once. It waits for no limit and follows no
+//! redirect. It reports both to the caller.
 
 use std::time::Duration;
 
@@ -21,59 +21,59 @@ use crate::gitea::Gitea;
 use crate::github::{self, Github};
 use crate::gitlab::Gitlab;
 
-/// Bytes of an answer: a hundred keys with long names take less than half of it.
+/// The largest size of an answer. A hundred keys with long names need less than half of it.
 pub(crate) const ANSWER_BYTES: u64 = 1 << 20;
-/// So many such answers may arrive for a question, all pages together.
+/// The number of such answers that may arrive for one question, with all pages.
 const ANSWERS: u64 = 32;
-/// How long an answer is waited for.
+/// The timeout for an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long before its end the token of an installation is used no more.
+/// The time before the end of an installation's token when the shell stops using the token.
 const SPARE: SignedDuration = SignedDuration::from_mins(5);
 
-/// What a host answered.
+/// The answer of a host.
 #[derive(Clone, Debug)]
 pub struct Answered {
-    /// The answer.
+    /// The content of the answer.
     pub told: Told,
-    /// The value of the token that was made, if one was. A key's is where it was made.
+    /// The value of a new token. The value of a key stays at its maker.
     pub value: Option<Hidden>,
-    /// How late it is for the host.
+    /// The time of the host.
     pub date: Option<Timestamp>,
 }
 
-/// Who can be asked about credentials.
+/// A host that answers questions about credentials.
 pub trait Host: Send + Sync {
-    /// Which API it speaks.
+    /// Returns the API that the host speaks.
     fn kind(&self) -> HostKind;
 
-    /// What a kind of credential can do there; nothing where there are none.
+    /// Returns the capabilities of a kind of credential; `None` if the host has no such kind.
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
-    /// Asks, once. `now` is by the clock of who asks, and so is every time in a [`Trouble`].
+    /// Asks once. `now` and every time in a [`Trouble`] are by the caller's clock.
     fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<Answered, Trouble>>;
 }
 
-/// With what a host is asked.
+/// The credential for requests to a host.
 #[derive(Clone, Debug)]
 pub enum Authoriser {
-    /// A token of somebody's, or of a project or group.
+    /// A token of a person, a project or a group.
     Token(Hidden),
-    /// An App of GitHub's: it asks as one of its installations.
+    /// A GitHub App, which sends requests as one of its installations.
     App(Box<GitHubApp>),
 }
 
-/// A host behind the network.
+/// A host on the network.
 pub struct RemoteHost {
     api: Box<dyn Api>,
     base: BaseUrl,
     authoriser: Authoriser,
     tls: TlsOptions,
     reach: Reach,
-    /// The token of the App's installation that asks, and when it ends. It is awaited by who needs one, so that one is made for all.
+    /// The token of the App's installation, and its end. Callers wait on the lock, so one token is made for all of them.
     session: Mutex<Option<(Hidden, Timestamp)>>,
 }
 
-/// No host at all: somebody writes Secrets by hand.
+/// No host: an administrator writes Secrets by hand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StaticHost;
 
@@ -93,10 +93,10 @@ impl Host for StaticHost {
 }
 
 impl RemoteHost {
-    /// A host at an address: GitLab's and Gitea's is what people open in a browser, GitHub's is that of its API.
+    /// Returns the host at an address. For GitLab and Gitea, the address is the one for browsers; for GitHub, it is that of the API.
     ///
     /// # Errors
-    /// When the address is none, there is no such API, or what is to be shown isn't for it.
+    /// When the address is invalid, the API is unknown, or the authoriser doesn't fit the host.
     pub fn new(
         kind: HostKind,
         address: &str,
@@ -160,7 +160,7 @@ impl RemoteHost {
         }
     }
 
-    /// Has the client show what belongs to a request; what of it is secret.
+    /// Sets the client's credentials for a request, and returns the secrets among them.
     async fn credentials(
         &self,
         call: &Call,
@@ -179,7 +179,7 @@ impl RemoteHost {
         Ok(Some(token))
     }
 
-    /// A token of the installation that asks: the one that is there, or a new one. It may manage deploy keys, and no more.
+    /// Returns a token of the App's installation: the cached one, or a new one. The token may only manage deploy keys.
     async fn log_in(&self, app: &GitHubApp, client: &mut HostClient, now: Timestamp) -> Result<Hidden, Trouble> {
         let mut session = self.session.lock().await;
         if let Some((token, end)) = &*session
@@ -206,7 +206,7 @@ impl RemoteHost {
                 Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
             }
         };
-        // Nothing of what was asked for has been sent yet.
+        // The order itself has not been sent yet.
         let (token, end) = asked.await.map_err(|trouble| match trouble {
             Trouble::Unknown(why) => Trouble::Unreachable(why),
             other => other,
@@ -237,7 +237,7 @@ fn sign_in(app: &GitHubApp, now: Timestamp) -> Result<Credentials, Trouble> {
     })
 }
 
-/// Sends a request; the answer, or what it means that there is none.
+/// Sends a request. Returns the answer, or the meaning of a missing answer.
 pub(crate) async fn send(
     client: &mut HostClient,
     headers: &[(&'static str, &'static str)],

@@ -1,4 +1,4 @@
-//! Answers of anybody: whatever comes, nothing panics, and nothing that was shown is printed.
+//! Tests with random answers: no answer causes a panic, and no secret of a request is printed.
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use jiff::Timestamp;
@@ -80,7 +80,7 @@ fn asks() -> Vec<Ask> {
     asks
 }
 
-/// Values that look like an answer's.
+/// Generates values that resemble an answer.
 fn value() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -214,7 +214,7 @@ proptest! {
                     let printed = format!("{trouble} {trouble:?}");
                     prop_assert!(!printed.contains(SECRET), "{}", printed);
                     prop_assert!(printed.len() < 4096);
-                    // After an order, what can't be read leaves open whether it was done.
+                    // After an order, an unreadable answer must leave open whether the host executed the order.
                     let is_open = progress.call.is_order() && (status / 100 == 2 || status / 100 == 5);
                     let is_said = trouble.leaves_effect_unknown()
                         || matches!(trouble, tenure_planner::access::host::Trouble::Refused { status: 201, .. });

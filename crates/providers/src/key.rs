@@ -1,4 +1,4 @@
-//! Deploy keys that are made here, and the fingerprints by which credentials are known.
+//! Deploy keys that Tenure makes, and the fingerprints that identify credentials.
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::PrivateKey;
@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tenure_sources::Hidden;
 use zeroize::Zeroizing;
 
-/// A new pair of keys of one repository.
+/// A new key pair for one repository.
 #[derive(Clone, Debug)]
 pub struct DeployKeyPair {
     /// The private half, in OpenSSH's form.
@@ -17,10 +17,10 @@ pub struct DeployKeyPair {
     pub public: String,
 }
 
-/// Makes a pair of Ed25519 keys. The comment is in both.
+/// Makes a pair of Ed25519 keys. Both halves have the comment.
 ///
 /// # Errors
-/// When the system gives no random bytes, or the comment can't stand in a key.
+/// When the system gives no random bytes, or the comment isn't allowed in a key.
 pub fn make_deploy_key(comment: &str) -> Result<DeployKeyPair, &'static str> {
     if comment.chars().any(char::is_control) {
         return Err("a key's comment is one line without control characters");
@@ -37,25 +37,25 @@ pub fn make_deploy_key(comment: &str) -> Result<DeployKeyPair, &'static str> {
     Ok(DeployKeyPair { private, public })
 }
 
-/// SHA-256 of a token, as hex.
+/// Returns the SHA-256 of a token, as hex.
 #[must_use]
 pub fn fingerprint_value(value: &Hidden) -> String {
     fingerprint_bytes(value.reveal().as_bytes())
 }
 
-/// SHA-256 of bytes, as hex.
+/// Returns the SHA-256 of bytes, as hex.
 #[must_use]
 pub fn fingerprint_bytes(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
 
-/// SHA-256 of the kind and the key of a public key, with a space between them and without its comment, as hex.
+/// Returns the SHA-256 of the kind and the key of a public key, as hex. A space separates the two; the comment is left out.
 #[must_use]
 pub fn fingerprint_key(public: &str) -> String {
     hex::encode(Sha256::digest(strip_comment(public).as_bytes()))
 }
 
-/// The kind and the key of a public key.
+/// Returns the kind and the key of a public key.
 pub(crate) fn strip_comment(public: &str) -> String {
     let words: Vec<&str> = public.split_whitespace().take(2).collect();
     words.join(" ")

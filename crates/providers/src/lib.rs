@@ -1,9 +1,9 @@
-//! Hosts' own APIs: what GitLab, GitHub, Gitea and Forgejo are asked about credentials, over the dialer of sources.
+//! The APIs of Git hosts (GitLab, GitHub, Gitea, Forgejo) about credentials, over the dialer of sources.
 //!
-//! Owns how each question and order of [`tenure_planner::access::host`] becomes requests of an API, and what the answers mean: pure, in one module
-//! for each host. Around them one shell sends: an order once and never again, a question once for each page, no redirect followed, all within
-//! bounds. A value that a host gave out is returned beside what is said about it, as something that is never printed. Refuses to wait, to try
-//! again and to decide what comes next: that is the planner's. It knows no Kubernetes, so that what holds an authoriser's credential can't write there.
+//! One module for each host turns each question and order of [`tenure_planner::access::host`] into requests, and reads the answers. These modules are pure. One shell
+//! sends the requests within bounds: an order once and never again, a question once for each page. The shell follows no redirect. A value that a host gave out is
+//! returned beside the answer, in a type that is never printed. The crate neither waits nor retries, and the planner decides the next step. The crate knows no
+//! Kubernetes, so code with an authoriser's credential can't write there.
 
 mod answer;
 mod api;

@@ -1,14 +1,14 @@
-//! What is pushed: blobs, manifests, and layers made of files.
+//! Content to push: blobs, manifests, and layers made of files.
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The media type that Flux gives the layers of its artifacts.
+/// The media type of layers in Flux's artifacts.
 const LAYER_TYPE: &str = "application/vnd.cncf.flux.content.v1.tar+gzip";
 
-/// An artifact as it is described: layers and annotations.
+/// The description of an artifact: layers and annotations.
 #[derive(Debug, Clone)]
 pub struct Artifact {
     /// Media type and content of each layer.
@@ -18,7 +18,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// An artifact of one layer with these files, as Flux pushes it.
+    /// Describes an artifact with one layer of these files, as Flux pushes it.
     #[must_use]
     pub fn of(files: &[(&str, &str)]) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Artifact {
         }
     }
 
-    /// The manifest, and the blobs that it names.
+    /// Returns the manifest, and the blobs that it names.
     pub(crate) fn write(&self) -> (Value, Vec<Vec<u8>>) {
         let config = b"{}".to_vec();
         let layers: Vec<Value> = self
@@ -50,7 +50,7 @@ impl Artifact {
     }
 }
 
-/// `sha256:<hex>`.
+/// Returns the digest `sha256:<hex>` of bytes.
 #[must_use]
 pub fn digest(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes)))
@@ -64,27 +64,27 @@ pub fn pack(files: &[(&str, &str)]) -> Vec<u8> {
         let mut header = tar::Header::new_gnu();
         header.set_mode(0o644);
         header.set_size(content.len() as u64);
-        // Into memory nothing fails to be written.
+        // Writing into memory does not fail.
         let _ = archive.append_data(&mut header, path, content.as_bytes());
     }
     let written = archive.into_inner().and_then(GzEncoder::finish);
     written.unwrap_or_default()
 }
 
-/// Packs entries that no tool would: each with the type, as tar writes it, the path and what it leads to that are said, whatever they are.
+/// Packs entries that no usual tool would write: each with any type, in tar's encoding, any path and any link target.
 #[must_use]
 pub fn pack_as_said(entries: &[(u8, &str, &str)]) -> Vec<u8> {
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (kind, path, target) in entries {
         let mut header = tar::Header::new_gnu();
-        // A path of its own is written by none of the methods that make one.
+        // The usual methods refuse some paths, so the bytes are set directly.
         if let Some(name) = header.as_mut_bytes().get_mut(..path.len().min(100)) {
             name.copy_from_slice(path.as_bytes().get(..name.len()).unwrap_or_default());
         }
         header.set_entry_type(tar::EntryType::new(*kind));
         header.set_mode(0o644);
         header.set_size(0);
-        // Into memory nothing fails to be written.
+        // Writing into memory does not fail.
         let _ = header.set_link_name_literal(target);
         header.set_cksum();
         let _ = archive.append(&header, std::io::empty());

@@ -1,7 +1,7 @@
-//! A container registry in memory: what tests fetch artifacts from.
+//! A container registry in memory, for tests and the bench to fetch artifacts from.
 //!
-//! Owns what is pushed into it, on the loopback address, and hears every request, so that a test can say what was sent to whom. It does
-//! what a registry does, and whatever else a test tells it to. It refuses to be more: nothing is pushed over the network.
+//! Content is pushed by function calls, and not over the network. The registry listens on the loopback address. It records every request, so that a test can check what
+//! was sent to which host. It behaves like a real registry, unless a test changes its answers.
 
 mod artifact;
 mod server;

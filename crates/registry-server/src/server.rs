@@ -1,4 +1,4 @@
-//! The server: the registry's protocol, credentials, and what it heard.
+//! The server: the registry's protocol, credentials, and recorded requests.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,28 +15,28 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::artifact::{Artifact, digest};
 
-/// The token that is given out, and taken.
+/// The token that the server issues and accepts.
 const TOKEN: &str = "a-token-to-pull-with";
 /// The media type of a bundle of Sigstore.
 const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// Who may pull.
+/// The credentials that a pull needs.
 #[derive(Debug, Clone, Default)]
 pub enum Access {
-    /// Everybody.
+    /// None.
     #[default]
     Open,
-    /// Who shows a user and a password.
+    /// A user and a password.
     Basic {
         /// `user:password`.
         pair: String,
     },
-    /// Who shows a token, which is given at `realm`.
+    /// A token that `realm` issues.
     Token {
-        /// Where it is said that tokens are given. `/token` of every such server gives one.
+        /// The address of the token server in the challenge. `/token` of every such server issues tokens.
         realm: String,
-        /// `user:password` that a token is given for; for nothing when there is none.
+        /// `user:password` that the token server requires; none if absent.
         pair: Option<String>,
     },
 }
@@ -66,7 +66,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer with a body.
+    /// Makes an answer with a body.
     #[must_use]
     pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Answer {
         }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
@@ -88,21 +88,21 @@ type Hook = Arc<dyn Fn(&Heard) -> Option<Answer> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
-    /// By repository, and tag or digest.
+    /// By repository, and by tag or digest.
     manifests: HashMap<(String, String), Vec<u8>>,
     /// Tags of a repository, in the order in which they were pushed.
     tags: HashMap<String, Vec<String>>,
     blobs: HashMap<String, Vec<u8>>,
-    /// What refers to a manifest, by repository and digest.
+    /// The referrers of a manifest, by repository and digest.
     referrers: HashMap<(String, String), Vec<Value>>,
-    /// Whether it doesn't tell that: who pushes keeps a list under a tag then.
+    /// Whether the referrers API is missing: clients then keep a list under a tag.
     keeps_no_referrers: bool,
     access: Access,
     heard: Vec<Heard>,
     hook: Option<Hook>,
 }
 
-/// A registry that is running. It stops when it is dropped.
+/// A running registry. It stops when it is dropped.
 pub struct RegistryServer {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -117,18 +117,18 @@ impl Drop for RegistryServer {
 }
 
 impl RegistryServer {
-    /// Starts one on the loopback address.
+    /// Starts a registry on the loopback address.
     ///
     /// # Errors
-    /// When there is no port.
+    /// When no port is free.
     pub async fn start() -> io::Result<Self> {
         Self::listen(None, None).await
     }
 
-    /// Starts one that speaks TLS, for these names, with a certificate of its own.
+    /// Starts a registry with TLS for these names, with a certificate of its own.
     ///
     /// # Errors
-    /// When there is no port, or no certificate.
+    /// When no port is free, or no certificate can be made.
     pub async fn start_with_tls(names: &[&str]) -> io::Result<Self> {
         let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -153,7 +153,7 @@ impl RegistryServer {
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (state, acceptor) = (Arc::clone(&serving), acceptor.clone());
-                // A client that goes away is none of a registry's concern.
+                // A disconnected client is no error of the registry.
                 tokio::spawn(async move {
                     let _: io::Result<()> = match acceptor {
                         Some(acceptor) => match acceptor.accept(stream).await {
@@ -173,19 +173,19 @@ impl RegistryServer {
         })
     }
 
-    /// Where it listens, `127.0.0.1:<port>`.
+    /// Returns the address of the listener, `127.0.0.1:<port>`.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its own certificate, in PEM, if it speaks TLS.
+    /// Returns the registry's own certificate, in PEM, if it speaks TLS.
     #[must_use]
     pub fn certificate(&self) -> Option<&str> {
         self.certificate.as_deref()
     }
 
-    /// Pushes an artifact; its digest.
+    /// Pushes an artifact and returns its digest.
     pub fn push(&self, repository: &str, tag: &str, artifact: &Artifact) -> String {
         let (manifest, blobs) = artifact.write();
         for blob in blobs {
@@ -194,7 +194,7 @@ impl RegistryServer {
         self.push_manifest(repository, tag, &manifest)
     }
 
-    /// Pushes a manifest; its digest.
+    /// Pushes a manifest and returns its digest.
     pub fn push_manifest(&self, repository: &str, tag: &str, manifest: &Value) -> String {
         let bytes = manifest.to_string().into_bytes();
         let digest = digest(&bytes);
@@ -211,14 +211,14 @@ impl RegistryServer {
         digest
     }
 
-    /// Pushes a blob; its digest.
+    /// Pushes a blob and returns its digest.
     pub fn push_blob(&self, bytes: Vec<u8>) -> String {
         let digest = digest(&bytes);
         self.state().blobs.insert(digest.clone(), bytes);
         digest
     }
 
-    /// Pushes a signature of the artifact with this digest, as cosign does: `sign` makes of a payload its signature.
+    /// Pushes a signature of the artifact with this digest, as cosign does: a payload and its signature.
     pub fn push_signature(&self, repository: &str, of: &str, payload: &Value, signature: &[u8]) {
         let payload = payload.to_string().into_bytes();
         let size = payload.len();
@@ -234,18 +234,18 @@ impl RegistryServer {
         self.push_manifest(repository, &format!("{}.sig", of.replacen(':', "-", 1)), &manifest);
     }
 
-    /// From now on it doesn't tell what refers to a manifest, as a registry before OCI Distribution 1.1.
+    /// Disables the referrers API, as in a registry before OCI Distribution 1.1.
     pub fn keep_no_referrers(&self) {
         self.state().keeps_no_referrers = true;
     }
 
-    /// Pushes a bundle of Sigstore that refers to the manifest with this digest, as cosign does since version 3; the digest of its manifest.
+    /// Pushes a Sigstore bundle that refers to the manifest with this digest, as cosign does since version 3. Returns the digest of its manifest.
     pub fn push_bundle(&self, repository: &str, of: &str, bundle: &Value) -> String {
         let layer = (BUNDLE, bundle.to_string().into_bytes(), json!({}));
         self.push_referrer(repository, of, BUNDLE, layer)
     }
 
-    /// Pushes a manifest of one layer, with its media type and annotations, that refers to the manifest with this digest; its own digest.
+    /// Pushes a manifest of one layer, with its media type and annotations, that refers to the manifest with this digest. Returns its own digest.
     pub fn push_referrer(
         &self,
         repository: &str,
@@ -280,22 +280,22 @@ impl RegistryServer {
         name
     }
 
-    /// Puts something else in the place of a blob.
+    /// Replaces the content of a blob.
     pub fn replace_blob(&self, digest: &str, bytes: Vec<u8>) {
         self.state().blobs.insert(digest.to_owned(), bytes);
     }
 
-    /// Who may pull from now on.
+    /// Sets the credentials that a pull needs.
     pub fn require(&self, access: Access) {
         self.state().access = access;
     }
 
-    /// Lets a test answer, where it wants to.
+    /// Sets a function of the test that may answer requests.
     pub fn answer_with(&self, hook: impl Fn(&Heard) -> Option<Answer> + Send + Sync + 'static) {
         self.state().hook = Some(Arc::new(hook));
     }
 
-    /// Everything that was asked for.
+    /// Returns all recorded requests.
     #[must_use]
     pub fn heard(&self) -> Vec<Heard> {
         self.state().heard.clone()
@@ -432,7 +432,7 @@ fn write_index(manifests: &[Value]) -> Value {
     json!({ "schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": manifests })
 }
 
-/// Ten of them a page, so that there are pages.
+/// Lists ten referrers per page, so that several pages occur.
 fn list_referrers(known: &[Value], target: &str) -> Answer {
     const PAGE: usize = 10;
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -449,7 +449,7 @@ fn list_referrers(known: &[Value], target: &str) -> Answer {
     }
 }
 
-/// Two tags a page, so that there are pages.
+/// Lists two tags per page, so that several pages occur.
 fn list_tags(state: &State, repository: &str, target: &str) -> Answer {
     let Some(tags) = state.tags.get(repository) else {
         return Answer::of(404, "{}");

@@ -1,5 +1,5 @@
-//! Owns what SOPS needs of age (age-encryption.org/v1): X25519 identities, and a data key that is encrypted for them. Refuses every other
-//! kind of identity by name, and leaves other kinds of stanzas alone; a passphrase is never derived into a key.
+//! The part of age (age-encryption.org/v1) that SOPS needs: X25519 identities, and data keys that are encrypted for them. Other kinds of identities are refused by name,
+//! and other kinds of stanzas are ignored. No key is derived from a passphrase.
 
 use std::fmt;
 
@@ -20,13 +20,13 @@ use crate::tries::Tries;
 
 const VERSION: &[u8] = b"age-encryption.org/v1\n";
 const FILE: &str = "AGE ENCRYPTED FILE";
-/// Stanzas that a header may have. SOPS writes one.
+/// The most stanzas in a header. SOPS writes one.
 const MOST_STANZAS: usize = 16;
 /// Bytes of the key of an age file, and of its tags and nonces.
 const FILE_KEY: usize = 16;
 const TAG: usize = 16;
 const NONCE: usize = 16;
-/// What trying an identity on a stanza counts as, in steps of `go_yaml::meter`.
+/// Steps of `go_yaml::meter` that one try of an identity on a stanza counts.
 const STEPS: usize = 20_000;
 
 /// A private key of age.
@@ -42,16 +42,16 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// The recipient that belongs to it, as age prints it.
+    /// Returns its recipient, as age prints it.
     pub(crate) fn recipient(&self) -> String {
         bech32::encode("age", &self.public)
     }
 }
 
-/// Reads identities, one a line; empty lines and those that begin with `#` are none.
+/// Reads identities, one per line. Empty lines and lines that begin with `#` are ignored.
 ///
 /// # Errors
-/// For a line that isn't an X25519 identity; says which line.
+/// For a line that isn't an X25519 identity; names the line.
 pub(crate) fn read_identities(text: &str, most: usize) -> Result<Vec<Identity>, KeyError> {
     let mut identities = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -99,16 +99,16 @@ struct Stanza {
     wrapped: Vec<u8>,
 }
 
-/// What an age file says before its payload.
+/// The part of an age file before its payload.
 struct Header<'a> {
     stanzas: Vec<Stanza>,
-    /// What the header's MAC is of.
+    /// The bytes that the header's MAC covers.
     signed: &'a [u8],
     mac: Vec<u8>,
     payload: &'a [u8],
 }
 
-/// Decrypts a data key; nothing if no identity opens it or it isn't whole. Doesn't say which: an answer must not help to guess.
+/// Decrypts a data key; `None` if no identity opens it or it is damaged. The result doesn't say which, so that an answer gives no help in guessing.
 pub(crate) fn open(armored: &str, identities: &[Identity], tries: &mut Tries) -> Option<Zeroizing<Vec<u8>>> {
     let (file, _) = armor::first(armored, FILE, false)?;
     let header = read_header(&file)?;
@@ -169,13 +169,13 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(line).ok()
 }
 
-/// The key of the file, if the stanza is for this identity.
+/// Returns the file key, if the stanza is for this identity.
 fn unwrap(stanza: &Stanza, identity: &Identity) -> Option<Zeroizing<Vec<u8>>> {
     if stanza.wrapped.len() != FILE_KEY + TAG {
         return None;
     }
     let shared = Zeroizing::new(MontgomeryPoint(stanza.share).mul_clamped(*identity.scalar).to_bytes());
-    // A point of low order gives a secret that everybody knows.
+    // A point of low order gives a shared secret that is publicly known.
     if bool::from(subtle::ConstantTimeEq::ct_eq(shared.as_slice(), &[0; 32])) {
         return None;
     }
@@ -194,7 +194,7 @@ fn open_payload(header: &Header<'_>, file_key: &[u8]) -> Option<Zeroizing<Vec<u8
     mac.verify_slice(&header.mac).ok()?;
     let (nonce, sealed) = header.payload.split_at_checked(NONCE)?;
     let key = derive(nonce, file_key, b"payload")?;
-    // A data key is far shorter than a chunk, so that the first chunk is the last.
+    // A data key is far shorter than a chunk, so the first chunk is the last.
     let mut chunk_nonce = [0; 12];
     *chunk_nonce.last_mut()? = 1;
     decrypt(&key, &chunk_nonce, sealed)

@@ -1,8 +1,8 @@
-//! Owns that text armor is read within what a file may cost.
+//! Reads text armor within the cost limits of a file.
 
 use zeroize::Zeroizing;
 
-/// The base64 between the first pair of such lines, decoded, and what follows them; see [`openpgp_packets::armor::find_first`].
+/// Returns the decoded base64 between the first pair of such lines, and the text after them; see [`openpgp_packets::armor::find_first`].
 pub(crate) fn first<'a>(text: &'a str, what: &str, is_openpgp: bool) -> Option<(Zeroizing<Vec<u8>>, &'a str)> {
     let found = openpgp_packets::armor::find_first(text, what, is_openpgp);
     let bytes = found.as_ref().map_or(0, |(bytes, _)| bytes.len());

@@ -1,10 +1,10 @@
-//! Owns Bech32 (BIP 173), in which age writes keys: without its limit of 90 characters, as age does.
+//! Bech32 (BIP 173), the form of age's keys: as in age, without its limit of 90 characters.
 
 use zeroize::Zeroizing;
 
 const CHARACTERS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
 const GENERATORS: [u32; 5] = [0x3b6a_57b2, 0x2650_8e6d, 0x1ea1_19fa, 0x3d42_33dd, 0x2a14_62b3];
-/// Characters of the checksum.
+/// The number of characters of the checksum.
 const CHECKSUM: usize = 6;
 
 fn checksum(prefix: &str, data: &[u8]) -> u32 {
@@ -24,7 +24,7 @@ fn checksum(prefix: &str, data: &[u8]) -> u32 {
         })
 }
 
-/// Puts the bits of small groups into larger ones, or the other way; nothing if the rest isn't zero.
+/// Regroups bits into larger or smaller groups; `None` if the rest isn't zero.
 fn regroup(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Zeroizing<Vec<u8>>> {
     let mut regrouped = Zeroizing::new(Vec::with_capacity(data.len() * from as usize / to as usize + 1));
     let (mut held, mut bits) = (0_u32, 0);
@@ -46,7 +46,7 @@ fn regroup(data: &[u8], from: u32, to: u32, pad: bool) -> Option<Zeroizing<Vec<u
     Some(regrouped)
 }
 
-/// The bytes of a text with this prefix; nothing if it has another, or its checksum is wrong.
+/// Returns the bytes of a text with this prefix; `None` if it has another prefix, or a wrong checksum.
 pub(crate) fn decode(prefix: &str, text: &str) -> Option<Zeroizing<Vec<u8>>> {
     if text.len() > 128
         || (text.contains(|one: char| one.is_ascii_lowercase()) && text.contains(|one: char| one.is_ascii_uppercase()))
@@ -70,7 +70,7 @@ pub(crate) fn decode(prefix: &str, text: &str) -> Option<Zeroizing<Vec<u8>>> {
     regroup(data, 5, 8, false)
 }
 
-/// A text with this prefix for the bytes.
+/// Writes bytes as a text with this prefix.
 pub(crate) fn encode(prefix: &str, bytes: &[u8]) -> String {
     let data = regroup(bytes, 8, 5, true).unwrap_or_default();
     let mut padded = data.to_vec();

@@ -1,5 +1,5 @@
-//! Owns how SOPS writes one encrypted value, `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`, and what is in it. The path of the value is
-//! authenticated with it, so that a value moved to another key is refused.
+//! The form of one encrypted value of SOPS, `ENC[AES256_GCM,data:…,iv:…,tag:…,type:…]`, and its decryption. The path of a value is authenticated with it, so a value that
+//! was moved to another key is refused.
 
 use aes_gcm::aead::consts::U32;
 use aes_gcm::aead::{Aead, KeyInit, Nonce, Payload};
@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 use crate::tree::{Comment, Span, Value};
 
 const BEGIN: &str = "ENC[AES256_GCM,data:";
-/// Bytes of the tag of AES-GCM.
+/// Bytes of an AES-GCM tag.
 const TAG: usize = 16;
 
-/// The key that all values of a file are encrypted with.
+/// The key that encrypts all values of a file.
 pub(crate) type DataKey = Zeroizing<[u8; 32]>;
 
-/// Whether a text is an encrypted value by its looks.
+/// Checks whether a text looks like an encrypted value.
 pub(crate) fn is_encrypted(text: &str) -> bool {
     text.starts_with(BEGIN)
 }
 
-/// What a value is encrypted as.
+/// The parts of an encrypted value.
 struct Parts<'a> {
     data: &'a str,
     nonce: &'a str,
@@ -30,21 +30,21 @@ struct Parts<'a> {
     kind: &'a str,
 }
 
-/// The parts of an encrypted value. What follows the closing bracket is ignored, as SOPS does.
+/// Splits an encrypted value. As in SOPS, the text after the closing bracket is ignored.
 fn parts(text: &str) -> Option<Parts<'_>> {
     let rest = text.strip_prefix(BEGIN)?;
     let (data, rest) = rest.split_once(",iv:")?;
     let (nonce, rest) = rest.split_once(",tag:")?;
     let (tag, rest) = rest.split_once(",type:")?;
-    // SOPS takes the last bracket, and none of the types has one.
+    // SOPS takes the last bracket, and no type contains one.
     let (kind, _) = rest.rsplit_once(']')?;
     (!data.is_empty()).then_some(Parts { data, nonce, tag, kind })
 }
 
-/// Decrypts a value; an empty text stays one.
+/// Decrypts a value; an empty text stays empty.
 ///
 /// # Errors
-/// Why not, without a word of the value.
+/// The reason, without any part of the value.
 pub(crate) fn open(text: &str, key: &DataKey, path: &str) -> Result<Value, &'static str> {
     if text.is_empty() {
         return Ok(Value::Text(Zeroizing::new(String::new())));
@@ -85,7 +85,7 @@ fn open_bytes(parts: &Parts<'_>, key: &DataKey, path: &str) -> Result<Zeroizing<
 }
 
 fn decode(text: &str) -> Option<Vec<u8>> {
-    // As Go's decoder, which goes over the ends of lines.
+    // Like Go's decoder, which skips line ends.
     if text.contains(['\r', '\n']) {
         let joined: String = text.chars().filter(|one| !matches!(one, '\r' | '\n')).collect();
         return STANDARD.decode(joined).ok();
@@ -93,7 +93,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
 
-/// A clear value of its type.
+/// Converts a clear value to its type.
 fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
     const MISFIT: &str = "is not of the type that it says";
     let text = |clear: &Zeroizing<Vec<u8>>| std::str::from_utf8(clear).map(|text| Zeroizing::new(text.to_owned()));
@@ -104,7 +104,7 @@ fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
         };
     };
     match kind {
-        // `bytes` is what SOPS 1 wrote for files that aren't text.
+        // SOPS 1 wrote `bytes` for files that aren't text.
         "str" | "bytes" => Ok(Value::Text(read)),
         "int" => integer(&read).map(Value::Int).ok_or(MISFIT),
         "float" => read.parse().map(Value::Float).map_err(|_| MISFIT),
@@ -124,12 +124,12 @@ fn typed(clear: Zeroizing<Vec<u8>>, kind: &str) -> Result<Value, &'static str> {
     }
 }
 
-/// An integer as Go's `strconv.Atoi` reads it.
+/// Reads an integer as Go's `strconv.Atoi`.
 fn integer(text: &str) -> Option<i64> {
     text.parse().ok()
 }
 
-/// Whether a text has the form of a time of RFC 3339.
+/// Checks whether a text has the form of an RFC 3339 time.
 pub(crate) fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);

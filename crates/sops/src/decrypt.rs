@@ -1,4 +1,4 @@
-//! Owns the decryption of one file from its bytes to its clear bytes, and what its MAC says.
+//! Decrypts one file from its bytes to its clear bytes, and checks its MAC.
 
 use std::fmt;
 
@@ -14,24 +14,24 @@ use crate::stores::{dotenv, ini, json, yaml};
 use crate::tree::{Count, Document, Value, find};
 use crate::walk::Walk;
 
-/// What the MAC of a file says: whether it is as SOPS wrote it.
+/// The result of the MAC check: whether the file is as SOPS wrote it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MacVerdict {
-    /// It is as it was written.
+    /// The file is unchanged.
     Right,
-    /// It has none.
+    /// The file has no MAC.
     Missing,
-    /// Its MAC was made with another key, or was changed.
+    /// The MAC can't be decrypted: it was made with another key, or changed.
     Unreadable,
-    /// Something was changed, added or taken away.
+    /// A value was changed, added or removed.
     Wrong,
 }
 
-/// A clear file. Its bytes are wiped when it is dropped, and never printed.
+/// A clear file. Its bytes are wiped on drop, and never printed.
 pub struct Decrypted {
-    /// The file as it was before SOPS encrypted it, or as data equal to it (see the crate's documentation).
+    /// The file before SOPS encrypted it, or data equal to it (see the crate's documentation).
     pub bytes: Zeroizing<Vec<u8>>,
-    /// What its MAC says.
+    /// The result of the MAC check.
     pub mac: MacVerdict,
 }
 
@@ -41,26 +41,25 @@ impl fmt::Debug for Decrypted {
     }
 }
 
-/// Which documents of a YAML file stay encrypted.
+/// Selects the documents of a YAML file that stay encrypted.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
     /// The keys that lead to a text.
     pub path: &'a [&'a str],
-    /// What it says, whatever its case.
+    /// The text that is compared, in any case.
     pub text: &'a str,
 }
 
-/// Decrypts within so many bytes that are made and steps that are done, as `go_yaml::meter` counts them: a decryption that needs more is
-/// [`Error::Spent`].
+/// Decrypts within a number of produced bytes and steps, as `go_yaml::meter` counts them. A decryption that needs more fails with [`Error::Spent`].
 pub fn within<T>((bytes, steps): (u64, u64), work: impl FnOnce() -> T) -> T {
     let _metering = go_yaml::meter::begin(go_yaml::meter::Allowance { bytes, steps }, None);
     work()
 }
 
-/// Decrypts a file that is encrypted in one format, and writes it in another or the same. `kept` are documents of YAML that stay as they are.
+/// Decrypts a file in one format, and writes it in the same or another format. `kept` selects documents of YAML that stay encrypted.
 ///
 /// # Errors
-/// [`Error`]: when no key opens it, a value was changed, or it passes a limit. A wrong MAC is a verdict and no error.
+/// [`Error`] when no key opens the file, a value was changed, or the file exceeds a limit. A wrong MAC is a verdict and no error.
 pub fn decrypt(
     bytes: &[u8],
     (from, to): (Format, Format),

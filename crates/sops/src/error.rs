@@ -1,43 +1,43 @@
-//! Owns why a file isn't decrypted. No error repeats a value, encrypted or clear, nor a key: what is named are places.
+//! The reasons why a file isn't decrypted. Errors name places; no error repeats a key or a value, encrypted or clear.
 
-/// Why a file isn't decrypted, or a key isn't taken.
+/// Why a file isn't decrypted, or a key is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file is larger than the limit, both in bytes.
     #[error("it has {bytes} bytes, more than the {most} that an encrypted file may have")]
     TooLarge {
-        /// How large it is.
+        /// The size of the file.
         bytes: usize,
-        /// How large it may be.
+        /// The limit.
         most: usize,
     },
-    /// There is more in the file than the limit of what is counted.
+    /// The file has more of the counted items than the limit.
     #[error("it has more than {most} {what}")]
     TooMany {
-        /// What there is too much of.
+        /// The counted items.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         most: usize,
     },
-    /// The budget of whoever reads is spent (`go_yaml::meter`).
+    /// The budget of the caller is spent (`go_yaml::meter`).
     #[error("{0}")]
     Spent(String),
     /// The file has no metadata of SOPS.
     #[error("it is not encrypted with SOPS: there is no metadata")]
     NotEncrypted,
-    /// The file isn't of its format.
+    /// The file is malformed.
     #[error("line {line}: {what}")]
     Syntax {
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
-    /// The metadata aren't as SOPS writes them.
+    /// The metadata do not have SOPS' form.
     #[error("its SOPS metadata: {0}")]
     Metadata(String),
-    /// Only services that aren't asked hold the key.
+    /// Only key services have the key, and they are not supported.
     #[error("it is encrypted for {0} only, which is not asked; add an age or OpenPGP recipient")]
     ServicesOnly(String),
     /// No key opens it.
@@ -46,25 +46,25 @@ pub enum Error {
     /// Too few key groups can be opened.
     #[error("{opened} of its key groups can be opened, and {needed} are needed")]
     Threshold {
-        /// How many can be.
+        /// The number of opened groups.
         opened: usize,
-        /// How many have to be.
+        /// The number of required groups.
         needed: usize,
     },
     /// A value can't be decrypted.
     #[error("the value at {path} {what}")]
     Value {
-        /// Its keys, as they are in the file.
+        /// The keys that lead to the value, as in the file.
         path: String,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
-    /// What is decrypted can't be written in the format that is asked for.
+    /// The decrypted data can't be written in the requested format.
     #[error("{0}")]
     Unwritable(&'static str),
 }
 
-/// Why a key isn't taken. Repeats nothing of it.
+/// Why a key is refused. Contains no part of the key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct KeyError(pub(crate) String);
@@ -75,10 +75,10 @@ impl KeyError {
     }
 }
 
-/// How much of a name of the file is shown.
+/// The shown length of a name from the file.
 const SHOWN: usize = 64;
 
-/// A name of the file on one line, cut short; it is somebody else's text.
+/// Writes a name from the file on one line, cut short, because the text is untrusted.
 pub(crate) fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,22 +1,22 @@
-//! Owns the formats of files and how one is known: by its name, as SOPS and Flux do, and by what SOPS writes into it.
+//! The formats of files, and their detection: by name, as in SOPS and Flux, and by the marks that SOPS writes.
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// YAML.
     Yaml,
     /// JSON.
     Json,
-    /// `KEY=value` a line.
+    /// `KEY=value` pairs, one per line.
     Dotenv,
     /// Sections of `key = value`.
     Ini,
-    /// Anything: the whole of it is one value.
+    /// Any bytes; the whole file is one value.
     Binary,
 }
 
 impl Format {
-    /// The format of a file of this name (`formats.FormatForPath`; Flux takes what is named after a kind of Secret as JSON).
+    /// Returns the format of a file by its name (`formats.FormatForPath`; Flux reads files that are named after a kind of Secret as JSON).
     #[must_use]
     pub fn of_name(name: &str) -> Self {
         let ends = |end: &str| name.ends_with(end);
@@ -33,8 +33,8 @@ impl Format {
         }
     }
 
-    /// The format that bytes are encrypted in, by the marks that SOPS leaves (`detectFormatFromMarkerBytes` of kustomize-controller);
-    /// nothing if they aren't. Encrypted JSON may be of [`Format::Binary`]: what is in it says so.
+    /// Returns the format of encrypted bytes, by the marks that SOPS leaves (`detectFormatFromMarkerBytes` of kustomize-controller); `None` if they aren't encrypted.
+    /// Encrypted JSON may be of [`Format::Binary`], depending on its content.
     #[must_use]
     pub fn of_encrypted(bytes: &[u8]) -> Option<Self> {
         let has = |mark: &str| contains(bytes, mark.as_bytes());
@@ -51,8 +51,8 @@ impl Format {
         }
     }
 
-    /// The formats that a file is read and written in when it is decrypted; nothing if it isn't encrypted. Encrypted JSON that is called
-    /// nothing is of [`Format::Binary`] here.
+    /// Returns the format in which a file is read and written for decryption; `None` if it isn't encrypted. Encrypted JSON whose name has no known format counts as
+    /// [`Format::Binary`].
     #[must_use]
     pub fn of_file(name: &str, bytes: &[u8]) -> Option<Self> {
         let found = Self::of_encrypted(bytes)?;
@@ -60,12 +60,12 @@ impl Format {
             (Self::Yaml, Self::Json) => Some(Self::Yaml),
             (Self::Binary, Self::Json) => Some(Self::Binary),
             (Self::Binary, found) => Some(found),
-            // What looks like another format is a part of a text in this one.
+            // A mark of another format is part of a text in this file.
             (named, found) => (named == found).then_some(found),
         }
     }
 
-    /// What people call it.
+    /// Returns the common name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Owns the keys that may open a file, and the search for one that does. Refuses keys that need a passphrase or a device.
+//! The keys that may open files, and the search for the right one. Keys that need a passphrase or a device are refused.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::pgp::{self, SecretKey};
 use crate::shamir;
 use crate::tries::Tries;
 
-/// Keys of one kind that may be given.
+/// The most keys of one kind.
 const MOST_KEYS: usize = 64;
-/// Bytes of one text with keys.
+/// The largest text with keys, in bytes.
 const LARGEST_TEXT: usize = 1 << 20;
 
-/// The private keys that may open files. What is in it is wiped when it is dropped, and never printed.
+/// The private keys that may open files. The content is wiped on drop, and never printed.
 #[derive(Default)]
 pub struct Keys {
     age: Vec<Identity>,
@@ -36,28 +36,28 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// No keys.
+    /// Creates an empty set of keys.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether there are none.
+    /// Checks whether there are no keys.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.age.is_empty() && self.pgp.is_empty()
     }
 
-    /// The recipients of the identities of age, as age prints them: they are public.
+    /// Returns the recipients of the age identities, as age prints them. Recipients are public.
     #[must_use]
     pub fn age_recipients(&self) -> Vec<String> {
         self.age.iter().map(Identity::recipient).collect()
     }
 
-    /// Takes identities of age: one a line, with comments, as `age-keygen` writes them.
+    /// Adds age identities: one per line, with comments, as `age-keygen` writes them.
     ///
     /// # Errors
-    /// When a line is none, or there are too many; says which line, and nothing of what it holds.
+    /// When a line is no identity, or there are too many. The error names the line, and no part of its content.
     pub fn add_age(&mut self, text: &[u8]) -> Result<(), KeyError> {
         let text = readable(text)?;
         let left = MOST_KEYS - self.age.len().min(MOST_KEYS);
@@ -65,10 +65,10 @@ impl Keys {
         Ok(())
     }
 
-    /// Takes secret keys of OpenPGP: armored and without a passphrase, as `gpg --armor --export-secret-keys` writes them.
+    /// Adds OpenPGP secret keys: armored and without a passphrase, as `gpg --armor --export-secret-keys` writes them.
     ///
     /// # Errors
-    /// When there is none that can decrypt, or there are too many.
+    /// When no key can decrypt, or there are too many.
     pub fn add_pgp(&mut self, text: &[u8]) -> Result<(), KeyError> {
         let text = readable(text)?;
         let left = MOST_KEYS - self.pgp.len().min(MOST_KEYS);
@@ -76,10 +76,10 @@ impl Keys {
         Ok(())
     }
 
-    /// The data key of a file.
+    /// Finds the data key of a file.
     ///
     /// # Errors
-    /// When no key opens enough of its groups.
+    /// When the keys open too few of its groups.
     pub(crate) fn data_key(&self, metadata: &Metadata, most_tries: usize) -> Result<DataKey, Error> {
         let mut tries = Tries::new(most_tries);
         let mut shares = Vec::new();
@@ -108,7 +108,7 @@ impl Keys {
             .map_err(|_| Error::Metadata("its data key is not one for AES-256".into()))
     }
 
-    /// The share of one group: recipients that are known to be ours first, then age's others, then OpenPGP's, in SOPS' order.
+    /// Returns the share of one group. Tries recipients of these keys first, then other age recipients, then OpenPGP's, in SOPS' order.
     fn share(&self, group: &Group, tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
         let ours = self.age_recipients();
         let (known, others): (Vec<_>, Vec<_>) = group.age.iter().partition(|one| ours.contains(&one.name));
@@ -137,7 +137,7 @@ fn readable(text: &[u8]) -> Result<&str, KeyError> {
     std::str::from_utf8(text).map_err(|_| KeyError("it is not text".to_owned()))
 }
 
-/// Why nothing opens a file: what it is encrypted for, by kinds.
+/// Makes the error for a file that no key opens: names its kinds of recipients.
 fn nothing_opens(metadata: &Metadata) -> Error {
     let mut services: Vec<&str> = metadata
         .groups

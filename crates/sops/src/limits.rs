@@ -1,17 +1,17 @@
-//! Owns what decrypting one file may take. Refuses nothing itself; each limit is looked at where what it counts is made.
+//! The limits of decrypting one file. Each limit is checked by the code that produces the counted items.
 
-/// What decrypting one file may take.
+/// The limits of decrypting one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a file, as it is in the repository. Flux's limit is 5 MiB (`maxEncryptedFileSize` of kustomize-controller).
+    /// Bytes of a file in the repository. Flux's limit is 5 MiB (`maxEncryptedFileSize` of kustomize-controller).
     pub bytes: usize,
-    /// Nodes of a file's tree, aliases counted wherever they are used.
+    /// Nodes of a file's tree; an alias counts at every use.
     pub nodes: usize,
-    /// How deep maps and lists may be nested.
+    /// The deepest nesting of maps and lists.
     pub depth: usize,
     /// Recipients of one file.
     pub recipients: usize,
-    /// How often a private key may be tried on one file: on an age stanza or on a session key of OpenPGP.
+    /// Tries of private keys on one file: on an age stanza or on a session key of OpenPGP.
     pub tries: usize,
 }
 

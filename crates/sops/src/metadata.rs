@@ -1,5 +1,5 @@
-//! Owns what a file says about how it was encrypted, in all the places where formats put it: below `sops`, or as keys that begin so and
-//! spell out a path. Refuses what SOPS refuses to read, and more recipients than the limit.
+//! The metadata of an encrypted file, in all places where formats put them: below `sops`, or in flat keys that begin with `sops_` and spell out a path. Metadata that
+//! SOPS refuses are refused, and so are more recipients than the limit.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::limits::Limits;
 use crate::rules::{DEFAULT_UNENCRYPTED_SUFFIX, Rule};
 use crate::tree::{Document, Entry, Node, Value, find};
 
-/// The key that metadata are below.
+/// The key of the metadata.
 pub(crate) const KEY: &str = "sops";
 const PREFIX: &str = "sops_";
 const RULES: [&str; 6] = [
@@ -19,7 +19,7 @@ const RULES: [&str; 6] = [
     "unencrypted_comment_regex",
     "encrypted_comment_regex",
 ];
-/// The fields of key services, and what those are called.
+/// The fields of key services, and the services' names.
 const SERVICES: [(&str, &str); 5] = [
     ("kms", "AWS KMS"),
     ("gcp_kms", "Google Cloud KMS"),
@@ -27,27 +27,27 @@ const SERVICES: [(&str, &str); 5] = [
     ("azure_kv", "Azure Key Vault"),
     ("hc_vault", "HashiCorp Vault"),
 ];
-/// How deep a path of flat metadata may be.
+/// The deepest path of flat metadata.
 const DEEPEST: usize = 8;
 
-/// Where a format puts its metadata.
+/// The place of the metadata in a format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Below `sops`, as a map.
     Map,
     /// Below `sops`, as pairs whose keys spell out paths.
     FlatSection,
-    /// As pairs whose keys begin with `sops_` and spell out paths.
+    /// Pairs whose keys begin with `sops_` and spell out paths.
     FlatKeys,
 }
 
-/// One recipient: its name, and the data key, or its share of it, encrypted for it.
+/// A recipient: its name, and the data key, or a share of it, encrypted for this recipient.
 pub(crate) struct Recipient {
     pub(crate) name: String,
     pub(crate) sealed: String,
 }
 
-/// Recipients any of which opens a share of the data key.
+/// Recipients of a group. Each of them can open the group's share of the data key.
 #[derive(Default)]
 pub(crate) struct Group {
     pub(crate) age: Vec<Recipient>,
@@ -55,15 +55,15 @@ pub(crate) struct Group {
     pub(crate) services: Vec<&'static str>,
 }
 
-/// What a file says about how it was encrypted.
+/// The metadata of a file.
 pub(crate) struct Metadata {
     pub(crate) groups: Vec<Group>,
     pub(crate) threshold: usize,
     pub(crate) rule: Rule,
     pub(crate) only_encrypted: bool,
-    /// The MAC, encrypted; empty if there is none.
+    /// The encrypted MAC; empty if the file has none.
     pub(crate) mac: String,
-    /// What is authenticated with the MAC.
+    /// The time that is authenticated together with the MAC.
     pub(crate) last_modified: String,
 }
 
@@ -71,7 +71,7 @@ fn bad(what: impl Into<String>) -> Error {
     Error::Metadata(what.into())
 }
 
-/// Takes the metadata out of the documents: the first has them.
+/// Takes the metadata out of the documents; the first document has them.
 ///
 /// # Errors
 /// [`Error::NotEncrypted`] if there are none, [`Error::Metadata`] if they can't be read.
@@ -158,7 +158,7 @@ fn read(entries: &[Entry], limits: &Limits) -> Result<Metadata, Error> {
     })
 }
 
-/// The groups: recipients at the top are the only one.
+/// Reads the groups. Recipients at the top level form the only group.
 fn groups(entries: &[Entry]) -> Result<Vec<Group>, Error> {
     let top = group(entries)?;
     if !(top.age.is_empty() && top.pgp.is_empty() && top.services.is_empty()) {
@@ -222,7 +222,7 @@ fn text(entries: &[Entry], field: &str) -> Option<String> {
     }
 }
 
-/// A time as Go prints again what it read by RFC 3339: without fractions of a second, and UTC as `Z`.
+/// Rewrites an RFC 3339 time as Go prints it: without fractions of a second, and UTC as `Z`.
 fn moment(text: &str) -> Result<String, Error> {
     if !crate::cipher::is_time(text) {
         return Err(bad("lastmodified is not a time"));
@@ -233,7 +233,7 @@ fn moment(text: &str) -> Result<String, Error> {
     Ok(format!("{seconds}{zone}"))
 }
 
-/// Metadata whose keys spell out paths, as they grow.
+/// A tree of flat metadata while it is built.
 enum Flat {
     Value(Node),
     Map(BTreeMap<String, Flat>),
@@ -273,7 +273,7 @@ fn unflatten(entries: Vec<Entry>, has_escapes: bool) -> Result<Vec<Entry>, Error
         .collect()
 }
 
-/// The way to a value: `__map_` and `__list_` come before each step but the first.
+/// Splits a flat key into steps: `__map_` and `__list_` precede each step but the first.
 fn steps(key: &str) -> Option<Vec<Step<'_>>> {
     let mut steps = Vec::new();
     let mut rest = key;

@@ -1,35 +1,35 @@
-//! Owns which values of a file are encrypted: the suffixes and regular expressions of its metadata, by the keys on the way to a value and
-//! by the comments before it.
+//! The rule that says which values of a file are encrypted: suffixes and regular expressions of the metadata, for the keys of a value's path and for the comments before
+//! it.
 
 use go_words::pattern::translate;
 use regex::Regex;
 
 use crate::error::Error;
 
-/// What a compiled expression may take, in bytes.
+/// The largest compiled expression, in bytes.
 const LARGEST_PATTERN: usize = 1 << 18;
 
-/// What SOPS leaves alone when a file doesn't say (`DefaultUnencryptedSuffix`).
+/// The suffix of keys that SOPS leaves unencrypted by default (`DefaultUnencryptedSuffix`).
 pub(crate) const DEFAULT_UNENCRYPTED_SUFFIX: &str = "_unencrypted";
 
 /// Which values are encrypted. A file has one rule.
 pub(crate) enum Rule {
-    /// All but those below a key that ends so.
+    /// All except values below a key with this suffix.
     UnencryptedSuffix(String),
-    /// Those below a key that ends so.
+    /// Values below a key with this suffix.
     EncryptedSuffix(String),
-    /// All but those below a key that matches.
+    /// All except values below a key that matches.
     UnencryptedRegex(Regex),
-    /// Those below a key that matches.
+    /// Values below a key that matches.
     EncryptedRegex(Regex),
-    /// All but those after a comment that matches.
+    /// All except values after a comment that matches.
     UnencryptedCommentRegex(Regex),
-    /// Those after a comment that matches.
+    /// Values after a comment that matches.
     EncryptedCommentRegex(Regex),
 }
 
 impl Rule {
-    /// The rule of metadata with this field, and what it says.
+    /// Reads the rule of this metadata field.
     ///
     /// # Errors
     /// For an expression that Go can't read.
@@ -52,12 +52,12 @@ impl Rule {
         })
     }
 
-    /// Whether it looks at comments.
+    /// Checks whether the rule is about comments.
     pub(crate) fn is_of_comments(&self) -> bool {
         matches!(self, Self::UnencryptedCommentRegex(_) | Self::EncryptedCommentRegex(_))
     }
 
-    /// Whether one key on the way decides for all below it.
+    /// Checks whether the rule matches a key. One key in a path decides for all values below it.
     pub(crate) fn matches_key(&self, key: &str) -> bool {
         match self {
             Self::UnencryptedSuffix(suffix) | Self::EncryptedSuffix(suffix) => key.ends_with(suffix.as_str()),
@@ -66,7 +66,7 @@ impl Rule {
         }
     }
 
-    /// Whether one comment decides for what follows.
+    /// Checks whether the rule matches a comment, which decides for the following values.
     pub(crate) fn matches_comment(&self, comment: &str) -> bool {
         match self {
             Self::UnencryptedCommentRegex(regex) | Self::EncryptedCommentRegex(regex) => is_match(regex, comment),
@@ -74,7 +74,7 @@ impl Rule {
         }
     }
 
-    /// Whether what is matched is encrypted, or left alone.
+    /// Checks whether matching values are encrypted, or else left unencrypted.
     pub(crate) fn encrypts(&self) -> bool {
         matches!(
             self,

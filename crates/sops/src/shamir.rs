@@ -1,9 +1,8 @@
-//! Owns Shamir's secret sharing over GF(2^8), in which SOPS cuts a data key for several key groups (HashiCorp Vault's form: the last byte
-//! of a share is its place).
+//! Shamir's secret sharing over GF(2^8), with which SOPS splits a data key for several key groups (HashiCorp Vault's form: the last byte of a share is its x coordinate).
 
 use zeroize::Zeroizing;
 
-/// Puts shares together; nothing if there are fewer than two, two of the same place, or of different lengths.
+/// Combines shares; `None` if there are fewer than two, two with the same x coordinate, or different lengths.
 pub(crate) fn combine(shares: &[Zeroizing<Vec<u8>>]) -> Option<Zeroizing<Vec<u8>>> {
     let length = shares.first()?.len();
     if shares.len() < 2 || length < 2 || shares.iter().any(|share| share.len() != length) {
@@ -20,7 +19,7 @@ pub(crate) fn combine(shares: &[Zeroizing<Vec<u8>>]) -> Option<Zeroizing<Vec<u8>
     }
     let mut secret = Zeroizing::new(vec![0; length - 1]);
     for (share, place) in shares.iter().zip(&places) {
-        // Lagrange's basis at 0: subtraction is addition here.
+        // Lagrange's basis at 0: in this field, subtraction is addition.
         let basis = places.iter().filter(|other| *other != place).fold(1, |basis, other| {
             multiply(basis, multiply(*other, invert(*other ^ *place)))
         });
@@ -31,7 +30,7 @@ pub(crate) fn combine(shares: &[Zeroizing<Vec<u8>>]) -> Option<Zeroizing<Vec<u8>
     Some(secret)
 }
 
-/// Multiplies modulo x^8 + x^4 + x^3 + x + 1, in the same time for all values.
+/// Multiplies modulo x^8 + x^4 + x^3 + x + 1, in constant time.
 fn multiply(one: u8, other: u8) -> u8 {
     (0..8).rev().fold(0_u8, |product, bit| {
         let reduced = (product << 1) ^ (0x1b & (product >> 7).wrapping_neg());
@@ -39,7 +38,7 @@ fn multiply(one: u8, other: u8) -> u8 {
     })
 }
 
-/// The inverse of what isn't 0: its 254th power.
+/// Inverts a value other than 0: its 254th power.
 fn invert(value: u8) -> u8 {
     (0..254).fold(1, |power, _| multiply(power, value))
 }

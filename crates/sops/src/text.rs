@@ -1,8 +1,8 @@
-//! Owns scalars as texts: numbers as Go's `strconv` prints them, and JSON's strings as `encoding/json` does.
+//! Scalars as texts: numbers as Go's `strconv` prints them, and JSON strings as `encoding/json` writes them.
 
 use std::fmt::Write as _;
 
-/// A float as `strconv.FormatFloat(value, 'f', -1, 64)`: without exponent. SOPS hashes and encrypts it so.
+/// Prints a float as `strconv.FormatFloat(value, 'f', -1, 64)`: without exponent. SOPS hashes and encrypts this form.
 pub(crate) fn plain_float(value: f64) -> String {
     if value.is_nan() {
         "NaN".to_owned()
@@ -13,7 +13,7 @@ pub(crate) fn plain_float(value: f64) -> String {
     }
 }
 
-/// A float as `strconv.FormatFloat(value, 'g', -1, 64)`, which yaml.v3 writes.
+/// Prints a float as `strconv.FormatFloat(value, 'g', -1, 64)`, the form of yaml.v3.
 pub(crate) fn general_float(value: f64) -> String {
     if !value.is_finite() {
         return plain_float(value);
@@ -29,7 +29,7 @@ pub(crate) fn general_float(value: f64) -> String {
     format!("{mantissa}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// A float as `stores.ValToString` of SOPS prints it: in general notation, and never like an integer.
+/// Prints a float as `stores.ValToString` of SOPS: in general notation, and never like an integer.
 pub(crate) fn float_of_value(value: f64) -> String {
     let general = general_float(value).replace('e', "E");
     if general.contains(['.', 'E', 'I', 'N']) {
@@ -39,7 +39,7 @@ pub(crate) fn float_of_value(value: f64) -> String {
     }
 }
 
-/// Writes what JSON and YAML escape in the same way; whether it is one of these.
+/// Writes an escape that JSON and YAML share; returns whether the character has one.
 fn write_usual_escape(into: &mut String, character: char) -> bool {
     let escape = match character {
         '"' => "\\\"",
@@ -70,7 +70,7 @@ pub(crate) fn write_json_string(into: &mut String, text: &str) {
     into.push('"');
 }
 
-/// A string in double quotes that every reader of YAML takes, on one line.
+/// Writes a string in double quotes on one line, which every YAML reader accepts.
 pub(crate) fn write_yaml_string(into: &mut String, text: &str) {
     into.push('"');
     for character in text.chars() {

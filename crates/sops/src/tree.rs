@@ -1,29 +1,29 @@
-//! Owns the tree that every format is read into: maps in their order with comments between the pairs, lists, and scalars of the types
-//! that SOPS knows. Says where an encrypted text stands, so that the clear one can be put in its place.
+//! The tree that every format is read into: ordered maps with comments between the pairs, lists, and scalars of SOPS' types. Each encrypted text has its position, so
+//! that the clear one can replace it.
 
 use zeroize::Zeroizing;
 
 use crate::error::Error;
 use crate::limits::Limits;
 
-/// Where something stands in a file, in bytes; both 0 where nobody has to know.
+/// A position in a file, in bytes; both 0 if it is not needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
-/// A value and where it stands. Has no `Debug`: it may be clear.
+/// A value and its position. Has no `Debug`, because it may be clear.
 pub(crate) struct Node {
     pub(crate) value: Value,
     pub(crate) span: Span,
-    /// It was encrypted, and is decrypted.
+    /// The value was decrypted.
     pub(crate) is_opened: bool,
-    /// It is what an alias stands for.
+    /// The node is the copy for an alias.
     pub(crate) is_alias: bool,
 }
 
-/// What there can be at a place.
+/// A value.
 pub(crate) enum Value {
     Null,
     Bool(bool),
@@ -32,35 +32,35 @@ pub(crate) enum Value {
     Text(Zeroizing<String>),
     /// A text that isn't UTF-8.
     Bytes(Zeroizing<Vec<u8>>),
-    /// A time as RFC 3339 writes it.
+    /// A time in RFC 3339 form.
     Time(Zeroizing<String>),
-    /// A comment among the items of a list, or what was encrypted as one.
+    /// A comment among the items of a list, or a value that was encrypted as one.
     Comment(Comment),
     Map(Vec<Entry>),
     List(Vec<Node>),
 }
 
-/// One part of a map.
+/// An entry of a map.
 pub(crate) enum Entry {
     Comment(Comment),
     Pair { key: String, value: Node, whole: Span },
 }
 
-/// A comment without the character that begins it.
+/// A comment without its first character.
 pub(crate) struct Comment {
     pub(crate) text: Zeroizing<String>,
-    /// All of it, with what begins it.
+    /// The whole comment, with its first character.
     pub(crate) span: Span,
-    /// It was encrypted, and is decrypted.
+    /// The comment was decrypted.
     pub(crate) is_opened: bool,
 }
 
-/// One document of a file; formats but YAML have one.
+/// A document of a file; only YAML can have several.
 pub(crate) struct Document {
     pub(crate) entries: Vec<Entry>,
-    /// Where the metadata stood.
+    /// The positions of the metadata.
     pub(crate) cuts: Vec<Span>,
-    /// It is written in braces.
+    /// The document is a map in braces.
     pub(crate) is_flow: bool,
 }
 
@@ -78,7 +78,7 @@ impl Node {
         Self::new(Value::Text(Zeroizing::new(text.into())))
     }
 
-    /// The text, if it is one.
+    /// Returns the text, if the value is one.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -97,7 +97,7 @@ impl Comment {
     }
 }
 
-/// The value of the first pair with this key.
+/// Returns the value of the first pair with this key.
 pub(crate) fn find<'a>(entries: &'a [Entry], wanted: &str) -> Option<&'a Node> {
     entries.iter().find_map(|entry| match entry {
         Entry::Pair { key, value, .. } if key == wanted => Some(value),
@@ -105,7 +105,7 @@ pub(crate) fn find<'a>(entries: &'a [Entry], wanted: &str) -> Option<&'a Node> {
     })
 }
 
-/// Counts what a file is made of while it is read.
+/// Counts the parts of a file while it is read.
 pub(crate) struct Count {
     limits: Limits,
     nodes: usize,
@@ -116,7 +116,7 @@ impl Count {
         Self { limits, nodes: 0 }
     }
 
-    /// One more node, so deep.
+    /// Counts one more node at this depth.
     pub(crate) fn node(&mut self, depth: usize) -> Result<(), Error> {
         self.nodes += 1;
         go_yaml::meter::made(size_of::<Entry>());

@@ -1,8 +1,8 @@
-//! Owns how often private keys may be tried on one file, so that a file with many recipients and a Secret with many keys cost little.
+//! Limits the tries of private keys on one file. So a file with many recipients and a Secret with many keys stay cheap.
 
 use crate::error::Error;
 
-/// What is left of the tries of one file.
+/// The remaining tries of one file.
 pub(crate) struct Tries {
     left: usize,
     most: usize,
@@ -13,10 +13,10 @@ impl Tries {
         Self { left: most, most }
     }
 
-    /// One more try, which counts as so many steps.
+    /// Counts one more try, which costs this many steps.
     ///
     /// # Errors
-    /// When there were too many, or the budget is spent.
+    /// When the tries are used up, or the budget is spent.
     pub(crate) fn one(&mut self, steps: usize) -> Result<(), Error> {
         go_yaml::meter::work(steps);
         go_yaml::meter::check().map_err(Error::Spent)?;
@@ -27,7 +27,7 @@ impl Tries {
         Ok(())
     }
 
-    /// Whether there are none left.
+    /// Checks whether no tries are left.
     pub(crate) fn are_over(&self) -> bool {
         self.left == 0
     }

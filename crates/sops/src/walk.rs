@@ -1,5 +1,5 @@
-//! Owns the walk over a file's values in SOPS' order: each is decrypted if the file's rule says so, with its path, and goes into the hash
-//! that the MAC is of. Refuses a value that isn't as its rule says.
+//! Walks over a file's values in SOPS' order. A value is decrypted if the file's rule says so, with its path, and is added to the hash for the MAC. A value that
+//! contradicts its rule is refused.
 
 use sha2::{Digest as _, Sha512};
 
@@ -9,7 +9,7 @@ use crate::rules::Rule;
 use crate::text;
 use crate::tree::{Comment, Document, Entry, Node, Value};
 
-/// What the hash begins with when it is of the encrypted values alone (`MACOnlyEncryptedInitialization`): the SHA-256 of `sops`.
+/// The initial bytes of a hash that covers only the encrypted values (`MACOnlyEncryptedInitialization`): the SHA-256 of `sops`.
 const ONLY_ENCRYPTED: &str = "8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69";
 
 /// A walk over the documents of one file.
@@ -20,19 +20,19 @@ pub(crate) struct Walk<'a> {
     hash: Sha512,
 }
 
-/// What is on the way to a value.
+/// The path to a value.
 #[derive(Default)]
 struct Way {
-    /// The keys, each with a colon behind it.
+    /// The keys, each with a colon after it.
     path: String,
-    /// How many keys the rule matches.
+    /// The number of keys that the rule matches.
     matched_keys: usize,
-    /// Comments before the value, on each level: how many of them the rule matches.
+    /// For each level, the number of comments before the value that the rule matches.
     comments: Vec<usize>,
 }
 
 impl Way {
-    /// The path as it is authenticated: that of the top is a colon.
+    /// Returns the path in its authenticated form: a colon at the top level.
     fn authenticated(&self) -> &str {
         if self.path.is_empty() { ":" } else { &self.path }
     }
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
     /// Decrypts all documents.
     ///
     /// # Errors
-    /// When one of their values can't be.
+    /// When a value can't be decrypted.
     pub(crate) fn documents(&mut self, documents: &mut [Document]) -> Result<(), Error> {
         for document in documents {
             self.map(&mut document.entries, &mut Way::default())?;
@@ -63,7 +63,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The hash of all values, as it is compared: upper hexadecimal digits.
+    /// Returns the hash of all values in upper hexadecimal digits, the form for the comparison.
     pub(crate) fn finish(self) -> String {
         hex::encode_upper(self.hash.finalize())
     }
@@ -106,9 +106,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// A comment is decrypted if it can be, and never hashed. What isn't an encrypted one stays as it is, as older versions wrote it.
+    /// Decrypts a comment if possible, and never hashes it. A comment that isn't encrypted stays unchanged, as older versions wrote it.
     fn comment(&mut self, comment: &mut Comment, way: &mut Way) -> Result<(), Error> {
-        // The rule is about the comment as it is in the file. One that begins encryption isn't encrypted itself; one that ends it is included.
+        // The rule applies to the comment as written in the file. A comment that starts encryption isn't encrypted itself; a comment that ends it is included.
         let is_match = self.rule.matches_comment(&comment.text);
         let was_encrypted = self.is_encrypted(way);
         if let Some(last) = way.comments.last_mut() {
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What SOPS hashes of a value (`ToBytes`).
+    /// Adds a value to the hash as SOPS does (`ToBytes`).
     fn hash_value(&mut self, value: &Value) {
         match value {
             Value::Text(text) | Value::Time(text) => self.hash.update(text.as_bytes()),

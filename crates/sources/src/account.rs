@@ -1,13 +1,13 @@
-//! What a fetch is charged to, and how it is charged while it does not know yet how much it will be.
+//! The budgets that a fetch is charged to. A fetch starts before its size is known, so its charge grows with use (`Growing`).
 
 use std::io;
 
 use crate::budget::{ByteBudget, Held, OverBudget, Room};
 
-/// What is asked for at a time while something grows.
+/// Bytes that a growing charge acquires at a time.
 const STEP: u64 = 256 << 10;
 
-/// Whom a fetch is charged to.
+/// The lane and the budgets that a fetch is charged to.
 #[derive(Debug, Clone)]
 pub struct Account {
     /// The lane: all fetches of one tenant share it.
@@ -16,12 +16,12 @@ pub struct Account {
     pub memory: ByteBudget,
     /// Packs that are unpacked at the same time, each counted as one.
     pub unpacking: ByteBudget,
-    /// The room that the files will have in memory: what doesn't fit there need not be stored.
+    /// The limit for the files in memory. An artifact with more files than that is refused before it is stored.
     pub trees: Room,
 }
 
 impl Account {
-    /// An account without bounds, for programs that fetch for themselves.
+    /// Returns an account without bounds, for programs that fetch for themselves.
     pub fn unlimited() -> Self {
         Self {
             lane: String::new(),
@@ -33,7 +33,7 @@ impl Account {
 }
 
 impl Room {
-    /// Room for everything.
+    /// Returns a limit that allows everything.
     pub const fn unlimited(what: &'static str) -> Self {
         Self {
             what,
@@ -46,8 +46,8 @@ impl Room {
     }
 }
 
-/// Bytes of a budget of which more are taken as they are used. It waits for nobody who holds some: who does so must hold nothing. Where a share is all that there
-/// is, it waits for an answer of whoever has the whole.
+/// A charge that takes more bytes of a budget as they are used. It never waits for bytes that another fetch holds: a holder that waits could deadlock with another. With
+/// only a share of the budget, it waits for the process that has the whole budget to answer.
 #[derive(Debug)]
 pub(crate) struct Growing {
     held: Held,
@@ -55,18 +55,18 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Of which none are used yet.
+    /// Creates a charge that has used none of its bytes.
     pub(crate) fn unused(held: Held) -> Self {
         Self { held, used: 0 }
     }
 
-    /// Of which all are used already.
+    /// Creates a charge that has used all of its bytes.
     pub(crate) fn used(held: Held) -> Self {
         let used = held.bytes();
         Self { held, used }
     }
 
-    /// Uses more, if there is room. For who may wait, but not block.
+    /// Uses more bytes, if they are available. For callers that may await but not block.
     pub(crate) async fn add(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match self.add_now(bytes) {
             Ok(()) => Ok(()),
@@ -77,7 +77,7 @@ impl Growing {
         }
     }
 
-    /// The same, on a thread that may block.
+    /// Uses more bytes like `add`, on a thread that may block.
     pub(crate) fn add_blocking(&mut self, bytes: u64) -> Result<(), OverBudget> {
         match self.add_now(bytes) {
             Ok(()) => Ok(()),
@@ -85,7 +85,7 @@ impl Growing {
         }
     }
 
-    /// The same, for who can't wait.
+    /// Uses more bytes like `add`, for callers that can't wait.
     pub(crate) fn add_now(&mut self, bytes: u64) -> Result<(), OverBudget> {
         let used = self.used.saturating_add(bytes);
         if used > self.held.bytes() {
@@ -96,34 +96,34 @@ impl Growing {
         Ok(())
     }
 
-    /// How much is used.
+    /// Returns the number of used bytes, for `return_to`.
     pub(crate) fn mark(&self) -> u64 {
         self.used
     }
 
-    /// Gives back what was used since.
+    /// Marks the bytes that were used since `mark` as unused.
     pub(crate) fn return_to(&mut self, mark: u64) {
         self.used = self.used.min(mark);
     }
 
-    /// It grows no more: gives back what was taken and not used.
+    /// Ends the growth: releases the bytes that were acquired and not used.
     pub(crate) fn settle(&mut self) {
         self.held.shrink_to(self.used);
     }
 
-    /// What was used in the end.
+    /// Releases the unused bytes and returns the charge for the used ones.
     pub(crate) fn settled(mut self) -> Held {
         self.settle();
         self.held
     }
 }
 
-/// The error of a write that there is no room for, and the refusal that it carries.
+/// Makes the error of a write that exceeds a budget. The error carries the refusal.
 pub(crate) fn make_no_room(refused: OverBudget) -> io::Error {
     io::Error::new(io::ErrorKind::QuotaExceeded, refused)
 }
 
-/// The refusal that an error of [`make_no_room`] carries.
+/// Returns the refusal that an error of [`make_no_room`] carries.
 pub(crate) fn find_refusal(error: &io::Error) -> Option<OverBudget> {
     error.get_ref()?.downcast_ref::<OverBudget>().copied()
 }

@@ -1,7 +1,7 @@
-//! From a commit in a pack to an archive: the walk over its trees, and the bytes.
+//! Writes the archive of a commit: walks over the commit's trees in a pack and copies the blobs.
 //!
-//! Owns what an artifact holds: regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time; there
-//! is no working tree. Submodules are left out, and told to whoever asks for them.
+//! An artifact holds regular files and symbolic links, sorted by path. Blobs go from the pack into the archive one at a time, without a working tree. Submodules are left
+//! out; a caller can request their list.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -20,13 +20,13 @@ use crate::tree::check_path;
 
 /// Bytes of all ignore files of a commit.
 const IGNORE_BYTES: usize = 256 << 10;
-/// Bytes of one of them.
+/// Bytes of one ignore file.
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
-/// The file that says where submodules are.
+/// The file that lists the addresses of submodules.
 const MODULES_FILE: &str = ".gitmodules";
-/// The name of a file that stands for all files of a folder which is not read.
+/// A placeholder name for all files of a folder that is not read.
 const ANY_FILE: &str = "\u{fffd}";
-/// Submodules that are told of one commit, whether anybody says where they are or not.
+/// The most submodules that one commit may list, with or without an address.
 const MOST_LINKS: usize = 1000;
 
 /// Why a commit can't be made into an archive.
@@ -39,11 +39,11 @@ pub(crate) enum ArchiveError {
         what: &'static str,
         limit: String,
     },
-    /// A folder or file that is to be taken is not there.
+    /// A selected folder or file is missing in the commit.
     MissingFolder(String),
-    /// What comes from elsewhere can't be put where it should go.
+    /// Files of another source can't be put at their place.
     Misplaced(String),
-    /// There is no room for its files, or for their list.
+    /// A budget has no capacity for the files, or for their list.
     OverBudget(OverBudget),
     /// The archive could not be written.
     Write(io::Error),
@@ -74,7 +74,7 @@ pub(crate) struct IgnoreFiles {
 }
 
 impl IgnoreFiles {
-    /// Refuses one that is too large.
+    /// Refuses an ignore file that is too large.
     pub(crate) fn check_size(path: &str, size: u64) -> Result<(), ArchiveError> {
         if size > IGNORE_FILE_BYTES {
             return Err(ArchiveError::InvalidTree(format!("{path:?} is larger than 64 KiB")));
@@ -82,7 +82,7 @@ impl IgnoreFiles {
         Ok(())
     }
 
-    /// Takes one, if there is room.
+    /// Adds an ignore file, within the bound of all ignore files together.
     pub(crate) fn add(&mut self, folder: &str, content: String) -> Result<(), ArchiveError> {
         self.bytes += content.len();
         if self.bytes > IGNORE_BYTES {
@@ -95,21 +95,21 @@ impl IgnoreFiles {
         Ok(())
     }
 
-    /// Patterns of an inner folder come after, and so win over, those of the folders around it.
+    /// Returns the files so that patterns of an inner folder come after, and win over, patterns of outer folders.
     pub(crate) fn into_sorted(mut self) -> Vec<(String, String)> {
         self.files.sort();
         self.files
     }
 }
 
-/// Which files of a commit are taken.
+/// The files of a commit that go into its artifact.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection<'a> {
-    /// Folders or files; all when there is none.
+    /// Folders or files to take; all if the list is empty.
     pub(crate) sparse: &'a [String],
-    /// Whether files are left out by patterns: the repository's, and these of the specification.
+    /// `Some` if patterns exclude files: the patterns of the repository, and these of the specification.
     pub(crate) ignoring: Option<Option<&'a str>>,
-    /// Whether it is told which submodules there are.
+    /// Whether to list the submodules.
     pub(crate) submodules: bool,
 }
 
@@ -118,13 +118,13 @@ pub(crate) struct Selection<'a> {
 pub(crate) struct Submodules {
     /// Their paths and commits.
     pub(crate) links: Vec<(String, Oid)>,
-    /// The paths of those whose files are excluded by patterns.
+    /// The paths of submodules whose files are excluded by patterns.
     pub(crate) excluded: BTreeSet<String>,
-    /// The file that says where they are.
+    /// The content of `.gitmodules`.
     pub(crate) file: Option<String>,
 }
 
-/// What a walk over a commit's trees found.
+/// The result of a walk over a commit's trees.
 struct Walked {
     files: Vec<Found>,
     ignores: Vec<(String, String)>,
@@ -188,7 +188,7 @@ pub(crate) fn write_archive(
     Ok((archive.finish()?, submodules))
 }
 
-/// Lists the files and links that are taken, and the content of all ignore files among them with their folders.
+/// Lists the selected files and links, and the content of all ignore files among them with their folders.
 fn walk(
     pack: &mut Pack<'_>,
     root: Oid,
@@ -209,7 +209,7 @@ fn walk(
         let entries = object::read_tree(&content, algorithm)
             .ok_or_else(|| ArchiveError::InvalidTree(format!("folder {folder:?} ({oid}) is malformed")))?;
         for entry in entries {
-            // Folders count too: trees that share folders could hold more of them than memory.
+            // Folders count too: trees that share folders could list more folders than fit into memory.
             visited = visited.saturating_add(1);
             if visited > limits.files {
                 return Err(ArchiveError::TooLarge {
@@ -291,7 +291,7 @@ fn walk(
     })
 }
 
-/// The content of `.gitmodules`.
+/// Reads the content of `.gitmodules`.
 fn modules_file(pack: &mut Pack<'_>, mode: Mode, oid: Oid) -> Result<String, ArchiveError> {
     let invalid = |problem: &str| ArchiveError::InvalidTree(format!("{MODULES_FILE:?} {problem}"));
     if !matches!(mode, Mode::File | Mode::Executable) {
@@ -305,7 +305,7 @@ fn modules_file(pack: &mut Pack<'_>, mode: Mode, oid: Oid) -> Result<String, Arc
     String::from_utf8(content.to_vec()).map_err(|_| invalid("is not UTF-8 text"))
 }
 
-/// Which folders and files are taken, and which of those that were asked for are there.
+/// The selected folders and files, and which of them the walk has found.
 struct Taken<'a> {
     folders: &'a [String],
     found: Vec<bool>,
@@ -319,7 +319,7 @@ impl<'a> Taken<'a> {
         }
     }
 
-    /// Whether a path is in what is taken, or on the way there.
+    /// Checks whether a path is selected, or is a parent of a selected path.
     fn takes(&mut self, path: &str) -> bool {
         let mut takes = self.folders.is_empty();
         for (folder, found) in self.folders.iter().zip(&mut self.found) {
@@ -340,7 +340,7 @@ fn is_same_or_below(path: &str, folder: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The patterns of an ignore file, or why it has none.
+/// Reads the patterns of an ignore file. The inner error says why it has none.
 fn ignore_file(pack: &mut Pack<'_>, file: &Found) -> Result<Result<String, String>, ArchiveError> {
     let invalid = |problem: &str| Err(format!("{:?} {problem}", file.path));
     if file.mode == Mode::Link {

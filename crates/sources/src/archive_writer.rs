@@ -1,7 +1,7 @@
-//! The archive of an artifact, as it is written.
+//! Writes the archive of an artifact.
 //!
-//! Owns its form: regular files and symbolic links with fixed modes, no owner and no time, so that the same content in the same order
-//! gives the same bytes and one digest. Refuses what would be too large for whoever unpacks it.
+//! An archive has regular files and symbolic links with fixed modes, no owner and no time. So the same content in the same order gives the same bytes and one digest.
+//! Content that would be too large to unpack is refused.
 
 use std::io::{self, Read, Write};
 
@@ -18,13 +18,13 @@ use crate::limits::{Limits, describe_bytes};
 pub(crate) struct Written {
     /// `sha256:…` of the bytes.
     pub(crate) digest: String,
-    /// How many bytes.
+    /// The size in bytes.
     pub(crate) size: u64,
-    /// How many it unpacks to.
+    /// The size in bytes after unpacking.
     pub(crate) unpacked: u64,
 }
 
-/// Why something can't be written.
+/// Why an entry can't be written.
 #[derive(Debug)]
 pub(crate) enum WriteError {
     /// The path and what is wrong with it.
@@ -33,7 +33,7 @@ pub(crate) enum WriteError {
         what: &'static str,
         limit: String,
     },
-    /// There is no room for the files.
+    /// A budget has no capacity for the files.
     OverBudget(OverBudget),
     /// The archive could not be written.
     Io(io::Error),
@@ -48,14 +48,14 @@ pub(crate) struct ArchiveWriter<'a, W: Write> {
 }
 
 impl<'a, W: Write> ArchiveWriter<'a, W> {
-    /// Files have to fit into `trees`, since that is where they will be wanted.
+    /// Creates a writer. The files have to fit into `trees`, the limit of their later place in memory.
     pub(crate) fn new(out: W, limits: &'a Limits, trees: &'a Room) -> Self {
         let hashed = Hashed {
             inner: out,
             hash: Sha256::new(),
             size: 0,
         };
-        // A fixed system byte and no name or time: the header of the compression is the same everywhere.
+        // A fixed system byte and no name or time make the gzip header the same on every machine.
         let gzip = GzBuilder::new()
             .mtime(0)
             .operating_system(255)
@@ -99,7 +99,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
         header.set_entry_type(EntryType::Symlink);
         header.set_mode(0o777);
         header.set_size(0);
-        // Verbatim: the archive's own functions would tidy the target up.
+        // Verbatim: the tar crate's own functions would normalize the target.
         if header.set_link_name_literal(target).is_err() {
             let mut long = make_header();
             long.set_mode(0o644);
@@ -115,7 +115,7 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
             .map_err(WriteError::Io)
     }
 
-    /// Ends the archive.
+    /// Writes the end of the archive.
     pub(crate) fn finish(self) -> Result<Written, WriteError> {
         let unpacked = self.unpacked;
         let gzip = self.archive.into_inner().map_err(WriteError::Io)?;
@@ -141,10 +141,10 @@ impl<'a, W: Write> ArchiveWriter<'a, W> {
     }
 }
 
-/// Bytes of a file in the archive, with its header: no less than it takes in memory, with its path, when it is read from there.
+/// Returns the bytes of a file in the archive, with its header. The same file, read from the archive, takes at most this much memory with its path.
 fn packed_size(path: &str, content: u64) -> u64 {
     const BLOCK: u64 = 512;
-    // A path or target that the header is too short for has blocks of its own.
+    // A path or target that is too long for the header has blocks of its own.
     let long = if path.len() < 100 {
         0
     } else {
@@ -164,7 +164,7 @@ fn make_header() -> Header {
     header
 }
 
-/// Hashes and counts what is written.
+/// Hashes and counts the written bytes.
 struct Hashed<W> {
     inner: W,
     hash: Sha256,

@@ -1,11 +1,11 @@
-//! Work on a thread for blocking work that ends when nobody waits for it any more.
+//! Work on a thread for blocking work that ends when its caller is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::task::JoinError;
 
-/// Does work on a thread for blocking work. When the future is dropped, the work is told so, and it is the work's to look and end.
+/// Runs work on a thread for blocking work. Dropping the future sets the flag; the work has to check the flag and end.
 pub(crate) async fn spawn_cancellable<T: Send + 'static>(
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
 ) -> Result<T, JoinError> {
@@ -14,12 +14,12 @@ pub(crate) async fn spawn_cancellable<T: Send + 'static>(
     tokio::task::spawn_blocking(move || work(&cancelled)).await
 }
 
-/// Tells work on other threads, when it is dropped, that nobody waits for it any more.
+/// Sets a flag when it is dropped, so that work on other threads ends.
 #[derive(Default)]
 pub(crate) struct CancelOnDrop(Arc<AtomicBool>);
 
 impl CancelOnDrop {
-    /// Where the work looks.
+    /// Returns the flag that the work checks.
     pub(crate) fn share(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }

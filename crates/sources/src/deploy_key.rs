@@ -1,7 +1,6 @@
-//! The keys that Tenure makes for a source: a pair of ed25519, and which public half belongs to a private one.
+//! Key pairs that Tenure makes for a source: their creation, and the check that a public half belongs to a private one.
 //!
-//! Owns how such a key is made and read again. It refuses every other form of key, since nobody but Tenure should have written one where it
-//! looks, and nothing that it says of a private half quotes it.
+//! Only ed25519 keys are accepted, since only Tenure should have written a key at this place. No error quotes the private half.
 
 use std::fmt;
 
@@ -11,10 +10,10 @@ use russh::keys::ssh_key::{HashAlg, LineEnding};
 use russh::keys::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
 
-/// More than a key of ed25519 takes in any form.
+/// Longer than an ed25519 key in any form.
 const LONGEST: usize = 4 << 10;
 
-/// A pair. Its private half is wiped from memory with it, and is never printed.
+/// A key pair. Its private half is wiped from memory on drop, and is never printed.
 pub struct DeployKey {
     private: Zeroizing<String>,
     public: PublicHalf,
@@ -25,12 +24,12 @@ pub struct DeployKey {
 pub struct PublicHalf {
     /// One line of `authorized_keys`.
     pub line: String,
-    /// As `ssh-keygen -l` writes it: `SHA256:…`.
+    /// The fingerprint as `ssh-keygen -l` writes it: `SHA256:…`.
     pub fingerprint: String,
 }
 
 impl DeployKey {
-    /// Makes a pair; `comment` stands behind its public half, and tells whoever sees it where it comes from.
+    /// Makes a key pair. `comment` stands behind the public half and says where the key comes from.
     ///
     /// # Errors
     /// When the system gives no random bytes.
@@ -40,7 +39,7 @@ impl DeployKey {
             .fill(seed.as_mut())
             .map_err(|_| "the system gives no random bytes".to_owned())?;
         let pair = KeypairData::Ed25519(Ed25519Keypair::from_seed(&seed));
-        // What a library says could quote the key; it is left out.
+        // The library's error could quote the key, so it is left out.
         let unwritable = || "the key can't be written in OpenSSH's form".to_owned();
         let key = PrivateKey::new(pair, comment).map_err(|_| unwritable())?;
         Ok(Self {
@@ -49,13 +48,13 @@ impl DeployKey {
         })
     }
 
-    /// The public half.
+    /// Returns the public half.
     #[must_use]
     pub fn public(&self) -> &PublicHalf {
         &self.public
     }
 
-    /// The private half in OpenSSH's form, for the Secret and nothing else.
+    /// Returns the private half in OpenSSH's form, for the Secret and nothing else.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.private
@@ -78,10 +77,10 @@ impl PublicHalf {
     }
 }
 
-/// The public half of what stands under `identity` and `identity.pub` of a Secret that Tenure has written.
+/// Reads the public half of a pair from the entries `identity` and `identity.pub` of a Secret that Tenure has written.
 ///
 /// # Errors
-/// What is wrong with it, without a word of it: either half is no key of ed25519, or they don't belong together.
+/// The problem, without any content of the Secret: a half is no ed25519 key, or the halves don't belong together.
 pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static str> {
     if identity.len() > LONGEST || public.len() > LONGEST {
         return Err("what it holds is longer than any key of ed25519");
@@ -90,7 +89,7 @@ pub fn read_pair(identity: &[u8], public: &[u8]) -> Result<PublicHalf, &'static 
     let KeypairData::Ed25519(pair) = key.key_data() else {
         return Err("identity is no key of ed25519 without a passphrase");
     };
-    // A file says twice what its public half is, and neither has to be true.
+    // Two places of the file state the public half, and neither needs to be true.
     let made = Ed25519Keypair::from_seed(&pair.private.to_bytes());
     let named = std::str::from_utf8(public).ok().map(PublicKey::from_openssh);
     let Some(Ok(named)) = named else {
@@ -120,7 +119,7 @@ mod tests {
         assert!(one.public().fingerprint.starts_with("SHA256:"), "{one:?}");
         let read = read_pair(one.reveal().as_bytes(), one.public().line.as_bytes());
         assert_eq!(read.as_ref(), Ok(one.public()));
-        // A source reads it, too.
+        // A source can read the key, too.
         let key = russh::keys::decode_secret_key(one.reveal(), None).unwrap();
         assert_eq!(key.public_key().to_openssh().unwrap(), one.public().line);
     }
@@ -151,7 +150,7 @@ mod tests {
         );
         let long = "x".repeat(LONGEST + 1);
         assert!(read(&long, "").contains("longer") && read("", &long).contains("longer"));
-        // A private half under another one's public half, as whoever edits the file by hand may write it.
+        // A private half below the public half of another key, as a file that was edited by hand may have.
         let seed = [7_u8; 32];
         let mut pair = Ed25519Keypair::from_seed(&seed);
         pair.public = Ed25519Keypair::from_seed(&[8_u8; 32]).public;

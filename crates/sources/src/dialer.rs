@@ -1,9 +1,9 @@
-//! The one place that opens connections.
+//! The dialer: the only code that opens connections.
 //!
-//! Owns resolution, the policy check of the very address a socket is about to be opened to, and the counting of what
-//! arrives. Redirects, retries, http, https and ssh all come through here; nothing else in the room has a connector. Where another process
-//! opens the sockets, that one does the first two, by the same function, also for a server behind a proxy. Of proxies it uses the one that a source names and no other: its
-//! address is checked, and that of the server behind it as far as it can be known here.
+//! The dialer resolves a name, checks the exact socket address against the policy, connects to this address, and counts the received bytes. Redirects, retries, http,
+//! https and ssh all use it; no other module has a connector. If another process opens the sockets, that process resolves and checks, by the same function, also for a
+//! server behind a proxy. The dialer uses only the proxy that a source names. It checks the proxy's address, and the address of the server behind it as far as that is
+//! known here.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,7 +25,7 @@ use crate::reach::Reach;
 use crate::secret::TlsOptions;
 use crate::tls;
 
-/// How many bytes may still arrive, over all connections of a fetch.
+/// The bytes that may still arrive, over all connections of a fetch.
 #[derive(Debug)]
 pub(crate) struct Budget {
     received: AtomicU64,
@@ -41,7 +41,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Whether more arrived than allowed: the cause of whatever error a protocol made of it.
+    /// Returns an error if more arrived than allowed. This is the cause of any error that a protocol reported.
     pub(crate) fn exceeded(&self) -> Option<FetchError> {
         (self.received.load(Ordering::Relaxed) > self.limit).then(|| FetchError::TooLarge {
             what: "received bytes",
@@ -51,7 +51,7 @@ impl Budget {
     }
 }
 
-/// Opens connections that the policy allows, or has them opened.
+/// Opens connections that the policy allows, or requests them from another process.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
     reach: Reach,
@@ -74,7 +74,7 @@ impl Dialer {
         }
     }
 
-    /// The same, through a proxy if there is one. What is believed of a proxy over https is what its Secret says, else what the source's does.
+    /// Returns this dialer with a proxy, if there is one. An https proxy is verified with the `ca.crt` of its own Secret, else with `ca`, the source's.
     pub(crate) fn through(mut self, proxy: Option<&Proxy>, ca: Option<&[u8]>) -> Self {
         self.proxy = proxy.map(|proxy| {
             let mut proxy = proxy.clone();
@@ -84,7 +84,7 @@ impl Dialer {
         self
     }
 
-    /// The proxy that requests for an endpoint are handed to as they are, instead of asking it for a connection: those over plain HTTP.
+    /// Returns the proxy that gets whole requests for an endpoint instead of a request for a connection: for plain HTTP.
     pub(crate) fn forwarder(&self, endpoint: &Endpoint) -> Option<&Proxy> {
         self.proxy.as_deref().filter(|_| endpoint.scheme == Scheme::Http)
     }
@@ -97,7 +97,7 @@ impl Dialer {
         &self.budget
     }
 
-    /// Connects to an endpoint, through the proxy if there is one. For an endpoint that has a [`Dialer::forwarder`], that is the connection to it.
+    /// Connects to an endpoint, through the proxy if there is one. If [`Dialer::forwarder`] returns a proxy for the endpoint, this is the connection to the proxy.
     pub(crate) async fn connect(&self, endpoint: &Endpoint) -> Result<Stream, FetchError> {
         let Some(proxy) = &self.proxy else {
             return Ok(Stream::Plain(self.open(endpoint, None).await?));
@@ -119,7 +119,7 @@ impl Dialer {
         Ok(stream)
     }
 
-    /// A connection to the endpoint itself, counted; where that is a proxy, for a server behind it.
+    /// Opens a counted connection to the endpoint itself. If the endpoint is a proxy, `behind` is the server behind it.
     async fn open(&self, endpoint: &Endpoint, behind: Option<&Endpoint>) -> Result<Counted<TcpStream>, FetchError> {
         let patience = self.limits.connect_timeout;
         let inner = match &self.reach {
@@ -133,8 +133,8 @@ impl Dialer {
     }
 }
 
-/// Refuses a server that only a proxy connects to, if any address that it is known by here is refused. A name that is not known here is the
-/// proxy's to judge: it may be the only one that knows names.
+/// Refuses a server behind a proxy if the policy denies any address that its name has here. A name without an address here is left to the proxy, which may be the only
+/// one to resolve it.
 async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchError> {
     for address in resolve(endpoint).await.unwrap_or_default() {
         policy.check(endpoint, address)?;
@@ -142,13 +142,13 @@ async fn check_behind(policy: &Policy, endpoint: &Endpoint) -> Result<(), FetchE
     Ok(())
 }
 
-/// Resolves the host and connects to its first address that is allowed and answers; one that doesn't is given up after `patience`.
+/// Resolves the host and connects to its first address that is allowed and answers. An address without an answer is given up after `patience`.
 ///
-/// The address that was checked is the address that is connected to: nothing resolves the name again. Where the endpoint is a proxy, the
-/// server `behind` it has to be allowed as well, as far as it is known here.
+/// The checked address is the address of the connection: no code resolves the name again. If the endpoint is a proxy, the policy must allow the server `behind` it, too,
+/// as far as its address is known here.
 ///
 /// # Errors
-/// A [`FetchError`] that says whether it was denied, or why nothing answers.
+/// A [`FetchError`] that says whether the policy denied it, or why no address answers.
 pub async fn open_connection(
     policy: &Policy,
     endpoint: &Endpoint,
@@ -168,7 +168,7 @@ pub async fn open_connection(
         let attempt = TcpStream::connect(SocketAddr::new(address, endpoint.port));
         let error = match tokio::time::timeout(patience, attempt).await {
             Ok(Ok(stream)) => {
-                // Small requests, each waiting for its answer; a failure to set this changes nothing but speed.
+                // For small requests that each wait for an answer. A failure costs only speed.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
@@ -182,7 +182,7 @@ pub async fn open_connection(
             source: error,
         });
     }
-    // A denial is the better explanation only if no address was allowed at all.
+    // A denial is the better explanation only if the policy allowed no address at all.
     match (failed, denied) {
         (Some(failed), _) => Err(failed),
         (None, Some(denied)) => Err(denied.into()),
@@ -206,7 +206,7 @@ async fn resolve(endpoint: &Endpoint) -> Result<Vec<IpAddr>, FetchError> {
     }
 }
 
-/// A connection: to a server, or to a proxy that hands on what is said.
+/// A connection to a server, or to a proxy that forwards the bytes.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(Counted<TcpStream>),

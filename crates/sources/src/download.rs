@@ -1,7 +1,7 @@
-//! An artifact that another controller has made, from the address that its status names.
+//! Downloads an artifact of another controller from the address in its status.
 //!
-//! Owns that what is stored is what the digest says, and nothing else of it is believed. The address was allowed by an administrator, and is
-//! dialed as any other; no redirect is followed, and nobody is shown credentials.
+//! Only the digest is trusted: the stored content has this digest. An administrator has allowed the address, and the dialer checks it like any other. No redirect is
+//! followed, and no credentials are sent.
 
 use std::io::Write as _;
 
@@ -31,56 +31,56 @@ const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 /// Why an artifact could not be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// The address is none.
+    /// The address is no URL.
     #[error("{0} is no address of an artifact")]
     InvalidUrl(String),
-    /// The connection, or the dialer's policy.
+    /// The connection failed, or the policy denied it.
     #[error(transparent)]
     Connection(#[from] FetchError),
-    /// The answer isn't success.
+    /// The answer is no success.
     #[error("{url} answered HTTP {status}; redirects are not followed")]
     Status {
-        /// Who answered.
+        /// The address.
         url: String,
-        /// What.
+        /// The HTTP status.
         status: u16,
     },
     /// The answer broke off.
     #[error("{url} broke off: {problem}")]
     Broken {
-        /// Where it came from.
+        /// The address.
         url: String,
-        /// What the connection said.
+        /// The error of the connection.
         problem: String,
     },
-    /// What came is not what the digest says.
+    /// The content has another digest.
     #[error("{url} has an artifact with digest {found}, and its status says {expected}")]
     Mismatch {
-        /// Where it came from.
+        /// The address.
         url: String,
-        /// What was expected.
+        /// The expected digest.
         expected: String,
-        /// What came.
+        /// The digest of the content.
         found: String,
     },
-    /// It is longer than an artifact may be.
+    /// The content is longer than an artifact may be.
     #[error("{url} has an artifact of more than {limit}")]
     TooLarge {
-        /// Where it came from.
+        /// The address.
         url: String,
         /// The bound, with its unit.
         limit: String,
     },
-    /// There is no room for it.
+    /// A budget has no capacity for it.
     #[error("{0}")]
     OverBudget(#[from] OverBudget),
-    /// It could not be stored.
+    /// The content could not be stored.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
 
 impl From<&DownloadError> for FetchFailure {
-    /// What the planner is told of it.
+    /// Converts the error into the planner's form.
     fn from(error: &DownloadError) -> Self {
         let reason = match error {
             DownloadError::Storage(_) | DownloadError::OverBudget(_) => FetchReason::ArchiveOperationFailed,
@@ -95,9 +95,9 @@ impl From<&DownloadError> for FetchFailure {
     }
 }
 
-/// Fetches an artifact, if it isn't stored already.
+/// Downloads an artifact, if it isn't stored already.
 ///
-/// Cancel it by dropping the future: the connection closes.
+/// Drop the future to cancel: the connection closes.
 ///
 /// # Errors
 /// A [`DownloadError`] that says what failed.
@@ -136,7 +136,7 @@ pub async fn download(
             timeout: request.timeout,
         })),
     };
-    // Whatever the protocol made of the end of its stream: if too much arrived, that is the reason.
+    // If too much arrived, that is the reason, whatever error the protocol made of it.
     let (incoming, size) = received.map_err(|error| dialer.budget().exceeded().map_or(error, DownloadError::from))?;
     let path = store.keep(source, incoming, &request.digest)?;
     Ok(Fetched::Stored {
@@ -189,7 +189,7 @@ async fn receive(
         Some(refused) => DownloadError::OverBudget(refused),
         None => store.io("write", &path, error).into(),
     };
-    // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+    // Written on this thread: pieces of 64 KiB go to the page cache.
     let mut out = incoming.task_writer(store);
     let mut hash = Sha256::new();
     let mut size = 0_u64;
@@ -228,7 +228,7 @@ async fn receive(
     Ok((incoming, size))
 }
 
-/// Who is asked, and for which path.
+/// Reads the server and the path of an address.
 fn read_address(url: &str) -> Result<(Endpoint, String), DownloadError> {
     let invalid = || DownloadError::InvalidUrl(url.to_owned());
     let (scheme, rest) = url.split_once("://").ok_or_else(invalid)?;

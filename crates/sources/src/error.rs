@@ -1,7 +1,7 @@
-//! What can go wrong while a source is fetched, in words a tenant can act on.
+//! Errors of fetching a Git source, in words that a tenant can act on.
 //!
-//! Owns the mapping to Flux's reasons and the question whether trying again may help. Refuses to carry a credential:
-//! every URL in here is a [`crate::RemoteUrl`] display form, which has no user information, query or fragment.
+//! Each error has one of Flux's reasons, and says whether a retry may help. No error carries a credential: every URL here is the display form of a [`crate::RemoteUrl`],
+//! without user information, query and fragment.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::budget::OverBudget;
 use crate::policy::Denied;
 use crate::reach::{ConnectFailure, ConnectRefusal};
 
-/// Why a fetch did not give an artifact. One variant for each operation that can fail.
+/// Why a fetch gave no artifact. One variant for each operation that can fail.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// `spec.url` is not a URL this can fetch from.
+    /// `spec.url` is no URL that a fetch supports.
     #[error("invalid Git URL {url}: {problem}")]
     InvalidUrl {
         /// The URL without credentials.
@@ -37,30 +37,30 @@ pub enum FetchError {
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
-    /// The Secret is not of the kind that the provider takes.
+    /// The Secret is not of the kind that the provider needs.
     #[error("{problem}")]
     InvalidProvider {
-        /// What is missing, or too much.
+        /// The missing or unexpected entry.
         problem: String,
     },
-    /// An API that is not Git's gives no answer that can be used.
+    /// The answer of an API other than Git's is unusable.
     #[error("{url}: {problem}")]
     HttpApi {
         /// The URL without credentials.
         url: String,
-        /// What was expected.
+        /// The expected answer.
         problem: String,
     },
-    /// The Secret with the proxy can't be used.
+    /// The Secret of the proxy can't be used.
     #[error("the Secret of spec.proxySecretRef can't be used: {problem}")]
     InvalidProxy {
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
-    /// The address that a connection was about to be opened to is not allowed.
+    /// The policy denies the address of a connection.
     #[error("{0}")]
     AddressDenied(#[from] Denied),
-    /// Whoever opens connections for this process opened none.
+    /// The process that opens connections for this one opened none.
     #[error("{0}")]
     NotOpened(#[from] ConnectRefusal),
     /// The host's name has no address.
@@ -68,7 +68,7 @@ pub enum FetchError {
     Resolve {
         /// The host of the URL.
         host: String,
-        /// What the resolver said.
+        /// The resolver's error.
         #[source]
         source: std::io::Error,
     },
@@ -81,7 +81,7 @@ pub enum FetchError {
         port: u16,
         /// The address tried last.
         address: IpAddr,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -92,41 +92,41 @@ pub enum FetchError {
         host: String,
         /// The port of the URL.
         port: u16,
-        /// What was wrong, and which Secret key could mend it.
+        /// The problem, and the Secret key that could solve it.
         problem: String,
     },
-    /// The connection broke while it was used.
+    /// The connection broke during use.
     #[error("connection to {url} broke: {problem}")]
     Broken {
         /// The URL without credentials.
         url: String,
-        /// What happened.
+        /// The event.
         problem: String,
     },
     /// The server sent a redirect that is not followed.
     #[error("redirect from {from} to {to} refused: {problem}")]
     Redirect {
-        /// Where the redirect came from.
+        /// The URL that sent the redirect.
         from: String,
-        /// Where it points.
+        /// The target.
         to: String,
         /// Why it is not followed.
         problem: &'static str,
     },
-    /// The server wants credentials, or others than those given.
+    /// The server requires credentials, or rejects the given ones.
     #[error("authentication to {url} failed: {problem}")]
     Unauthorized {
         /// The URL without credentials.
         url: String,
-        /// What was tried and what to do.
+        /// What was tried, and what to do.
         problem: String,
     },
-    /// The server's ssh host key is not the one of the Secret's `known_hosts`.
+    /// The server's ssh host key is not in the Secret's `known_hosts`.
     #[error("ssh host key of {host} refused: {problem}")]
     HostKey {
         /// Host, and port where it isn't 22.
         host: String,
-        /// Its fingerprint, and what `known_hosts` says.
+        /// Its fingerprint, and the lines of `known_hosts`.
         problem: String,
     },
     /// The server answered with a status that isn't success.
@@ -136,9 +136,9 @@ pub enum FetchError {
         url: String,
         /// The HTTP status code.
         status: u16,
-        /// What that means for a Git URL.
+        /// The meaning of this status for a Git URL.
         problem: &'static str,
-        /// How long the server asks to be left alone.
+        /// The wait that the server requests.
         retry_after: Option<Duration>,
     },
     /// The server refused or failed the request in the Git protocol.
@@ -146,10 +146,10 @@ pub enum FetchError {
     Remote {
         /// The URL without credentials.
         url: String,
-        /// Its words, cut to a line and freed of control characters.
+        /// The server's words, cut to a line and without control characters.
         message: String,
     },
-    /// The server does not speak the Git protocol as it should.
+    /// The server violates the Git protocol.
     #[error("{url} does not answer as a Git server: {problem}")]
     Protocol {
         /// The URL without credentials.
@@ -157,14 +157,14 @@ pub enum FetchError {
         /// What was expected or is wrong.
         problem: String,
     },
-    /// The branch, tag, name or commit is not in the repository.
+    /// The repository lacks the branch, tag, name or commit.
     #[error("{what} not found in {url}{}", close_names(.close))]
     ReferenceNotFound {
         /// As `branch "mian"`.
         what: String,
         /// The URL without credentials.
         url: String,
-        /// Names in the repository that look like it, at most five.
+        /// Similar names in the repository, at most five.
         close: Vec<String>,
     },
     /// The reference leads to an object that is no commit.
@@ -184,23 +184,23 @@ pub enum FetchError {
         what: &'static str,
         /// The bound, with its unit.
         limit: String,
-        /// What the user or admin can do.
+        /// What the user or an administrator can do.
         advice: &'static str,
     },
-    /// There is no room for it within what its tenant, or all of them, may hold.
+    /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error(
         "repository over a budget: {0}; take less of it with spec.sparseCheckout or spec.ignore, or ask an administrator for more"
     )]
     OverBudget(#[from] OverBudget),
-    /// What the server sent as objects is not what it claims to be.
+    /// The received objects are malformed or differ from their ids.
     #[error("the objects received from {url} are invalid: {problem}")]
     InvalidPack {
         /// The URL without credentials.
         url: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// A tree of the commit holds something that can't be stored.
+    /// A tree of the commit has an entry that can't be stored.
     #[error("commit {commit} can't be made into an artifact: {problem}")]
     InvalidTree {
         /// The commit, in hex.
@@ -219,29 +219,29 @@ pub enum FetchError {
     /// A submodule could not be fetched.
     #[error("submodule {path:?}: {error}")]
     Submodule {
-        /// Where it belongs.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The cause.
         error: Box<Self>,
     },
-    /// What has to be signed is not, or not by anybody who may.
+    /// A required signature is missing, or no trusted key made it.
     #[error("{problem}")]
     Unverified {
-        /// Which reason of Flux it is.
+        /// The reason as Flux names it.
         reason: FetchReason,
-        /// Of which object, and why.
+        /// The object, and the cause.
         problem: String,
     },
-    /// The Secret with the keys of those who may sign can't be used.
+    /// The Secret with the trusted keys can't be used.
     #[error("the Secret of spec.verify.secretRef can't be used: {problem}")]
     InvalidKeys {
-        /// Which entry, and what it must hold.
+        /// The entry, and its required content.
         problem: String,
     },
-    /// What is to be included can't be put where it should go.
+    /// Files of an included source can't be put at their place.
     #[error("failed to include: {problem}")]
     Misplaced {
-        /// What stands in the way, and what to do.
+        /// The conflicting file, and what to do.
         problem: String,
     },
     /// The whole fetch took longer than `spec.timeout`.
@@ -258,7 +258,7 @@ pub enum FetchError {
 }
 
 impl From<&FetchError> for FetchFailure {
-    /// What the planner is told of it.
+    /// Converts the error into the planner's form.
     fn from(error: &FetchError) -> Self {
         Self {
             reason: error.reason(),
@@ -272,35 +272,35 @@ impl From<&FetchError> for FetchFailure {
 /// Why an artifact could not be stored or loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
-    /// A file of the store could not be used.
+    /// A file of the store could not be read or written.
     #[error("can't {action} {path}: {source}")]
     Io {
-        /// What was attempted, as "write".
+        /// The attempted action, as "write".
         action: &'static str,
         /// Path inside the store.
         path: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// There is no such artifact (any more).
+    /// The artifact does not exist, or no longer.
     #[error("artifact {digest} is not in the store; it is fetched again at the next reconciliation")]
     Missing {
-        /// The digest asked for.
+        /// The requested digest.
         digest: String,
     },
-    /// The stored bytes are not those of the digest.
+    /// The stored bytes have another digest.
     #[error("stored artifact has digest {found}, not {expected}; it was changed or damaged")]
     DigestMismatch {
-        /// The digest asked for.
+        /// The requested digest.
         expected: String,
-        /// The digest of what is stored.
+        /// The digest of the stored bytes.
         found: String,
     },
     /// The name of a source or a digest can't be part of a path.
     #[error("{what} can't be part of a storage path: {value:?}")]
     InvalidName {
-        /// What it is, as "namespace".
+        /// The kind of name, as "namespace".
         what: &'static str,
         /// The value.
         value: String,
@@ -313,7 +313,7 @@ pub enum StorageError {
         /// What is wrong with it.
         problem: String,
     },
-    /// There is no room for it within what its tenant, or all of them, may hold.
+    /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error("{0}")]
     OverBudget(#[from] OverBudget),
     /// A bound of [`crate::Limits`] was reached while the artifact was loaded.
@@ -329,7 +329,7 @@ pub enum StorageError {
 }
 
 impl FetchError {
-    /// The reason of the condition `FetchFailed` (or `StorageOperationFailed`), as Flux's source-controller names it.
+    /// Returns the reason of the condition `FetchFailed` (or `StorageOperationFailed`), as Flux's source-controller names it.
     pub fn reason(&self) -> FetchReason {
         match self {
             Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
@@ -341,7 +341,7 @@ impl FetchError {
             Self::Storage(_) => FetchReason::ArchiveOperationFailed,
             Self::Unverified { reason, .. } => *reason,
             Self::Submodule { error, .. } => match error.reason() {
-                // The URL is not the object's.
+                // The URL is the submodule's, not the object's.
                 FetchReason::UrlInvalid => FetchReason::GitOperationFailed,
                 reason => reason,
             },
@@ -370,7 +370,7 @@ impl FetchError {
         }
     }
 
-    /// Whether the same request may succeed later without anybody changing the object, its Secret or the repository.
+    /// Returns whether the same request may succeed later without a change of the object, its Secret or the repository.
     pub fn transient(&self) -> bool {
         match self {
             Self::Resolve { .. }
@@ -387,7 +387,7 @@ impl FetchError {
         }
     }
 
-    /// How long the server asks to be left alone.
+    /// Returns the wait that the server requests.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::HttpStatus { retry_after, .. } => *retry_after,
@@ -396,13 +396,13 @@ impl FetchError {
         }
     }
 
-    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    /// Returns true if only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
         matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
 }
 
-/// What a message says of a wait that a server asks for.
+/// Describes the wait that a server requests, for a message.
 pub(crate) fn describe_wait(retry_after: Option<Duration>) -> String {
     retry_after.map_or_else(String::new, |wait| {
         format!("; it asks to wait for {} s", wait.as_secs())

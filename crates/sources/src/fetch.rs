@@ -1,7 +1,6 @@
-//! One fetch from beginning to end: list the references, stop if nothing changed, else receive, verify and store.
+//! One fetch of a Git repository: list the references, stop if nothing changed, else receive, verify and store.
 //!
-//! Owns the order of these phases and what each failure is called. What decides is elsewhere (`policy`, `select`,
-//! `ignore`); what reads outside bytes is in `git`.
+//! This module has the order of these phases and the name of each failure. Decisions are in `policy`, `select` and `ignore`; `git` reads the bytes of servers.
 
 use std::time::Duration;
 
@@ -25,19 +24,17 @@ use crate::select::{self, Selected};
 use crate::submodules::{self, Pending};
 use crate::unpack::{Unpacked, Wanted, Work};
 
-/// Bytes that putting archives together begins with; the list of their files comes on top.
+/// Bytes that merging archives begins with; the list of their files comes on top.
 const MERGE_BYTES: u64 = 512 << 10;
-/// Bytes that are left to the list of a commit's files where there is room for it beside its objects.
+/// Bytes that are reserved for the list of a commit's files, if the budget allows them beside the objects.
 const LIST_BYTES: u64 = 16 << 20;
 
-/// Fetches what the request names, if it isn't the known artifact already.
+/// Fetches the reference of the request, if it isn't the known artifact already.
 ///
-/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
-/// charged to the account and to the store; for memory it waits.
+/// Drop the future to cancel: connections close and work on other threads stops. Memory and disk are charged to the account and to the store; the fetch waits for memory.
 ///
 /// # Errors
-/// A [`FetchError`] that says what failed and what to do; [`FetchError::reason`] is the condition's reason and
-/// [`FetchError::transient`] says whether trying again may help.
+/// A [`FetchError`] that says what failed and what to do. [`FetchError::reason`] is the condition's reason, and [`FetchError::transient`] says whether a retry may help.
 pub fn fetch<'a>(
     request: &'a GitRequest,
     reach: impl Into<Reach>,
@@ -55,7 +52,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, FetchError> {
-    // Whoever waits for room to the end is told so, instead of that the time is over.
+    // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let mut fetching = Fetch {
@@ -73,7 +70,7 @@ async fn fetch_in_time(
         fingerprint: write_fingerprint(request),
     };
     let fetched = async {
-        // A commit never changes: what is stored needs no server.
+        // A commit never changes: a stored commit needs no server.
         if let Some(unchanged) = fetching.find_commit()? {
             return Ok(unchanged);
         }
@@ -93,10 +90,10 @@ async fn fetch_in_time(
         }
     };
     if matches!(result, Err(FetchError::Unauthorized { .. })) {
-        // A token may have been taken back before its end.
+        // The token may have been revoked before its end.
         request.tokens.forget(&request.source);
     }
-    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    // If too much arrived, that is the reason, whatever error the protocol made of it.
     result.map_err(|error| dialer.budget().exceeded().unwrap_or(error))
 }
 
@@ -113,7 +110,7 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
-    /// The commit that is named, if one is.
+    /// Returns the commit that the request names, if it names one.
     fn read_commit(&self) -> Result<Option<Selected>, FetchError> {
         let Reference::Commit { id, branch } = &self.request.reference else {
             return Ok(None);
@@ -126,7 +123,7 @@ impl Fetch<'_> {
         }))
     }
 
-    /// What is stored of the commit that is named.
+    /// Finds the stored artifact of the commit that the request names.
     fn find_commit(&self) -> Result<Option<Fetched>, FetchError> {
         Ok(self.read_commit()?.and_then(|selected| self.unchanged(&selected)))
     }
@@ -176,7 +173,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Makes the stored artifact of what was received, and of the submodules that it has.
+    /// Stores the artifact of the received pack and of its submodules.
     async fn store(&self, received: Received, selected: Selected) -> Result<Fetched, FetchError> {
         let cancel = CancelOnDrop::default();
         let mut used = Used::default();
@@ -204,7 +201,7 @@ impl Fetch<'_> {
         stored
     }
 
-    /// Fetches the submodules of a commit, each at the very commit that is named, and theirs.
+    /// Fetches the submodules of a commit, each at exactly the named commit, and their submodules.
     async fn fetch_submodules(
         &self,
         own: &Unpacked,
@@ -235,7 +232,7 @@ impl Fetch<'_> {
         Ok(modules)
     }
 
-    /// Turns a pack into an archive, on threads for blocking work, in its turn and when there is room for what it takes.
+    /// Turns a pack into an archive, on threads for blocking work, in the lane's turn, after the budget has capacity for its memory.
     async fn unpack(
         &self,
         remote: &Remote,
@@ -263,7 +260,7 @@ impl Fetch<'_> {
         let needed = measure.wanted(room.lane.min(room.all).saturating_sub(LIST_BYTES));
         let memory = memory.acquire(lane, needed, self.deadline).await?;
         let unpacked = self.blocking(move || {
-            // Both are held until the work really ends, also when nobody waits for it any more.
+            // Both are held until the work really ends, even after the fetch was cancelled.
             let _turn = turn;
             work.unpack(&pack, algorithm, &wanted, (measure, memory))
         });
@@ -315,7 +312,7 @@ impl Fetch<'_> {
     }
 }
 
-/// What all repositories of a fetch have come to: a repository with submodules may be no larger than one without.
+/// The totals of all repositories of a fetch: a repository with submodules has the same limits as one without.
 #[derive(Default)]
 struct Used {
     objects: u64,

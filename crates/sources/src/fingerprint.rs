@@ -1,10 +1,10 @@
-//! What besides the commit decides an artifact: another request makes another artifact of the same revision.
+//! The fingerprint of a request: requests that differ in it make different artifacts of the same revision.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::request::GitRequest;
 
-/// What besides the commit decides the content of an artifact.
+/// Returns the digest of everything besides the commit that decides the content of an artifact.
 pub(crate) fn write_fingerprint(request: &GitRequest) -> String {
     let mut hash = Sha256::new();
     hash.update(b"1\0");

@@ -1,8 +1,7 @@
-//! Credentials of a GitHub App: a token for one installation, which GitHub gives to whoever signs with the App's key.
+//! Credentials of a GitHub App: a token for one installation, which GitHub issues for a request that is signed with the App's key.
 //!
-//! Owns what a Secret of `provider: github` must hold (Flux's keys), the two requests that GitHub is asked, and how long a token is kept. Every
-//! connection is the dialer's. The key goes nowhere but into signatures; a token goes to the API's answer and to the source's own host; and
-//! nothing that the API answers is quoted.
+//! A Secret of `provider: github` has Flux's keys. Every connection uses the dialer. The key is only used for signatures. A token goes only to the source's own host.
+//! Errors never quote an answer of the API.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -32,32 +31,32 @@ use crate::http::{HttpClient, HttpRequest};
 use crate::secret::{Credentials, Hidden, Reader, SecretData, TlsOptions};
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
-/// Where GitHub's own API is.
+/// The address of GitHub's own API.
 const API: &str = "https://api.github.com";
-/// The name that a token is the password of.
+/// The user name for a token as password.
 const USERNAME: &str = "x-access-token";
-/// Bytes of an answer.
+/// The largest answer in bytes.
 const ANSWER_BYTES: u64 = 256 << 10;
-/// How long before its end a token is not used any more: no fetch takes longer than its first requests to be let in.
+/// A token is not used in this time before its end. A fetch is authenticated by its first requests, which take less.
 const SPARE: SignedDuration = SignedDuration::from_mins(5);
-/// How long a token is kept at most, whatever the API says: GitHub gives them for an hour.
+/// The longest time that a token is cached, whatever the API says: GitHub issues them for an hour.
 const LONGEST: SignedDuration = SignedDuration::from_hours(1);
-/// How long what is signed holds, and how far clocks may differ.
+/// How long a signed claim is valid, and how far clocks may differ.
 const CLAIM_SECONDS: i64 = 120;
 const SKEW_SECONDS: i64 = 30;
 
-/// An App, and one installation of it.
+/// A GitHub App, and one installation of it.
 #[derive(Clone)]
 pub struct GitHubApp {
     id: u64,
     installation: Installation,
     key: Arc<RsaKeyPair>,
     api: BaseUrl,
-    /// Of all of this: another Secret has other tokens.
+    /// The digest of all fields: another Secret has other tokens.
     digest: [u8; 32],
 }
 
-/// Which installation of an App is meant.
+/// The installation of an App that is meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Installation {
     /// The one with this number.
@@ -72,7 +71,7 @@ impl fmt::Debug for GitHubApp {
     }
 }
 
-/// The tokens of the sources of one namespace, each for its own source. Cheap to clone.
+/// The tokens of one namespace's sources, each for its own source. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct AppTokens(Arc<Mutex<HashMap<SourceKey, Token>>>);
 
@@ -94,7 +93,7 @@ impl AppTokens {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drops the token of a source: it is gone, or its token is not accepted.
+    /// Drops the token of a source after the source was deleted, or the token was rejected.
     pub fn forget(&self, source: &SourceKey) {
         self.tokens().remove(source);
     }
@@ -107,7 +106,7 @@ impl AppTokens {
     }
 }
 
-/// Whether a Secret is one of a GitHub App.
+/// Checks whether a Secret is one of a GitHub App.
 pub(crate) fn is_app(secret: &SecretData) -> bool {
     secret.get("githubAppID").is_some_and(|id| !id.is_empty())
 }
@@ -116,7 +115,7 @@ impl GitHubApp {
     /// Reads the data of a Secret.
     ///
     /// # Errors
-    /// [`FetchError::InvalidProvider`] when it is none of an App, [`FetchError::InvalidSecret`] when something of it can't be used.
+    /// [`FetchError::InvalidProvider`] when the Secret is not one of an App, [`FetchError::InvalidSecret`] when an entry can't be used.
     pub fn read(secret: Option<&SecretData>) -> Result<Self, FetchError> {
         let secret = secret.filter(|secret| is_app(secret)).ok_or_else(|| FetchError::InvalidProvider {
             problem: "secretRef with github app data must be specified when provider is set to github: githubAppID, githubAppPrivateKey, and \
@@ -179,7 +178,7 @@ impl GitHubApp {
         })
     }
 
-    /// What the repository's server is shown: with a token that is there, or a new one.
+    /// Returns the credentials for the repository's server, with a cached token or a new one.
     pub(crate) async fn log_in(
         &self,
         source: &SourceKey,
@@ -228,28 +227,28 @@ impl GitHubApp {
         }
     }
 
-    /// What the API is shown for the App itself, for two minutes.
+    /// Returns the App's own credentials for the API, valid for two minutes.
     ///
     /// # Errors
-    /// [`FetchError::InvalidSecret`] when its key can't sign.
+    /// [`FetchError::InvalidSecret`] when the App's key can't sign.
     pub fn sign_in(&self, now: Timestamp) -> Result<Credentials, FetchError> {
         let claim = self.write_claim(now.as_second())?;
         Ok(Credentials::Bearer(Hidden::new(claim)))
     }
 
-    /// Which installation it is about.
+    /// Returns the installation.
     #[must_use]
     pub fn installation(&self) -> &Installation {
         &self.installation
     }
 
-    /// Where the API is.
+    /// Returns the address of the API.
     #[must_use]
     pub fn api(&self) -> &BaseUrl {
         &self.api
     }
 
-    /// What is signed: who asks, and until when that holds.
+    /// Writes and signs the claim: the App, and the time until which the claim is valid.
     fn write_claim(&self, now: i64) -> Result<String, FetchError> {
         let issued = now.saturating_sub(SKEW_SECONDS);
         let claims = json!({ "iat": issued, "exp": issued + CLAIM_SECONDS, "iss": self.id.to_string() });
@@ -293,7 +292,7 @@ impl GitHubApp {
     }
 }
 
-/// GitHub's API, with the App's signature.
+/// A client of GitHub's API, with the App's signature.
 struct Api<'a> {
     client: HttpClient,
     app: &'a GitHubApp,
@@ -311,7 +310,7 @@ struct InstallationAnswer {
 }
 
 impl Api<'_> {
-    /// The installation of an organization, or of a user of that name.
+    /// Finds the installation of an organization, or of a user of that name.
     async fn find_installation(&mut self, owner: &str) -> Result<u64, FetchError> {
         for kind in ["orgs", "users"] {
             let found: Option<InstallationAnswer> =
@@ -324,7 +323,7 @@ impl Api<'_> {
         Err(self.app.refuse(problem.to_owned()))
     }
 
-    /// Asks for something; nothing if there is no such thing.
+    /// Sends a request; `None` if the object does not exist.
     async fn ask<T: DeserializeOwned>(&mut self, method: Method, below: &str) -> Result<Option<T>, FetchError> {
         let headers = [
             (ACCEPT, "application/vnd.github+json"),
@@ -369,7 +368,7 @@ impl Api<'_> {
         if body.len() as u64 > ANSWER_BYTES {
             return Err(self.app.complain("its answer is longer than 256 KiB"));
         }
-        // What a parser says could quote a token; it is left out.
+        // The parser's error could quote a token, so it is left out.
         serde_json::from_slice(&body).map(Some).map_err(|_| {
             self.app
                 .complain("its answer is not one of GitHub's API: check githubAppBaseURL")
@@ -377,7 +376,7 @@ impl Api<'_> {
     }
 }
 
-/// Names of organizations and users stand in paths.
+/// Checks whether a name can be an owner, since it becomes part of a path.
 fn is_owner(name: &str) -> bool {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     !name.is_empty() && name.len() <= 100 && name.chars().all(is_known)

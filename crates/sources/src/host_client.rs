@@ -1,8 +1,7 @@
-//! Requests to the API of a host of repositories, over the dialer: each has one answer, whole and bounded, or none.
+//! Requests to the API of a Git host, over the dialer. Each has one complete and bounded answer, or none.
 //!
-//! Owns where such an API is ([`BaseUrl`]), and the difference that whoever orders something has to know: whether a request that failed can have
-//! been received. It follows no redirect and tries nothing twice. The credential goes to the API's own scheme, host and port only, in a header. It
-//! refuses to say what an answer means.
+//! A failure says whether the host may have received the request, which callers that change something need to know. No redirect is followed, and no request is repeated.
+//! The credential goes in a header, to the API's own scheme, host and port only. Callers interpret the answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,17 +22,17 @@ use crate::reach::Reach;
 use crate::secret::{Credentials, TlsOptions};
 use crate::url::read_host;
 
-/// What requests call themselves.
+/// The client name in requests.
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// Where an API is: a server, and a path on it.
+/// The address of an API: a server, and a path on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
     endpoint: Endpoint,
     path: String,
 }
 
-/// A client of one API, with one credential, for what belongs together: a question, and the pages of its answer.
+/// A client of one API with one credential, for a question and the pages of its answer.
 pub struct HostClient {
     client: HttpClient,
     base: BaseUrl,
@@ -46,11 +45,11 @@ pub struct HostClient {
 pub struct HostRequest {
     /// The method.
     pub method: Method,
-    /// What stands behind the path of the API: a path with a slash before it, and a query if there is one.
+    /// The path below the API's path, with a slash in front, and a query if there is one.
     pub below: String,
-    /// Headers besides those that every request has.
+    /// The headers besides the common ones.
     pub headers: Vec<(&'static str, &'static str)>,
-    /// The body, and its type.
+    /// The media type of the body, and the body.
     pub body: Option<(&'static str, Zeroizing<Vec<u8>>)>,
 }
 
@@ -60,20 +59,20 @@ pub struct HostAnswer {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The body, which may hold a credential.
+    /// The body, which may contain a credential.
     pub body: Zeroizing<Vec<u8>>,
 }
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HostFailure {
-    /// There was no connection: nobody received anything.
+    /// No connection: the host has not received the request.
     #[error("{0}")]
     NotSent(String),
-    /// It broke, or took too long: nobody knows whether it was received.
+    /// The connection broke or timed out: the host may have received the request.
     #[error("{0}")]
     Broken(String),
-    /// There is an answer, and it is longer than is taken, or encoded.
+    /// The answer is too long, or encoded.
     #[error("{0}")]
     Unreadable(&'static str),
 }
@@ -100,19 +99,19 @@ impl BaseUrl {
         Some(Self { endpoint, path })
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The path, without a slash at its end.
+    /// Returns the path, without a slash at its end.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The same server, and a path below this one.
+    /// Returns the same server with a path below this one.
     #[must_use]
     pub fn join(&self, below: &str) -> Self {
         Self {
@@ -129,7 +128,7 @@ impl fmt::Display for BaseUrl {
 }
 
 impl HostClient {
-    /// A client that takes so many bytes for one answer, at most `answers` times that in all, and waits so long for each.
+    /// Creates a client that reads at most this many bytes for one answer, at most `answers` times that in all, and waits this long for each.
     #[must_use]
     pub fn new(
         reach: &Reach,
@@ -151,7 +150,7 @@ impl HostClient {
         }
     }
 
-    /// What is shown from now on.
+    /// Sets the credentials of the following requests.
     pub fn set_credentials(&mut self, credentials: Credentials) {
         self.client.set_credentials(credentials);
     }
@@ -159,7 +158,7 @@ impl HostClient {
     /// Sends a request once.
     ///
     /// # Errors
-    /// [`HostFailure`] when there is no answer that can be read.
+    /// [`HostFailure`] when no readable answer arrives.
     pub async fn send(&mut self, request: &HostRequest) -> Result<HostAnswer, HostFailure> {
         let mut headers = HeaderMap::new();
         for (name, value) in &request.headers {

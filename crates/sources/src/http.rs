@@ -1,11 +1,9 @@
-//! A client for HTTP/1.1 over connections of the dialer, for whatever protocol goes above it.
+//! A client for HTTP/1.1 over connections of the dialer, for any protocol above it.
 //!
-//! Owns the connection and its TLS, where credentials may go, and what of a redirect holds for everybody: credentials and the client
-//! certificate stay with one scheme, host and port, so that a server can't send them elsewhere, nothing leads from https to http, and
-//! there is an end to redirects in a row. Bytes are counted by the dialer on every connection, and time by whoever awaits: dropping a
-//! client, or an answer, closes what it uses. It refuses bodies that are encoded, and to follow a redirect unasked. A proxy is shown
-//! credentials of its own and no others, but for what is in requests over plain HTTP. One
-//! connection is kept, for one request at a time: no pool of hyper-util's is needed for that, nor would it say why the dialer refused.
+//! Credentials and the client certificate stay with one scheme, host and port, so a server can't redirect them elsewhere. No redirect leads from https to http, and the
+//! number of redirects in a row is bounded. The client follows redirects only if its caller asks for it, and refuses encoded bodies. The dialer counts the bytes of every
+//! connection. Callers bound the time: dropping a client, or an answer, closes its connection. A proxy gets its own credentials, and others only within requests over
+//! plain HTTP. The client keeps one connection, for one request at a time. This needs no pool of hyper-util, which would also hide why the dialer refused.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -34,17 +32,17 @@ use crate::proxy::Proxy;
 use crate::secret::{Credentials, TlsOptions};
 use crate::tls;
 
-/// A body as it arrives.
+/// A body that is still arriving.
 pub(crate) type Body = Pin<Box<dyn AsyncRead + Send>>;
 
-/// A client, and what it shows to whom.
+/// A client with its connection and credentials.
 pub(crate) struct HttpClient {
     dialer: Dialer,
-    /// What credentials belong to.
+    /// The endpoint that the credentials are for.
     home: Endpoint,
     credentials: Credentials,
     tls: TlsOptions,
-    /// What it calls itself.
+    /// The client name in requests.
     agent: &'static str,
     connection: Option<Connection>,
 }
@@ -61,39 +59,39 @@ impl Drop for Connection {
     }
 }
 
-/// What is asked for, and where.
+/// A request, and its address.
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
-    /// Who is asked; `http` or `https`.
+    /// The server; `http` or `https`.
     pub(crate) endpoint: Endpoint,
-    /// The path, and the query if there is one, as they are written.
+    /// The path, and the query if there is one, as written.
     pub(crate) target: String,
-    /// The headers besides those that every request has.
+    /// The headers besides the common ones.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Bytes,
-    /// What messages call the address; without credentials.
+    /// The address in messages; without credentials.
     pub(crate) shown: String,
 }
 
-/// The head of an answer; its body is still to come.
+/// The head of an answer; its body has not arrived yet.
 pub(crate) struct HttpAnswer {
     response: Response<Incoming>,
-    /// Who answered.
+    /// The server that answered.
     endpoint: Endpoint,
     shown: String,
 }
 
-/// Where a redirect points.
+/// The target of a redirect.
 pub(crate) struct Location {
-    /// Without a user, a password and a fragment: what they say is not ours to send.
+    /// The URL without user, password and fragment: those of a redirect are never sent.
     pub(crate) url: Url,
-    /// The path and the query that were asked for there.
+    /// The path and the query of the redirected request.
     pub(crate) path: String,
     pub(crate) query: String,
 }
 
 impl HttpClient {
-    /// A client whose credentials, and client certificate, are for one endpoint.
+    /// Creates a client whose credentials and client certificate are for one endpoint.
     pub(crate) fn new(
         dialer: Dialer,
         home: &Endpoint,
@@ -111,17 +109,17 @@ impl HttpClient {
         }
     }
 
-    /// From now on these are shown to the endpoint that credentials belong to.
+    /// Sets the credentials for the endpoint.
     pub(crate) fn set_credentials(&mut self, credentials: Credentials) {
         self.credentials = credentials;
     }
 
-    /// Whether no credentials are shown to anybody.
+    /// Checks whether the client sends no credentials.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.credentials == Credentials::Anonymous
     }
 
-    /// Sends a request and follows redirects: `redirect` makes of where an answer points what is asked for there, or refuses.
+    /// Sends a request and follows redirects. `redirect` turns the target of a redirect into the next request, or refuses.
     pub(crate) async fn send_and_follow(
         &mut self,
         request: HttpRequest,
@@ -151,11 +149,11 @@ impl HttpClient {
         }
     }
 
-    /// Sends a request, on the connection that is there if it goes to the same endpoint.
+    /// Sends a request, on the open connection if it goes to the same endpoint.
     pub(crate) async fn send(&mut self, request: &HttpRequest) -> Result<HttpAnswer, FetchError> {
         let answer = self.send_once(request).await?;
         match self.dialer.forwarder(&request.endpoint) {
-            // That is the proxy's own word.
+            // The proxy itself sent this status.
             Some(proxy) if answer.status() == StatusCode::PROXY_AUTHENTICATION_REQUIRED => Err(proxy.explain(407)),
             _ => Ok(answer),
         }
@@ -173,7 +171,7 @@ impl HttpClient {
         {
             match connection.sender.try_send_request(message).await {
                 Ok(response) => return Ok(HttpAnswer::of(request, response)),
-                // The server closed the idle connection before it saw the request: the one case to try again.
+                // The server closed the idle connection before it saw the request: the only case for a retry.
                 Err(mut error) => match error.take_message() {
                     Some(message) => return self.send_anew(request, message).await,
                     None => return Err(broken(describe_chain(&error.into_error()))),
@@ -215,11 +213,11 @@ impl HttpClient {
         Ok(HttpAnswer::of(request, response))
     }
 
-    /// The request with what every one has, and with credentials where they belong.
+    /// Completes a request with the common headers, and with credentials if the endpoint may have them.
     fn complete(&self, request: &HttpRequest) -> Result<Request<Full<Bytes>>, http::Error> {
         let forwarder = self.dialer.forwarder(&request.endpoint);
         let mut message = Request::builder().method(request.method.clone());
-        // A proxy has to be told where to.
+        // A forwarding proxy needs the whole URL.
         message = match forwarder {
             Some(_) => message.uri(format!("http://{}{}", write_host(&request.endpoint), request.target)),
             None => message.uri(&request.target),
@@ -241,12 +239,12 @@ impl HttpClient {
         message.body(Full::new(request.body.clone()))
     }
 
-    /// Whether that is what the credentials belong to.
+    /// Checks whether the credentials are for this endpoint.
     fn is_home(&self, endpoint: &Endpoint) -> bool {
         *endpoint == self.home
     }
 
-    /// Refuses an answer that asks for credentials, or for others, and says which.
+    /// Returns an error for an answer that requires credentials, or rejects the sent ones.
     pub(crate) fn refuse_unauthorized(&self, answer: &HttpAnswer) -> Result<(), FetchError> {
         let status = answer.status();
         if !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
@@ -295,33 +293,33 @@ impl HttpAnswer {
         }
     }
 
-    /// The status.
+    /// Returns the status.
     pub(crate) fn status(&self) -> StatusCode {
         self.response.status()
     }
 
-    /// Whether it only says where else to ask.
+    /// Checks whether the answer is a redirect.
     pub(crate) fn is_redirect(&self) -> bool {
         self.status().is_redirection()
     }
 
-    /// Who answered.
+    /// Returns the server that answered.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// All headers.
+    /// Returns all headers.
     pub(crate) fn all_headers(&self) -> &HeaderMap {
         self.response.headers()
     }
 
-    /// The values of a header that are text.
+    /// Returns the values of a header that are text.
     pub(crate) fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &str> {
         let values = self.response.headers().get_all(name);
         values.into_iter().filter_map(|value| value.to_str().ok())
     }
 
-    /// How long the server asks to be left alone (RFC 9110, `Retry-After`), in seconds or until a time.
+    /// Returns the wait that the server requests (RFC 9110, `Retry-After`), in seconds or until a time.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         let value = self.headers(&RETRY_AFTER).next()?.trim();
         if let Ok(seconds) = value.parse() {
@@ -331,18 +329,18 @@ impl HttpAnswer {
         Duration::try_from(until.duration_since(jiff::Timestamp::now())).ok()
     }
 
-    /// What messages call the address that it came from.
+    /// Returns the requested address, for messages.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }
 
-    /// What it says that its body is; empty when it says nothing.
+    /// Returns the media type of the body; empty if the answer names none.
     pub(crate) fn content_type(&self) -> &str {
         let value = self.response.headers().get(CONTENT_TYPE);
         value.and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// Refuses a body that is encoded: it could grow without bounds when it is decoded.
+    /// Refuses an encoded body, because decoding could make it arbitrarily long.
     pub(crate) fn refuse_encoding(&self) -> Result<(), FetchError> {
         if self.response.headers().contains_key(CONTENT_ENCODING) {
             return Err(FetchError::Protocol {
@@ -353,7 +351,7 @@ impl HttpAnswer {
         Ok(())
     }
 
-    /// The body, to be read as it arrives.
+    /// Returns the body, to be read as it arrives.
     pub(crate) fn into_body(self) -> Body {
         let stream = self
             .response
@@ -365,7 +363,7 @@ impl HttpAnswer {
 }
 
 impl Location {
-    /// Reads where an answer points.
+    /// Reads the target of a redirect.
     fn read(from: &HttpRequest, answer: &HttpAnswer) -> Result<Self, FetchError> {
         let refuse = |to: &str, problem| FetchError::Redirect {
             from: from.shown.clone(),
@@ -393,7 +391,7 @@ impl Location {
     }
 }
 
-/// A host, and its port where it isn't the usual one, as requests name it.
+/// Writes a host, with its port unless it is the default one, as in requests.
 pub(crate) fn write_host(endpoint: &Endpoint) -> String {
     let host = if endpoint.host.contains(':') {
         format!("[{}]", endpoint.host)
@@ -421,7 +419,7 @@ fn write_authorization(credentials: &Credentials) -> Option<HeaderValue> {
     Some(value)
 }
 
-/// An error with its causes, in a line.
+/// Writes an error with its causes in a line.
 fn describe_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

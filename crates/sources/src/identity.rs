@@ -1,7 +1,7 @@
-//! The private key of a Secret, `identity`.
+//! Reads the private key of a Secret, `identity`.
 //!
-//! Owns which forms of key are read. It refuses what would burn time or memory before anything is known about the key: a
-//! passphrase may be stretched as often as the file says, and whoever wrote the Secret wrote the file.
+//! A key that would take too much time or memory to read is refused first: the file sets the number of rounds for its passphrase, and the author of the Secret controls
+//! the file.
 
 use russh::keys::ssh_key::Kdf;
 use russh::keys::{PrivateKey, decode_secret_key};
@@ -9,12 +9,12 @@ use russh::keys::{PrivateKey, decode_secret_key};
 use crate::error::FetchError;
 use crate::secret::Hidden;
 
-/// More than an RSA key of 16,384 bits takes.
+/// More bytes than an RSA key of 16,384 bits takes.
 const LONGEST: usize = 16 << 10;
-/// OpenSSH writes 16 or 24; `ssh-keygen -a` is used with a few hundred.
+/// The most rounds. OpenSSH writes 16 or 24; users of `ssh-keygen -a` take a few hundred.
 const MOST_ROUNDS: u32 = 500;
 
-/// Reads the key, on a thread for blocking work: stretching a passphrase takes a while.
+/// Reads the key, on a thread for blocking work, because deriving the key from a passphrase takes a while.
 pub(crate) async fn read_private_key(identity: &Hidden, passphrase: Option<&Hidden>) -> Result<PrivateKey, FetchError> {
     let (identity, passphrase) = (identity.clone(), passphrase.cloned());
     let read = move || read_now(identity.reveal(), passphrase.as_ref().map(Hidden::reveal));
@@ -52,7 +52,7 @@ fn read_now(identity: &str, passphrase: Option<&str>) -> Result<PrivateKey, Fetc
             "identity has a passphrase or is in PuTTY's form; convert it to OpenSSH's form with ssh-keygen -p, or puttygen -O private-openssh",
         ));
     }
-    // What a parser says could quote the key; it is left out.
+    // The parser's error could quote the key, so it is left out.
     decode_secret_key(identity, None).map_err(|_| unreadable())
 }
 

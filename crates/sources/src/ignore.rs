@@ -1,9 +1,8 @@
-//! Which files of a commit stay out of its artifact.
+//! The files of a commit that stay out of its artifact.
 //!
-//! Owns Flux's default patterns, `.sourceignore` and `spec.ignore`, with the meaning that source-controller gives them: the
-//! last pattern that matches a file or a folder above it decides, also below a folder that is excluded. When any pattern is
-//! given, of the defaults only those for Git's own files remain. Matching never backtracks more than once per `*`, and its steps are
-//! counted over all files, so no patterns can burn time.
+//! Flux's default patterns, `.sourceignore` and `spec.ignore` have the meaning of source-controller: the last pattern that matches a file or a folder above it decides,
+//! also below an excluded folder. If any pattern is given, only the defaults for Git's own files remain. Matching backtracks at most once per `*`, and its steps are
+//! counted over all files, so patterns can't use up time.
 
 use std::cell::Cell;
 
@@ -32,20 +31,20 @@ const DEFAULTS: [&str; 20] = [
     "**/.flux.yaml",
 ];
 
-/// The file in any folder of a repository that holds patterns for it and everything below.
+/// The file with patterns for its folder and everything below.
 pub(crate) const IGNORE_FILE: &str = ".sourceignore";
 
-/// Characters that may be looked at for all files together.
+/// Characters that may be compared for all files together.
 const STEPS: u64 = 1 << 30;
 
-/// A pattern, and the folder it applies to.
+/// A pattern, and the folder that it applies to.
 #[derive(Debug, Clone)]
 struct Pattern {
     folder: Vec<String>,
     parts: Vec<String>,
     include: bool,
     folders_only: bool,
-    /// It holds a slash and is matched from the folder on; else any part of a path can match.
+    /// True if the pattern has a slash and is matched from its folder on; otherwise any part of a path can match.
     anchored: bool,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct Ignore {
     steps: Steps,
 }
 
-/// How many characters may still be looked at.
+/// The number of characters that may still be compared.
 #[derive(Debug, Clone)]
 struct Steps(Cell<u64>);
 
@@ -87,7 +86,7 @@ impl Ignore {
         }
     }
 
-    /// Those of one `.sourceignore`, for all below it, and of `spec.ignore`, and nothing besides: what is in no repository has no files of Git's.
+    /// Collects only the patterns of one `.sourceignore`, for everything below it, and of `spec.ignore`. Without a repository there are no files of Git to exclude.
     pub(crate) fn given(file: Option<&str>, spec: Option<&str>) -> Self {
         let texts = [file, spec].into_iter().flatten();
         Self {
@@ -96,7 +95,7 @@ impl Ignore {
         }
     }
 
-    /// Whether a file stays out; nothing when finding that out has taken too much work, for this and all files before.
+    /// Checks whether a file is excluded; `None` if the work for this and all previous files exceeds its limit.
     pub(crate) fn excludes(&self, path: &str) -> Option<bool> {
         let parts: Vec<&str> = path.split('/').collect();
         for pattern in self.patterns.iter().rev() {
@@ -124,7 +123,7 @@ fn pattern(line: &str, folder: &str) -> Pattern {
         Some(line) => (true, line),
         None => (false, line),
     };
-    // Spaces at the end count only behind a backslash.
+    // Spaces at the end count only after a backslash.
     let line = if line.ends_with("\\ ") {
         line
     } else {
@@ -158,14 +157,14 @@ impl Pattern {
         }
         let Some(name) = self.parts.first() else { return false };
         match path.iter().position(|part| match_part(name, part, steps)) {
-            // The last part is the file itself, all before it are folders.
+            // The last part is the file itself; all parts before it are folders.
             Some(position) => !self.folders_only || position + 1 < path.len(),
             None => false,
         }
     }
 
-    /// Matches the path or a folder above it. `**` before a part goes on to the first that matches, without coming back;
-    /// at the end it adds nothing, so `a/**` is `/a`, and `/**` alone, as in Flux, is nothing.
+    /// Matches the path or a folder above it. `**` before a part advances to the first part that matches, without backtracking. At the end `**` adds nothing, so `a/**`
+    /// is `/a`, and `/**` alone, as in Flux, is nothing.
     fn matches_from_start(&self, path: &[&str], steps: &Steps) -> bool {
         let mut rest = path.iter();
         let mut matched = false;
@@ -235,7 +234,7 @@ fn match_part(pattern: &str, name: &str, steps: &Steps) -> bool {
     }
 }
 
-/// Matches one character; returns how much of the pattern that took.
+/// Matches one character; returns the length of the matched part of the pattern.
 fn match_one(pattern: &[char], c: char) -> Option<usize> {
     match pattern.first()? {
         '?' => Some(1),
@@ -265,7 +264,7 @@ fn match_one(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// An end of a range in brackets; none if it is malformed.
+/// Reads an end of a range in brackets; `None` if it is malformed.
 fn bound(pattern: &[char], at: &mut usize) -> Option<char> {
     let mut c = *pattern.get(*at)?;
     match c {
@@ -335,7 +334,7 @@ mod tests {
 
     #[test]
     fn patterns_can_not_burn_time() {
-        // Each of these is small and slow; together, over many files, they come to an end.
+        // Each match is small and slow; over many files, together they reach the limit.
         let limited = |patterns: String| Ignore {
             steps: Steps(Cell::new(1 << 20)),
             ..Ignore::new(&[(String::new(), patterns)], None)
@@ -394,7 +393,7 @@ mod tests {
         check(&[("", "*.md")], "!a.md", &["b.md"], &["a.md"]);
     }
 
-    /// Every pattern × path that the real implementation was asked.
+    /// Compares every pattern × path with the recorded answers of the real implementation.
     #[test]
     fn answers_are_those_of_the_real_one() {
         let recorded: Recorded = serde_json::from_str(include_str!("../tests/data/ignore.json")).unwrap();

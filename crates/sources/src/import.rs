@@ -1,5 +1,5 @@
-//! Takes an archive that another store has fetched, out of a file that somebody hands over. Believes nothing of it: what is kept is what has
-//! the digest that was asked for. Refuses to follow a file that grows meanwhile.
+//! Imports an archive of another store from an open file. The file is untrusted: only content with the requested digest is stored. A file that grows meanwhile is not
+//! followed.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,12 +14,12 @@ use crate::error::StorageError;
 const PIECE: usize = 64 << 10;
 
 impl ArtifactStore {
-    /// Keeps the archive of this digest for a source, charged to a lane, as if it had been fetched here.
+    /// Stores the archive of this digest for a source, charged to a lane, as if it had been fetched here.
     ///
     /// Blocks on the disk.
     ///
     /// # Errors
-    /// [`StorageError::DigestMismatch`] when the file holds something else, [`StorageError::OverBudget`] when there is no room for it, and
+    /// [`StorageError::DigestMismatch`] when the file has other content, [`StorageError::OverBudget`] when the budget has no capacity for it, and
     /// [`StorageError::InvalidName`] or [`StorageError::Io`].
     pub fn import(&self, source: &SourceKey, digest: &str, file: &File, lane: &str) -> Result<(), StorageError> {
         let path = source.archive(digest)?;
@@ -86,14 +86,14 @@ mod tests {
         store.import(&source, &digest, &open(), "green").unwrap();
         assert!(store.contains(&source, &digest));
         assert_eq!(store.disk().held_by("green"), 200_000);
-        // The control: one byte more, and nothing of it stays.
+        // The control: with one more byte, nothing of the file is stored.
         std::fs::write(&handed, [&content[..], b"x"].concat()).unwrap();
         let other = SourceKey::new("GitRepository", "team", "other", "1").unwrap();
         let refused = store.import(&other, &digest, &open(), "green").unwrap_err();
         assert!(matches!(refused, StorageError::DigestMismatch { .. }), "{refused}");
         assert!(!store.contains(&other, &digest));
         assert_eq!(store.disk().held_by("green"), 200_000);
-        // There is room for so much only, and a digest is no way out of the folder.
+        // The budget bounds the size, and a digest leads to no other folder.
         std::fs::write(&handed, vec![0_u8; 2 << 20]).unwrap();
         let refused = store.import(&other, &digest, &open(), "green").unwrap_err();
         assert!(matches!(refused, StorageError::OverBudget(_)), "{refused}");

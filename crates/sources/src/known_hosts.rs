@@ -1,14 +1,14 @@
-//! A `known_hosts` file: which keys a host may show.
+//! Reads a `known_hosts` file: the keys that a host may show.
 //!
-//! Owns which lines are about a host: patterns, hashed names, revoked keys. A line's own form is ssh-key's to read. It refuses every
-//! host that is not named; lines about certificate authorities are not believed.
+//! Finds the lines of a host: patterns, hashed names, revoked keys. The crate ssh-key parses each line. A host that no line names is refused, and lines about certificate
+//! authorities are ignored.
 
 use russh::Preferred;
 use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey};
 
-/// What a `known_hosts` file says about one host.
+/// The lines of a `known_hosts` file about one host.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHosts {
     believed: Vec<PublicKey>,
@@ -16,7 +16,7 @@ pub(crate) struct KnownHosts {
 }
 
 impl KnownHosts {
-    /// Reads the lines about a host; what can't be read is about no host.
+    /// Reads the lines about a host; unreadable lines are ignored.
     pub(crate) fn find(text: &str, host: &str, port: u16) -> Self {
         let name = if port == 22 {
             host.to_owned()
@@ -42,7 +42,7 @@ impl KnownHosts {
         found
     }
 
-    /// The kinds of key to ask the server for: those that could be accepted.
+    /// Returns the kinds of key to request from the server: the acceptable ones.
     pub(crate) fn algorithms(&self) -> Vec<Algorithm> {
         let mut algorithms = Vec::new();
         for key in &self.believed {
@@ -56,7 +56,7 @@ impl KnownHosts {
         }
         algorithms.dedup();
         if algorithms.is_empty() {
-            // Nothing can be accepted; let the server show a key, so that the message can name it.
+            // No key can be accepted; the server may show one, so that the error can name it.
             return Preferred::default().key.into_owned();
         }
         algorithms
@@ -82,14 +82,14 @@ impl KnownHosts {
     }
 }
 
-/// Reads a line without its comment. OpenSSH takes any white space between fields, ssh-key one space.
+/// Reads a line without its comment. OpenSSH allows any white space between fields, ssh-key one space.
 fn read_entry(line: &str) -> Option<Entry> {
     let fields = if line.starts_with('@') { 4 } else { 3 };
     let words: Vec<&str> = line.split_whitespace().take(fields).collect();
     words.join(" ").parse().ok()
 }
 
-/// Tells whether patterns name a host: `*` and `?`, `!` in front to exclude, or a hashed name.
+/// Checks whether patterns name a host: `*` and `?`, `!` in front to exclude, or a hashed name.
 fn is_named(patterns: &HostPatterns, name: &str) -> bool {
     let patterns = match patterns {
         HostPatterns::Patterns(patterns) => patterns,

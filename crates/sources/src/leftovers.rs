@@ -1,13 +1,13 @@
-//! What sources that are gone left behind, in folders of the form `<namespace>/<name>/<uid>`.
+//! Removes the files of deleted sources, in folders of the form `<namespace>/<name>/<uid>`.
 //!
-//! Owns the walk. Whatever stands where a source's folder should, and is none that is known, is removed: files of an older layout, too.
+//! Any unknown entry at the place of a source's folder is removed, including files of an older layout.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Removes everything below a folder but what `keep` says, which is asked with namespace, name and the uid that a file or folder is
-/// called by (without `.json`). What can't be removed doesn't keep the rest.
+/// Removes every entry below a folder unless `keep` returns true. `keep` gets the namespace, the name and the uid: the name of a file or folder without `.json`. A failed
+/// removal does not stop the others.
 ///
 /// # Errors
 /// The first failure, with its path.
@@ -30,7 +30,7 @@ pub fn remove_leftovers(folder: &Path, keep: impl Fn(&str, &str, &str) -> bool) 
             if name.is_file() {
                 remove(&name, &mut failed);
             }
-            // These fail where something is left in them, which is right.
+            // A folder with entries stays: its removal fails, as intended.
             let _ = fs::remove_dir(&name);
         }
         let _ = fs::remove_dir(&namespace);

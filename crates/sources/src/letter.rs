@@ -1,7 +1,7 @@
-//! One request to whoever is told of something, over the dialer: whose address the policy allows, whose certificate is verified, and whose answer is bounded.
+//! Sends one request to a receiver of notifications, over the dialer. The policy has to allow the address, the certificate is verified, and the answer is bounded.
 //!
-//! What it is told may hold secrets, and the address may be one: so nothing of an address, of a header or of an answer is in what is said to be
-//! wrong, and no redirect is followed, which could lead what is shown elsewhere. It refuses to decide what an answer means.
+//! The request may hold secrets, and the address may be one. So errors contain nothing of an address, a header or an answer, and no redirect is followed, which could
+//! send secrets elsewhere. Callers interpret the answer.
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -17,24 +17,24 @@ use crate::proxy::Proxy;
 use crate::reach::{ConnectFailure, Reach};
 use crate::secret::{Credentials, Hidden, read_tls};
 
-/// What requests call themselves.
+/// The client name in requests.
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
-/// Bytes of everything that arrives for one request, TLS included.
+/// The most bytes that may arrive for one request, TLS included.
 const RECEIVED: u64 = 1 << 20;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterFailure {
-    /// What is wrong; nothing of a secret.
+    /// The problem, without any secret.
     pub message: String,
-    /// Whether it may be better a while later.
+    /// Whether a retry after a while may help.
     pub is_transient: bool,
 }
 
-/// Sends one of the requests of a sending, and what is answered. Time is the caller's to bound.
+/// Sends one request of a sending and returns the answer. The caller bounds the time.
 ///
 /// # Errors
-/// [`LetterFailure`] when there is no answer.
+/// [`LetterFailure`] when no answer arrives.
 pub async fn send_letter(sending: &Sending, letter: &Letter, reach: &Reach) -> Result<Answer, LetterFailure> {
     ask(sending, letter, reach).await.map_err(|error| describe(&error))
 }
@@ -116,7 +116,7 @@ fn wrong(problem: &'static str) -> FetchError {
     }
 }
 
-/// What went wrong, without where: whoever may know that says it.
+/// Describes an error without its address; callers that may show the address add it.
 fn describe(error: &FetchError) -> LetterFailure {
     let (message, is_transient) = match error {
         FetchError::AddressDenied(denied) => (
@@ -144,7 +144,7 @@ fn describe(error: &FetchError) -> LetterFailure {
         FetchError::Broken { .. } => ("the connection broke before there was an answer".to_owned(), true),
         FetchError::TooLarge { .. } => ("its answer is too long".to_owned(), false),
         FetchError::HttpApi { problem, .. } => (problem.clone(), false),
-        // Of these, no word is a value.
+        // The words of these errors contain no values.
         FetchError::InvalidSecret { problem } => (format!("the certificates can't be used: {problem}"), false),
         FetchError::InvalidProxy { problem } => (format!("the proxy can't be used: {problem}"), false),
         FetchError::Unauthorized { .. } | FetchError::HttpStatus { .. } => {

@@ -1,9 +1,8 @@
-//! Git repositories, artifacts of container registries and objects of stores, fetched within bounds into verified artifacts; and what is told to others.
+//! Fetches Git repositories, artifacts of container registries and objects of buckets, within bounds, into verified artifacts; and sends notifications.
 //!
-//! Owns the way from a source's specification to an archive in the [`ArtifactStore`] and back into memory as a
-//! [`Tree`]. Every connection, whatever the protocol, is opened by one dialer that checks the socket address against the
-//! [`Policy`] and counts what arrives. No program is run, no working tree is made, no proxy or configuration of the user
-//! is read, and no credential is ever part of an error. What is held is counted against a [`ByteBudget`]. It refuses to serve artifacts: nothing here listens.
+//! A source's specification leads to an archive in the [`ArtifactStore`] and back into memory as a [`Tree`]. One dialer opens every connection of every protocol. It
+//! checks the socket address against the [`Policy`] and counts the received bytes. The crate starts no program, makes no working tree, reads no proxy or configuration of
+//! the user, and puts no credential into an error. Held bytes are counted against a [`ByteBudget`]. The crate serves no artifacts: it opens no listener.
 
 mod account;
 mod archive;

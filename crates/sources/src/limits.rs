@@ -1,10 +1,10 @@
-//! The bounds of a fetch. Owns the numbers and nothing else; every reader of outside bytes takes them as an argument.
+//! The bounds of a fetch. Every reader of outside bytes takes them as an argument.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How much a single fetch, and a single load of an artifact, may take. All bounds hold whatever the server claims.
+/// The bounds of one fetch, and of one load of an artifact. All bounds hold whatever the server claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Bytes read from the network over all connections of one fetch, TLS and ssh framing included.
@@ -13,7 +13,7 @@ pub struct Limits {
     pub objects: u32,
     /// Bytes of all objects of the pack together, inflated and with their deltas applied.
     pub object_bytes: u64,
-    /// Bytes made by applying deltas and by reading objects again, and a kilobyte for each time: what bounds the work.
+    /// Bytes that applying deltas and reading objects again may produce, plus a kilobyte for each time. Bounds the work.
     pub delta_bytes: u64,
     /// Files and symbolic links in the commit, ignored ones included.
     pub files: u32,
@@ -52,7 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// A number of bytes as people write it: `128 MiB`.
+/// Writes a number of bytes for messages: `128 MiB`.
 pub(crate) fn describe_bytes(bytes: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     for (unit, name) in UNITS {

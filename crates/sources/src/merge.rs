@@ -1,8 +1,7 @@
-//! Several archives into one: a repository's files, and beside them those that come from elsewhere.
+//! Merges several archives into one: the files of a repository, and files of other sources beside them.
 //!
-//! Owns where files of each part go, and that no two of them want one place. What is merged is counted as a whole, whoever it came from, and
-//! patterns of what to leave out are applied to the whole. Refuses to put a file over another one, or behind a symbolic link: a link has no
-//! files below it in an archive. Parts are read twice and never held.
+//! No two files may have the same place. A file is never put over another one, or behind a symbolic link, since a link in an archive has no files below it. Limits and
+//! ignore patterns apply to the merged whole. Parts are read twice and never held in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,22 +20,22 @@ use crate::limits::Limits;
 use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};
 use crate::tree::check_path;
 
-/// How many times what an artifact may unpack to is read of all parts together: a part may be small in a large archive.
+/// All parts together may be read up to this multiple of an artifact's unpacked size: a small part may be in a large archive.
 const READ_FACTOR: u64 = 4;
 
-/// An archive of which something goes into another.
+/// An archive that gives some of its files to another.
 pub(crate) struct Part {
-    /// What messages call it, as `the repository "base"`.
+    /// The name in messages, as `the repository "base"`.
     pub(crate) name: String,
-    /// The archive, whose content was verified.
+    /// The archive; its content was verified.
     pub(crate) file: File,
-    /// The folder or file that is taken of it; all when empty.
+    /// The folder or file to take; everything if empty.
     pub(crate) from: String,
-    /// Where that goes; the root when empty.
+    /// The target; the root if empty.
     pub(crate) to: String,
 }
 
-/// Where the files of an artifact go, each with the part that it comes from.
+/// The places of the files of an artifact, each with its part.
 #[derive(Default)]
 struct Places {
     of: BTreeMap<String, usize>,
@@ -83,7 +82,7 @@ pub(crate) fn merge_archives(
     Ok(archive.finish()?)
 }
 
-/// Goes through one part and notes where its files go.
+/// Walks over one part and records the places of its files.
 fn find_places(
     parts: &mut [Part],
     index: usize,
@@ -141,7 +140,7 @@ fn find_places(
 }
 
 impl Places {
-    /// Refuses a file, or link, with others below it.
+    /// Refuses a file or link that has others below it.
     fn refuse_overlaps(&self, parts: &[Part]) -> Result<(), ArchiveError> {
         let name = |index: &usize| parts.get(*index).map_or("another", |part| part.name.as_str());
         for (path, index) in &self.of {
@@ -164,7 +163,7 @@ impl Places {
 type Entries<'a> = TarReader<std::io::Take<MultiGzDecoder<&'a File>>>;
 
 impl Part {
-    /// Its entries, from the beginning; no more than so many bytes of them.
+    /// Reads the entries from the beginning, at most this many bytes of them.
     fn open(&mut self, bytes: u64) -> Result<Entries<'_>, ArchiveError> {
         self.file.rewind().map_err(ArchiveError::Write)?;
         Ok(TarReader::new(MultiGzDecoder::new(&self.file).take(bytes)))
@@ -176,7 +175,7 @@ fn next(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result
         return Err(PackError::Cancelled.into());
     }
     entries.next().map_err(|error| match error {
-        // It is cut off where no more of it is read.
+        // The archive is cut off at the bound.
         TarError::Invalid(_) if entries.inner().limit() == 0 => ArchiveError::TooLarge {
             what: "bytes that are read for everything that is included",
             limit: "four times what an artifact may unpack to".to_owned(),
@@ -186,7 +185,7 @@ fn next(entries: &mut Entries<'_>, name: &str, cancelled: &AtomicBool) -> Result
     })
 }
 
-/// Where a file goes; nothing if it is not of what is taken.
+/// Returns the place of a file; `None` if the file is not selected.
 fn move_path(path: &str, from: &str, to: &str) -> Option<String> {
     let inner = if from.is_empty() || path == from {
         if from.is_empty() { path } else { "" }
@@ -202,7 +201,7 @@ fn move_path(path: &str, from: &str, to: &str) -> Option<String> {
     })
 }
 
-/// A path's folder and name.
+/// Splits a path into folder and name.
 fn split_path(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))
 }

@@ -1,7 +1,7 @@
-//! Connections to the API server of another cluster, for whoever speaks HTTP over them.
+//! Connections to the API server of another cluster, for HTTP clients.
 //!
-//! Owns that they are opened by the dialer, verified against the authorities that were given (the system's, if none were), and counted. It
-//! refuses to skip verification, to offer more than one try an address, and to open more than a lane, or all of them, may have open.
+//! The dialer opens each connection. The server is verified against the given authorities, or the system's if none are given. Connections are counted, and limited for a
+//! lane and for all lanes. There is no way to skip verification, and each address is tried once.
 
 use std::fmt;
 use std::pin::Pin;
@@ -28,22 +28,22 @@ use crate::reach::Reach;
 use crate::secret::Hidden;
 use crate::tls::system_roots;
 
-/// How long a handshake may take.
+/// The longest handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How long a connection that nobody uses is kept, and how many of them.
+/// How long an idle connection is kept, and how many idle connections.
 const IDLE: (Duration, usize) = (Duration::from_secs(20), 4);
 
-/// An HTTP client whose every connection is to one API server.
+/// An HTTP client with connections to one API server only.
 pub type PeerClient<B> = hyper_util::client::legacy::Client<Peer, B>;
 
-/// How an API server is verified, and what is shown to it.
+/// The verification of an API server, and the client's certificate.
 #[derive(Clone, Debug, Default)]
 pub struct PeerTls {
-    /// The authorities that are believed, in PEM; the system's when absent.
+    /// The trusted authorities, in PEM; the system's if absent.
     pub authority: Option<Vec<u8>>,
     /// A certificate, in PEM, and its key.
     pub client: Option<(Vec<u8>, Hidden)>,
-    /// The name that the server's certificate has to be for, if it isn't the host.
+    /// The name in the server's certificate, if it isn't the host.
     pub server_name: Option<String>,
 }
 
@@ -56,18 +56,18 @@ struct Shared {
     endpoint: Endpoint,
     connector: TlsConnector,
     name: ServerName<'static>,
-    /// One of these is held for each connection.
+    /// Each connection holds one unit.
     connections: ByteBudget,
     lane: String,
 }
 
-/// Why there is no connection. It holds nothing of what the server said but the words of TLS.
+/// Why a connection failed. Of the server's words, it contains only those of TLS.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PeerError(String);
 
 impl Peer {
-    /// Opens nothing yet. Each connection takes one of `connections` for the lane.
+    /// Creates a peer without a connection. Each connection takes one unit of `connections` for the lane.
     ///
     /// # Errors
     /// When the certificates or the key can't be read, by the names of a kubeconfig's fields.
@@ -94,7 +94,7 @@ impl Peer {
         })))
     }
 
-    /// A client that opens its connections so.
+    /// Creates a client that opens its connections with this peer.
     pub fn client<B>(&self) -> PeerClient<B>
     where
         B: http_body::Body + Send,
@@ -199,14 +199,14 @@ impl tower::Service<Uri> for Peer {
         Poll::Ready(Ok(()))
     }
 
-    /// Wherever a request points, it goes to the one API server.
+    /// Connects to the one API server, whatever the address in the request.
     fn call(&mut self, _: Uri) -> Self::Future {
         let peer = self.clone();
         Box::pin(async move { peer.connect().await })
     }
 }
 
-/// A connection that is open, and counted until it is closed.
+/// An open connection, counted until it is closed.
 pub struct PeerConnection {
     io: TokioIo<TlsStream<Stream>>,
     _held: Held,

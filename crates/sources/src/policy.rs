@@ -1,9 +1,8 @@
-//! Which addresses a source may connect to: the pure decision, without a resolver or a socket.
+//! Decides which addresses a source may connect to. Pure: without a resolver or a socket.
 //!
-//! Owns the classes of addresses that a tenant's URL must not reach, and the admin's exceptions. The rule is an allow-list:
-//! only globally routable unicast addresses pass, minus those known to answer as a platform's metadata service, minus the
-//! ranges an admin names (the cluster's pods, services and nodes). IPv6 forms that carry an IPv4 address are judged by it.
-//! It refuses to look at names: a name is judged by the address it resolved to, at the moment of connecting.
+//! The rule is an allow-list: only globally routable unicast addresses pass. Excluded are known addresses of cloud metadata services, and the ranges that an
+//! administrator names (the cluster's pods, services and nodes). An administrator can allow exact exceptions. An IPv6 address that carries an IPv4 address is also
+//! checked as that IPv4 address. Names are not checked: the decision is about the address that a name resolved to, at the moment of connecting.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +10,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The scheme of a connection, as it stands in the URL.
+/// The scheme of a connection, as in the URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scheme {
     /// Plain HTTP, port 80 unless given.
@@ -23,7 +22,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme as it stands in a URL.
+    /// Returns the scheme as written in a URL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -32,7 +31,7 @@ impl Scheme {
         }
     }
 
-    /// The port of a URL that names none.
+    /// Returns the port of a URL that names none.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -42,7 +41,7 @@ impl Scheme {
     }
 }
 
-/// Where a connection goes before resolution: the authority of a URL. Credentials belong to exactly one of these.
+/// The target of a connection before resolution: the authority of a URL. Credentials belong to exactly one endpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Endpoint {
     /// The scheme.
@@ -63,7 +62,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// A text that is not `scheme://host:port`.
+/// The error for a text that is not `scheme://host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not an allowed endpoint: write http://host:port, https://host:port or ssh://host:port")]
 pub struct InvalidEndpoint(String);
@@ -71,7 +70,7 @@ pub struct InvalidEndpoint(String);
 impl FromStr for Endpoint {
     type Err = InvalidEndpoint;
 
-    /// Reads `scheme://host[:port]`; anything more (a path, a user) is refused, for an exception is exact.
+    /// Reads `scheme://host[:port]`. A path or a user is refused, because an exception is exact.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = || InvalidEndpoint(text.to_owned());
         let (scheme, rest) = text.split_once("://").ok_or_else(invalid)?;
@@ -115,7 +114,7 @@ pub struct Cidr {
     v6: bool,
 }
 
-/// A text that is not a range of addresses.
+/// The error for a text that is not a range of addresses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a range of addresses such as 10.0.0.0/8 or fd00::/8")]
 pub struct InvalidCidr(String);
@@ -161,7 +160,7 @@ impl From<Cidr> for String {
 }
 
 impl fmt::Display for Cidr {
-    /// As it is written in a NetworkPolicy: with the first address of the range.
+    /// Writes the range as in a NetworkPolicy: with the first address of the range.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = self.mask.count_ones();
         if self.v6 {
@@ -174,12 +173,12 @@ impl fmt::Display for Cidr {
 }
 
 impl Cidr {
-    /// Whether it is a range of IPv6 addresses.
+    /// Checks whether the range has IPv6 addresses.
     pub fn is_ipv6(&self) -> bool {
         self.v6
     }
 
-    /// Whether the address lies in the range. An IPv4 address is never in an IPv6 range.
+    /// Checks whether the address is in the range. An IPv4 address is never in an IPv6 range.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv6() == self.v6 && number(address) & self.mask == self.network
     }
@@ -192,26 +191,26 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// What sources may connect to. The default allows only public addresses.
+/// The addresses that sources may connect to. The default allows only public addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// The admin's exceptions: each one exact scheme, host (as written in the URL) and port. Nothing else is lifted by it.
+    /// The administrator's exceptions: each allows one exact scheme, host (as written in the URL) and port, and nothing else.
     pub allow: Vec<Endpoint>,
-    /// Ranges refused although they look public: the cluster's own pods, services and nodes.
+    /// Ranges that are refused although they look public: the cluster's own pods, services and nodes.
     pub cluster: Vec<Cidr>,
 }
 
-/// A connection that the policy refuses.
+/// The error for a connection that the policy refuses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "connection to {endpoint} denied: {address} is {class}, which sources may not reach; an admin can allow exactly {endpoint}"
 )]
 pub struct Denied {
-    /// Where the connection was going.
+    /// The target of the connection.
     pub endpoint: Endpoint,
     /// The address it resolved to.
     pub address: IpAddr,
-    /// What kind of address that is, with its article, as "a loopback address".
+    /// The kind of address, with its article, as "a loopback address".
     pub class: &'static str,
 }
 
@@ -245,7 +244,7 @@ impl Policy {
     }
 }
 
-/// IPv4: every block of the IANA special-purpose registry, and the addresses where clouds answer as metadata service.
+/// Classifies IPv4: every block of the IANA special-purpose registry, and the addresses of cloud metadata services.
 fn class_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
         [169, 254, 169, 254] | [168, 63, 129, 16] | [100, 100, 100, 200] | [192, 0, 0, 192] => {
@@ -267,7 +266,7 @@ fn class_v4(address: Ipv4Addr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address in an IPv6 address. It can only add a refusal.
+/// Returns the IPv4 address in an IPv6 address. The result can only add a refusal.
 fn find_carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let join = |high: u16, low: u16| {
         let [a, b] = high.to_be_bytes();
@@ -288,12 +287,12 @@ fn find_carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// IPv6: the blocks of the IANA special-purpose registry that are not globally reachable, and the blocks that are not assigned.
+/// Classifies IPv6: the blocks of the IANA special-purpose registry that are not globally reachable, and the unassigned blocks.
 fn class_v6(address: Ipv6Addr) -> Option<&'static str> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("the unspecified address"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("a loopback address"),
-        // An IPv4 address in another form, and NAT64: what they carry has been judged.
+        // An IPv4 address in another form, and NAT64: the carried address was checked before.
         [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => None,
         [0x64, 0xff9b, 1, ..] => Some("a local NAT64 address"),
         [0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254] => Some("a cloud metadata address"),

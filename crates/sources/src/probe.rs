@@ -1,7 +1,7 @@
-//! Whether a credential is accepted, shown as the source's own client shows it.
+//! Probes whether a server accepts a credential, in the way that a source's client presents it.
 //!
-//! Owns what the servers' answers prove: that a repository was opened with it, that it was refused, or neither. That an address is kept out, that
-//! a server is down or answers something else proves nothing about a credential, and is never taken for its end. Nothing is fetched.
+//! An answer proves that the credential opened a repository, or that the server refused the credential, or neither. A blocked address, an unavailable server or any other
+//! answer proves nothing, and never counts as the end of a credential. Nothing is fetched.
 
 use http::StatusCode;
 use tenure_planner::access::host::Probed;
@@ -18,10 +18,10 @@ use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 use crate::url::RemoteUrl;
 
-/// Bytes of everything that arrives for one probe. What a server lists of its references is not read.
+/// Bytes of everything that arrives for one probe. The server's list of references is not read.
 const RECEIVED: u64 = 4 << 20;
 
-/// Asks a repository of Git what it has, as `git-upload-pack` does at first, with the data of a Secret. Time is the caller's to bound.
+/// Requests a Git repository's references, as the first step of `git-upload-pack`, with the data of a Secret. The caller bounds the time.
 pub async fn probe_git(url: &str, secret: &SecretData, reach: &Reach) -> Probed {
     match ask_git(url, secret, reach).await {
         Ok(probed) => probed,
@@ -37,7 +37,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
     if url.endpoint().scheme == Scheme::Ssh {
         let (session, mut input) = SshTransport::open(&dialer, &url, &credentials).await?;
         let mut length = [0; 4];
-        // Whoever may not is told so instead of what there is.
+        // A key without access gets an error message instead of the references.
         return Ok(match input.read_exact(&mut length).await {
             Ok(_) if length.iter().all(u8::is_ascii_hexdigit) => Probed::Accepted,
             _ => Probed::Refused(match session.complaint() {
@@ -65,8 +65,8 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
     })
 }
 
-/// Asks a repository of a container registry for its tags, with the data of a Secret of type `kubernetes.io/dockerconfigjson`, and believes its `ca.crt`. Of a repository
-/// without images it is answered that there is none, to whoever may pull from it. Time is the caller's to bound.
+/// Requests the tags of a repository in a container registry, with the data of a Secret of type `kubernetes.io/dockerconfigjson`, and trusts its `ca.crt`. For a
+/// repository without images, the registry answers a client with the right to pull that it does not exist. The caller bounds the time.
 pub async fn probe_registry(url: &str, insecure: bool, secret: &SecretData, reach: &Reach) -> Probed {
     let url = match RepositoryUrl::parse(url, insecure) {
         Ok(url) => url,

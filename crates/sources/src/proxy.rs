@@ -1,8 +1,7 @@
 //! A proxy between a source and its server, from the Secret of `spec.proxySecretRef`.
 //!
-//! Owns what such a Secret may say (Flux's keys `address`, `username`, `password`) and how a proxy is asked for a connection. The proxy's own
-//! address is judged by the policy like any other; what it connects to is the proxy's to resolve. Its credentials go to it alone, and
-//! nothing that it answers is quoted.
+//! The Secret has Flux's keys `address`, `username` and `password`. The policy checks the proxy's own address like any other; the proxy resolves the address of its
+//! target. The credentials go to the proxy alone, and errors never quote its answer.
 
 use std::fmt;
 
@@ -16,18 +15,18 @@ use crate::policy::{Endpoint, Scheme};
 use crate::secret::{Hidden, Reader, SecretData};
 use crate::url::{decode_percent, read_host};
 
-/// The longest address (Flux's).
+/// The longest address in bytes (Flux's).
 const LONGEST_ADDRESS: usize = 2048;
-/// Bytes of the head of a proxy's answer.
+/// The longest head of a proxy's answer in bytes.
 const HEAD_BYTES: usize = 16 << 10;
 
-/// A proxy, and what is shown to it.
+/// A proxy and its credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     endpoint: Endpoint,
-    /// What it is told who asks: the header's value.
+    /// The value of the header `Proxy-Authorization`.
     authorization: Option<Hidden>,
-    /// PEM certificates that are believed of a proxy over https, besides the system's.
+    /// PEM certificates that are trusted for a proxy over https, besides the system's.
     pub(crate) ca: Option<Vec<u8>>,
 }
 
@@ -41,7 +40,7 @@ impl Proxy {
     /// Reads the data of a Secret.
     ///
     /// # Errors
-    /// [`FetchError::InvalidProxy`], which names the key that can't be used; nothing of any value is in it.
+    /// [`FetchError::InvalidProxy`], which names the unusable key, and never a value.
     pub fn read(secret: &SecretData) -> Result<Self, FetchError> {
         let invalid = |problem: &str| FetchError::InvalidProxy {
             problem: problem.to_owned(),
@@ -94,7 +93,7 @@ impl Proxy {
         })
     }
 
-    /// Reads what was read of a Secret that is named; a proxy that is asked for is never left out.
+    /// Reads a Secret if it is named. A named proxy is never skipped.
     pub(crate) fn read_if_named(is_named: bool, secret: Option<&SecretData>) -> Result<Option<Self>, FetchError> {
         match secret {
             Some(secret) => Self::read(secret).map(Some),
@@ -105,19 +104,19 @@ impl Proxy {
         }
     }
 
-    /// Where it is.
+    /// Returns the proxy's endpoint.
     pub(crate) fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The value of the header `Proxy-Authorization`.
+    /// Returns the value of the header `Proxy-Authorization`.
     pub(crate) fn write_authorization(&self) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(self.authorization.as_ref()?.reveal()).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// Asks for a connection to a server, on a connection to the proxy.
+    /// Requests a connection to a server, on a connection to the proxy.
     pub(crate) async fn ask_for(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -142,7 +141,7 @@ impl Proxy {
             stream.flush().await
         };
         written.await.map_err(|error| broken(error.to_string()))?;
-        // Byte by byte: what follows the head belongs to the server.
+        // Byte by byte, because the bytes after the head belong to the server.
         let mut head = Vec::with_capacity(256);
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() >= HEAD_BYTES {
@@ -158,7 +157,7 @@ impl Proxy {
         }
     }
 
-    /// What a status of the proxy's own means.
+    /// Explains a status of the proxy itself.
     pub(crate) fn explain(&self, status: u16) -> FetchError {
         let url = format!("the proxy {}", self.endpoint);
         if status == 407 {
@@ -180,7 +179,7 @@ impl Proxy {
     }
 }
 
-/// The status in the first line of an answer.
+/// Reads the status in the first line of an answer.
 fn read_status(head: &[u8]) -> Option<u16> {
     let line = head.split(|byte| *byte == b'\r').next()?;
     let rest = std::str::from_utf8(line).ok()?.strip_prefix("HTTP/1.")?;

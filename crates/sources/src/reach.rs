@@ -1,5 +1,5 @@
-//! Who opens connections, and what may be reached: this process, as far as its policy allows; or another one, which has a policy of its own and
-//! hands over what it has opened. Refuses to choose between the two: whoever starts a process says it once.
+//! Opens connections within a policy: in this process, or by another process with a policy of its own that hands over open connections. The program that starts a process
+//! chooses between the two, once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use crate::policy::{Endpoint, Policy};
 
 /// Opens connections on behalf of a process that can't.
 pub trait Connect: Send + Sync + fmt::Debug {
-    /// A connection to an endpoint, if whoever opens it may. `behind` is the server that a proxy at the endpoint is going to be asked for,
-    /// and is checked as far as it is known there. An address is given up after `patience`.
+    /// Connects to an endpoint, if the opening process allows it. `behind` is the server that a proxy at the endpoint will connect to; the opening process checks it as
+    /// far as it can. An address without an answer is given up after `patience`.
     fn connect<'a>(
         &'a self,
         endpoint: &'a Endpoint,
@@ -24,12 +24,12 @@ pub trait Connect: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>>;
 }
 
-/// What may be reached, and by whom.
+/// The allowed connections, and the process that opens them.
 #[derive(Clone, Debug)]
 pub enum Reach {
-    /// By this process: what the policy allows.
+    /// Connections of this process, within the policy.
     Here(Policy),
-    /// By another one: what it allows.
+    /// Connections that another process opens, within its own policy.
     Through(Arc<dyn Connect>),
 }
 
@@ -45,22 +45,22 @@ impl From<&Self> for Reach {
     }
 }
 
-/// Why there is no connection.
+/// Why no connection was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConnectFailure {
     /// The policy refuses it.
     Denied,
-    /// The host has no address, no address answers, or nobody opens connections now.
+    /// The host has no address, no address answers, or the opening process is not available.
     Unreachable,
 }
 
-/// Why another process opened no connection, in its words.
+/// The other process's reason for a refused connection, in its words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ConnectRefusal {
-    /// What kind of failure it was.
+    /// The kind of failure.
     pub failure: ConnectFailure,
-    /// What it said.
+    /// The message.
     pub message: String,
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// What another process says of a connection is told as if it had been tried here.
+    /// A refusal of another process has the same message as a local one.
     #[tokio::test]
     async fn a_refusal_is_told_in_the_same_words() {
         let endpoint: Endpoint = "http://127.0.0.1:9".parse().unwrap();

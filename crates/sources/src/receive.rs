@@ -1,7 +1,6 @@
-//! The conversation with a Git server: what it has, and a pack of what is asked for.
+//! The conversation with a Git server: its references, and a pack of requested objects.
 //!
-//! Owns the order of what is said to a server, for whichever repository of a fetch. Every repository of a fetch shares one dialer, and so one
-//! allowance of bytes, one deadline and one account.
+//! The same steps serve every repository of a fetch. All repositories of a fetch share one dialer, and so one allowance of bytes, one deadline and one account.
 
 use tokio::time::Instant;
 
@@ -19,7 +18,7 @@ use crate::url::RemoteUrl;
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
 
-/// A repository, and what is shown to its server.
+/// A repository, and the credentials for its server.
 #[derive(Debug, Clone)]
 pub(crate) struct Remote {
     pub(crate) url: RemoteUrl,
@@ -37,22 +36,22 @@ pub(crate) struct Receiving<'a> {
     pub(crate) deadline: Instant,
 }
 
-/// A pack that was received, and which ids its objects have.
+/// A received pack, and the hash algorithm of its ids.
 pub(crate) struct Received {
     pub(crate) pack: Incoming,
     pub(crate) algorithm: Algorithm,
 }
 
 impl Receiving<'_> {
-    /// Room for a connection. What the server lists comes on top.
+    /// Acquires memory for a connection. The server's list of references comes on top.
     pub(crate) async fn memory(&self) -> Result<Growing, FetchError> {
         let Account { lane, memory, .. } = self.account;
         let held = memory.acquire(lane, CONNECTION_BYTES, self.deadline).await?;
         Ok(Growing::used(held))
     }
 
-    /// Receives a bare commit: directly where the server allows it, else with the history of the branch it is on. Nothing if there is no
-    /// branch that it could be on; whether it is in the pack is still to be seen.
+    /// Receives a bare commit: directly if the server allows it, else with the history of its branch. Returns `None` if no branch can contain the commit. The caller
+    /// still has to check whether the pack contains the commit.
     pub(crate) async fn receive_commit(
         &self,
         commit: Oid,
@@ -81,7 +80,7 @@ impl Receiving<'_> {
             let ask = PackRequest::new(&advertisement, &[commit], true);
             match self.receive(&mut transport, ask).await {
                 Ok(pack) => return Ok(Some(Received { pack: pack?, algorithm })),
-                // It may only give out what a branch points to.
+                // The server may give out only the tips of references.
                 Err(wire::WireError::Remote(message)) => {
                     tracing::debug!(%message, "the server refuses a commit by its id");
                 }
@@ -120,7 +119,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// The references that the server has under these prefixes.
+    /// Lists the references of the server under these prefixes.
     pub(crate) async fn list(
         &self,
         transport: &mut Transport,
@@ -138,7 +137,7 @@ impl Receiving<'_> {
         }
     }
 
-    /// Receives a pack into a file.
+    /// Receives a pack into a file, with explained errors.
     pub(crate) async fn receive_explained(
         &self,
         transport: &mut Transport,
@@ -162,7 +161,7 @@ impl Receiving<'_> {
         if let Err(error) = transport.send(std::mem::take(&mut ask.body)).await {
             return Ok(Err(error));
         }
-        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = incoming.task_writer(self.store);
         let mut writer = PackWriter::new(&mut out, self.limits);
         ask.read(transport.reader(), &mut writer).await?;

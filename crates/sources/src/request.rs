@@ -1,7 +1,6 @@
-//! What to fetch: what the planner asks for, read and complete, before anything is connected to.
+//! The request for a Git repository: the planner's request, read and complete, before any connection.
 //!
-//! Owns the precedence of references, and refuses names that git, or a server, could read as something else. Which fields may be set is
-//! the planner's.
+//! Applies the precedence of references, and refuses names that git, or a server, could read as something else. The planner decides which fields may be set.
 
 use go_words::version::Range;
 use tenure_api::git_repository::GitRepositoryRef;
@@ -16,29 +15,29 @@ use crate::secret::{self, Credentials, SecretData, TlsOptions};
 use crate::url::RemoteUrl;
 use crate::verify::Trusted;
 
-/// What the planner asks for, and what was read of it and of its Secret: everything that decides a fetch. It is not the planner's, since it
-/// holds credentials. Its `Debug` shows none.
+/// The planner's request with everything that was read of it and of its Secret: all that decides a fetch. The type is not part of the planner, because it holds
+/// credentials. Its `Debug` shows none.
 #[derive(Debug, Clone)]
 pub struct GitRequest {
     /// The object that the artifact belongs to.
     pub source: SourceKey,
-    /// What is asked for.
+    /// The planner's request.
     pub asked: FetchRequest,
-    /// Where the repository is.
+    /// The address of the repository.
     pub url: RemoteUrl,
-    /// Which commit of it.
+    /// The commit of the repository.
     pub reference: Reference,
-    /// How to prove who we are.
+    /// The credentials for the server.
     pub credentials: Credentials,
-    /// What TLS believes and shows.
+    /// The certificates for TLS.
     pub tls: TlsOptions,
     /// The GitHub App that gets the credentials.
     pub(crate) app: Option<GitHubApp>,
-    /// The tokens that there are already, those of sources of the same namespace only.
+    /// The existing tokens, only of sources of the same namespace.
     pub tokens: AppTokens,
-    /// What stands between, if anything does.
+    /// The proxy, if the request names one.
     pub proxy: Option<Proxy>,
-    /// Whose signatures are good, if any is needed.
+    /// The trusted keys, if signatures are required.
     pub(crate) trusted: Option<Trusted>,
     /// The sources of `asked.include`, in that order.
     pub included: Vec<SourceKey>,
@@ -55,7 +54,7 @@ pub struct GitSecrets {
     pub proxy: Option<SecretData>,
 }
 
-/// Which commit of a repository is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
+/// The commit of a repository that is meant: `spec.ref`, with Flux's precedence commit > name > semver > tag > branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reference {
     /// The tip of a branch.
@@ -66,7 +65,7 @@ pub enum Reference {
     Semver(Range),
     /// A reference by its full name, as `refs/pull/1/head`.
     Name(String),
-    /// A commit, and the branch it is said to be on, if one is given.
+    /// A commit, and its branch if one is given.
     Commit {
         /// The full commit id in hex.
         id: String,
@@ -76,10 +75,10 @@ pub enum Reference {
 }
 
 impl GitRequest {
-    /// Reads what is asked for, with the data of the Secrets that it names.
+    /// Reads the planner's request, with the data of the Secrets that it names.
     ///
     /// # Errors
-    /// A [`FetchError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
+    /// A [`FetchError`] that names the unusable field, or key of the Secret. The error contains no credential.
     pub fn read(source: SourceKey, asked: FetchRequest, secrets: &GitSecrets) -> Result<Self, FetchError> {
         let url = RemoteUrl::parse(asked.url.reveal())?;
         let (credentials, tls, app) = read_credentials(&url, asked.provider, secrets.credentials.as_ref())?;
@@ -88,7 +87,7 @@ impl GitRequest {
             (None, _) => None,
             (Some(verify), keys) => Some(Trusted::read(verify.mode, keys.as_ref())?),
         };
-        // Of the namespace of the source that includes them, whatever they are called.
+        // Included sources are always looked up in the namespace of the including source.
         let find = |include: &IncludeRequest| {
             SourceKey::new(source.kind(), source.namespace(), &include.name, &include.uid).map_err(FetchError::from)
         };
@@ -109,7 +108,7 @@ impl GitRequest {
     }
 }
 
-/// What is shown to the server; nothing yet for a GitHub App.
+/// Reads the credentials for the server; for a GitHub App there are none yet.
 fn read_credentials(
     url: &RemoteUrl,
     provider: Provider,
@@ -167,11 +166,11 @@ fn read_reference(spec: &GitRepositoryRef) -> Result<Reference, FetchError> {
         check_name("spec.ref.tag", &tag)?;
         return Ok(Reference::Tag(tag));
     }
-    // Flux's default, which is git's old one.
+    // Flux's default, git's older one.
     Ok(Reference::Branch(branch.unwrap_or_else(|| "master".to_owned())))
 }
 
-/// The rules of `git check-ref-format`, and no leading dash: nothing here may be read as an option or as an expression.
+/// Checks the rules of `git check-ref-format`, and refuses a leading dash, so that no name can be read as an option or an expression.
 fn check_name(field: &'static str, name: &str) -> Result<(), FetchError> {
     let refuse = |problem: &str| {
         Err(FetchError::InvalidField {

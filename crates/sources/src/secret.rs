@@ -1,7 +1,6 @@
 //! Credentials of a source, read from the data of a Secret.
 //!
-//! Owns which keys a Secret of `spec.secretRef` may hold (Flux's) and keeps their values from being printed: nothing in
-//! here implements `Display`, and `Debug` shows no value. It refuses half a credential rather than to try without it.
+//! Supports Flux's keys of a Secret of `spec.secretRef`. No type here implements `Display`, and `Debug` shows no value. Half a credential is refused, never dropped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +14,7 @@ use crate::url::RemoteUrl;
 /// The data of a Kubernetes Secret, decoded.
 pub type SecretData = BTreeMap<String, Vec<u8>>;
 
-/// A text that is never printed, and of which nothing stays in memory.
+/// A text that is never printed, and is wiped from memory on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hidden(Zeroizing<String>);
 
@@ -25,7 +24,7 @@ impl Hidden {
         Self(Zeroizing::new(text.into()))
     }
 
-    /// The text itself, for the wire, or for the Secret that is written of it.
+    /// Returns the text itself, for the wire, or for writing it into a Secret.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -38,10 +37,10 @@ impl fmt::Debug for Hidden {
     }
 }
 
-/// How a source proves who it is.
+/// The credentials of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credentials {
-    /// Not at all.
+    /// No credentials.
     Anonymous,
     /// `username` and `password`, sent to the URL's own scheme, host and port only.
     Basic {
@@ -52,7 +51,7 @@ pub enum Credentials {
     },
     /// `bearerToken`, sent to the URL's own scheme, host and port only.
     Bearer(Hidden),
-    /// An ssh key, and the host keys that are believed.
+    /// An ssh key, and the trusted host keys.
     SshKey {
         /// The login; from the URL, `git` if it names none.
         user: String,
@@ -60,12 +59,12 @@ pub enum Credentials {
         identity: Hidden,
         /// The passphrase of the key, `password`.
         passphrase: Option<Hidden>,
-        /// `known_hosts` in OpenSSH's form; what it doesn't name is refused.
+        /// `known_hosts` in OpenSSH's form; hosts that it doesn't name are refused.
         known_hosts: String,
     },
 }
 
-/// What TLS believes and shows, besides the system's certificates.
+/// The certificates for TLS, besides the system's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsOptions {
     /// `ca.crt` (or Flux's older `caFile`): PEM certificates believed in addition to the system's.
@@ -77,7 +76,7 @@ pub struct TlsOptions {
 /// Reads the Secret of a source for this URL.
 ///
 /// # Errors
-/// [`FetchError::InvalidSecret`] when a needed key is missing, empty, or not text, or two kinds of credential are mixed.
+/// [`FetchError::InvalidSecret`] when a needed key is missing, empty, or not text, or when two kinds of credential are mixed.
 pub(crate) fn read_secret(
     url: &RemoteUrl,
     secret: Option<&SecretData>,
@@ -92,10 +91,10 @@ pub(crate) fn read_secret(
     Ok((credentials, tls))
 }
 
-/// Reads what TLS is given.
+/// Reads the entries for TLS.
 ///
 /// # Errors
-/// [`FetchError::InvalidSecret`] when half of it is missing, or a key is not text.
+/// [`FetchError::InvalidSecret`] when half of a pair is missing, or a key is not text.
 pub(crate) fn read_tls(secret: Option<&SecretData>) -> Result<TlsOptions, FetchError> {
     let reader = Reader { data: secret };
     Ok(TlsOptions {
@@ -156,23 +155,23 @@ fn http(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError>
     }
 }
 
-/// The data of a Secret; what is empty is not there.
+/// The data of a Secret; empty entries count as missing.
 pub(crate) struct Reader<'a> {
     data: Option<&'a SecretData>,
 }
 
 impl<'a> Reader<'a> {
-    /// Of a Secret that is there.
+    /// Reads an existing Secret.
     pub(crate) fn of(data: &'a SecretData) -> Self {
         Self { data: Some(data) }
     }
 
-    /// What stands under a key.
+    /// Returns the value of a key.
     pub(crate) fn bytes(&self, key: &str) -> Option<&'a [u8]> {
         self.data?.get(key).map(Vec::as_slice).filter(|value| !value.is_empty())
     }
 
-    /// What stands under a key, as text.
+    /// Returns the value of a key as text.
     pub(crate) fn text(&self, key: &'static str) -> Result<Option<&'a str>, FetchError> {
         match self.bytes(key) {
             None => Ok(None),

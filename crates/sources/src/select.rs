@@ -1,4 +1,4 @@
-//! Which commit a reference means, among those that the server has. Pure.
+//! Selects the commit of a reference among the server's references. Pure.
 
 use go_words::version::Version;
 
@@ -11,18 +11,18 @@ pub fn read_tag_version(tag: &str) -> Option<Version> {
     Version::parse(tag.strip_prefix('v').unwrap_or(tag)).ok()
 }
 
-/// What was chosen.
+/// The selected reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Selected {
-    /// The full name of the reference; none for a bare commit.
+    /// The full name of the reference; `None` for a bare commit.
     pub(crate) name: Option<String>,
-    /// What to ask the server for: a commit, or a tag object.
+    /// The object to request from the server: a commit, or a tag object.
     pub(crate) want: Oid,
-    /// The commit, as far as the server told.
+    /// The commit, as far as the server has named it.
     pub(crate) commit: Oid,
 }
 
-/// What to ask the server about, for this reference; nothing if it need not be asked.
+/// Lists the prefixes to request from the server for this reference; empty if no list is needed.
 pub(crate) fn list_prefixes(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Branch(branch) => vec![format!("refs/heads/{branch}")],
@@ -33,7 +33,7 @@ pub(crate) fn list_prefixes(reference: &Reference) -> Vec<String> {
     }
 }
 
-/// Where names that look like it would be, to be listed when there is no such reference.
+/// Lists the prefixes of similar names, for the error if the reference is missing.
 pub(crate) fn list_neighbours(reference: &Reference) -> Vec<String> {
     match reference {
         Reference::Branch(_) => vec!["refs/heads/".to_owned()],
@@ -43,7 +43,7 @@ pub(crate) fn list_neighbours(reference: &Reference) -> Vec<String> {
     }
 }
 
-/// Chooses; none if there is no such reference. A commit needs no choosing and gives none here.
+/// Selects a reference; `None` if it is missing. A commit needs no selection and gives `None`.
 pub(crate) fn select_reference(reference: &Reference, references: &[RemoteReference]) -> Option<Selected> {
     let named = |name: String| references.iter().find(|remote| remote.name == name).map(selected);
     match reference {
@@ -54,7 +54,7 @@ pub(crate) fn select_reference(reference: &Reference, references: &[RemoteRefere
             .iter()
             .filter_map(|remote| Some((read_tag_version(remote.name.strip_prefix("refs/tags/")?)?, remote)))
             .filter(|(version, _)| range.matches(version))
-            // Versions that differ in build metadata only are ordered by it, then by name: the same choice every time.
+            // Versions that differ only in build metadata are ordered by it, then by name, so that the choice is always the same.
             .max_by(|(a, left), (b, right)| a.cmp(b).then_with(|| left.name.cmp(&right.name)))
             .map(|(_, remote)| selected(remote)),
         Reference::Commit { .. } => None,
@@ -69,8 +69,7 @@ fn selected(remote: &RemoteReference) -> Selected {
     }
 }
 
-/// The revision in Flux's form: `main@sha1:…` for a branch or tag, `sha1:…` for a bare commit, and the full name,
-/// `refs/heads/main@sha1:…`, for what `spec.ref.name` asked for.
+/// Writes the revision in Flux's form: `main@sha1:…` for a branch or tag, `sha1:…` for a bare commit, and the full name, `refs/heads/main@sha1:…`, for `spec.ref.name`.
 pub(crate) fn write_revision(reference: &Reference, name: Option<&str>, commit: &Oid) -> String {
     let digest = format!("{}:{commit}", commit.algorithm().name());
     let short = |name: &str| {
@@ -87,7 +86,7 @@ pub(crate) fn write_revision(reference: &Reference, name: Option<&str>, commit: 
     }
 }
 
-/// How a reference is called in a message.
+/// Describes a reference for a message.
 pub(crate) fn describe_reference(reference: &Reference) -> String {
     match reference {
         Reference::Branch(branch) => format!("branch {branch:?}"),
@@ -102,7 +101,7 @@ pub(crate) fn describe_reference(reference: &Reference) -> String {
     }
 }
 
-/// At most five names that look like the one asked for, the most alike first.
+/// Lists at most five names that look like the requested one, the most similar first.
 pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteReference]) -> Vec<String> {
     let (wanted, prefix) = match reference {
         Reference::Branch(name) => (name.clone(), "refs/heads/"),
@@ -119,7 +118,7 @@ pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteRefere
         .filter(|name| name.len() <= 100 && (!versions || read_tag_version(name).is_some()))
         .map(|name| {
             let part_of = name.contains(wanted.as_str()) || wanted.contains(name);
-            // main and master are meant for each other, whatever their letters.
+            // main and master count as similar, whatever their letters.
             let twins = matches!((wanted.as_str(), name), ("main", "master") | ("master", "main"));
             (if part_of || twins { 1 } else { distance(&wanted, name) }, name)
         })
@@ -133,7 +132,7 @@ pub(crate) fn find_close_names(reference: &Reference, references: &[RemoteRefere
         .collect()
 }
 
-/// How many characters must be changed to make one text into the other.
+/// Counts how many characters must change to turn one text into the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,6 +1,6 @@
-//! Git's smart HTTP protocol: which requests it makes, and what their answers must be.
+//! Git's smart HTTP protocol: its requests, and the checks of its answers.
 //!
-//! Owns what a redirect may lead to: it is followed for the first request only, as git does, and to another repository only.
+//! As in git, only the first request follows a redirect, and only to another repository.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -13,15 +13,15 @@ use crate::policy::Scheme;
 use crate::secret::{Credentials, TlsOptions};
 use crate::url::RemoteUrl;
 
-/// Servers look for "git/" in front of it.
+/// Servers look for "git/" at the beginning.
 const AGENT: &str = concat!("git/2.39 (tenure/", env!("CARGO_PKG_VERSION"), ")");
-/// The service that is asked for in the query of the first request.
+/// The service in the query of the first request.
 const SERVICE: &str = "service=git-upload-pack";
 
 /// The HTTP side of one fetch.
 pub(crate) struct SmartHttp {
     client: HttpClient,
-    /// Where requests go: the URL of the object, or where the first request was redirected to.
+    /// The base of requests: the URL of the object, or the target of the first request's redirect.
     base: RemoteUrl,
 }
 
@@ -33,13 +33,13 @@ impl SmartHttp {
         }
     }
 
-    /// What the server offers.
+    /// Returns the server's first message.
     pub(crate) async fn read_advertisement(&mut self) -> Result<Body, FetchError> {
         let answer = self.ask_what_is_offered().await?;
         self.read_body(answer, "application/x-git-upload-pack-advertisement")
     }
 
-    /// Asks what the server offers, following redirects; whatever it answers.
+    /// Requests the server's first message, following redirects. Returns any answer.
     pub(crate) async fn ask_what_is_offered(&mut self) -> Result<HttpAnswer, FetchError> {
         let mut base = self.base.clone();
         let redirect = |from: &HttpRequest, location: Location| {
@@ -130,7 +130,7 @@ fn ask_for_advertisement(base: &RemoteUrl) -> HttpRequest {
     request
 }
 
-/// Where a redirect of the first request leads: the location must end as the request did, the rest is the new base.
+/// Reads the target of the first request's redirect: it must end like the request, and the rest is the new base.
 fn read_redirect(from: &HttpRequest, location: Location) -> Result<RemoteUrl, FetchError> {
     let Location { mut url, path, query } = location;
     let refuse = |to: &url::Url, problem| FetchError::Redirect {

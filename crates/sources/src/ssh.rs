@@ -1,7 +1,7 @@
 //! Git over ssh, on a connection of the dialer.
 //!
-//! Owns the login by key and the one command that is run; the host is checked by `known_hosts`, the key read by `identity`.
-//! It starts no program, reads no agent and no file of the user, and refuses a host that `known_hosts` does not name.
+//! Logs in with a key and runs one command on the server. `known_hosts` checks the host, and `identity` reads the key. No local program is started, and no agent and no
+//! file of the user is read. A host that `known_hosts` does not name is refused.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,7 +91,7 @@ impl SshTransport {
         let mut session = russh::client::connect_stream(config, stream, check)
             .await
             .map_err(|error| {
-                // A host that knows none of the listed kinds of key fails before it shows one.
+                // A host without any of the listed kinds of key fails before it shows a key.
                 if let russh::Error::NoCommonAlgo { .. } = error {
                     return FetchError::HostKey {
                         host: host_port(url),
@@ -122,7 +122,7 @@ impl SshTransport {
             });
         }
         let channel = session.channel_open_session().await.map_err(broken)?;
-        // A server that takes no environment speaks version 0.
+        // A server that accepts no environment speaks version 0.
         channel
             .set_env(false, "GIT_PROTOCOL", "version=2")
             .await
@@ -136,7 +136,7 @@ impl SshTransport {
         let task = tokio::spawn(async move {
             while let Some(message) = read.wait().await {
                 match message {
-                    // A receiver that is gone wants no more.
+                    // The receiver was dropped and wants no more data.
                     ChannelMsg::Data { data } if sender.send(data.clone()).await.is_err() => return,
                     ChannelMsg::ExtendedData { data, .. } => {
                         let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,14 +170,14 @@ impl SshTransport {
         })
     }
 
-    /// What the server wrote to its error output, if anything.
+    /// Returns the server's error output, if there is any.
     pub(crate) fn complaint(&self) -> Option<String> {
         let heard = self.complaint.lock().unwrap_or_else(PoisonError::into_inner);
         Some(clean_words(&heard)).filter(|words| !words.is_empty())
     }
 }
 
-/// The command of git's own client, quoted for the shell that may read it.
+/// Writes the command of git's own client, quoted for the shell that may read it.
 fn command(url: &RemoteUrl) -> Result<String, FetchError> {
     let invalid = |problem: &str| FetchError::InvalidUrl {
         url: url.to_string(),
@@ -187,7 +187,7 @@ fn command(url: &RemoteUrl) -> Result<String, FetchError> {
     if path.chars().any(char::is_control) {
         return Err(invalid("its path holds control characters"));
     }
-    // As git does: `/~user/…` is relative to that user's home.
+    // As in git, `/~user/…` is relative to that user's home.
     let path = if path.starts_with("/~") {
         path.trim_start_matches('/')
     } else {

@@ -1,8 +1,8 @@
-//! The submodules of a commit: which repositories they are, and what is shown to their servers.
+//! The submodules of a commit: their repositories, and the credentials for their servers.
 //!
-//! Owns how far they are followed. Credentials go to the scheme, host and port of the source's own URL and nowhere else; a repository
-//! elsewhere has to be public, or be a source of its own that is included. Every address is dialed as the source's own is, and everything
-//! counts against its limits. Refuses whatever is no URL of a Git repository: files and commands among it.
+//! Credentials go only to the scheme, host and port of the source's own URL. A repository elsewhere has to be public, or a source of its own that is included. The dialer
+//! checks every address like the source's own, and all content counts against the source's limits. Addresses that are no URL of a Git repository are refused, such as
+//! files and commands.
 
 use std::collections::VecDeque;
 
@@ -15,12 +15,12 @@ use crate::receive::Remote;
 use crate::secret::{self, Credentials, TlsOptions};
 use crate::url::RemoteUrl;
 
-/// Submodules of a fetch, those of submodules included.
+/// The most submodules of a fetch, nested ones included.
 const MOST: usize = 32;
-/// Submodules in submodules (go-git's).
+/// The deepest nesting of submodules (go-git's).
 const DEEPEST: usize = 10;
 
-/// A submodule that is to be fetched.
+/// A submodule to fetch.
 pub(crate) struct Module {
     /// Its path, from the root of the artifact.
     pub(crate) path: String,
@@ -29,7 +29,7 @@ pub(crate) struct Module {
     depth: usize,
 }
 
-/// Those that are still to be fetched.
+/// The submodules that are still to be fetched.
 pub(crate) struct Pending<'a> {
     /// The source's own repository.
     home: &'a Remote,
@@ -38,7 +38,7 @@ pub(crate) struct Pending<'a> {
 }
 
 impl<'a> Pending<'a> {
-    /// Begins with those of the source's own commit.
+    /// Begins with the submodules of the source's own commit.
     pub(crate) fn new(home: &'a Remote, submodules: &Submodules) -> Result<Self, FetchError> {
         let mut pending = Self {
             home,
@@ -49,18 +49,18 @@ impl<'a> Pending<'a> {
         Ok(pending)
     }
 
-    /// The next one.
+    /// Returns the next submodule.
     pub(crate) fn take(&mut self) -> Option<Module> {
         self.queue.pop_front()
     }
 
-    /// Adds those of a submodule.
+    /// Adds the submodules of a submodule.
     pub(crate) fn add_of(&mut self, module: &Module, submodules: &Submodules) -> Result<(), FetchError> {
         self.add(&module.path, &module.remote.url, module.depth + 1, submodules)
     }
 
-    /// Adds the submodules of a commit. One whose address is nowhere is refused, unless its files would be excluded: less content than the commit has could
-    /// delete objects. (Git leaves it out.)
+    /// Adds the submodules of a commit. A submodule without an address is refused unless its files would be excluded: an artifact with less content than the commit could
+    /// delete objects. (Git leaves such a submodule out.)
     fn add(
         &mut self,
         folder: &str,
@@ -114,7 +114,7 @@ impl<'a> Pending<'a> {
         Ok(())
     }
 
-    /// Where a submodule is, with credentials if it is where the source itself is.
+    /// Finds the repository of a submodule, with credentials if it is on the source's own server.
     fn find_remote(&self, parent: &RemoteUrl, address: &str) -> Result<Remote, FetchError> {
         let resolved = resolve_address(&parent.to_string(), address).map_err(|problem| FetchError::InvalidUrl {
             url: "(not shown)".to_owned(),
@@ -141,7 +141,7 @@ impl<'a> Pending<'a> {
                 ),
             });
         }
-        // What its URL has of its own.
+        // The credentials in the URL itself.
         let (credentials, _) = secret::read_secret(&url, None)?;
         Ok(Remote {
             url,
@@ -154,7 +154,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// Says of which submodule an error is.
+/// Adds the submodule's path to an error.
 pub(crate) fn wrap(path: &str, error: FetchError) -> FetchError {
     FetchError::Submodule {
         path: path.to_owned(),

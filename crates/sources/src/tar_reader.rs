@@ -1,8 +1,7 @@
-//! Tar archives that others wrote, read piece by piece.
+//! Reads tar archives of others piece by piece.
 //!
-//! Owns what an entry may be: a file, a folder or a symbolic link, with a name in ustar's, GNU's or PAX's form. Refuses everything that
-//! readers of tar differ about (sizes that are said twice, links with content, sparse files), hard links and devices, and names that are
-//! longer than any path. Nothing of an entry's content is held.
+//! An entry is a file, a folder or a symbolic link, with a name in ustar's, GNU's or PAX's form. Everything that tar readers interpret differently is refused (a size
+//! that is declared twice, links with content, sparse files). So are hard links and devices, and names that are longer than any path. No content is held in memory.
 
 use std::io::{self, Read};
 
@@ -10,15 +9,15 @@ use tar::{EntryType, Header};
 
 /// A block of an archive.
 const BLOCK: usize = 512;
-/// What the headers of one entry may be long.
+/// The longest headers of one entry, in bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 
 /// Why an archive can't be read.
 #[derive(Debug)]
 pub(crate) enum TarError {
-    /// What is wrong with it.
+    /// The problem of the archive.
     Invalid(String),
-    /// It could not be read at all.
+    /// The archive could not be read from its source.
     Io(io::Error),
 }
 
@@ -34,14 +33,14 @@ impl From<io::Error> for TarError {
 /// An entry of an archive.
 #[derive(Debug)]
 pub(crate) struct TarEntry {
-    /// Without `./` in front and `/` at the end; else as it is written, and not checked.
+    /// The path without `./` in front and `/` at the end; otherwise as written, and not checked.
     pub(crate) path: String,
     /// Whether the written path is UTF-8. If not, [`Self::path`] has the replacement character in it.
     pub(crate) is_text: bool,
     pub(crate) kind: TarKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Debug)]
 pub(crate) enum TarKind {
     File {
@@ -49,19 +48,19 @@ pub(crate) enum TarKind {
         is_executable: bool,
     },
     Folder,
-    /// Its target, as it is written.
+    /// The target of the link, as written.
     Link(Vec<u8>),
 }
 
 /// Reads an archive from its beginning.
 pub(crate) struct TarReader<R> {
     inner: R,
-    /// Bytes of the entry's content that were not read yet, and of what fills its last block up.
+    /// Bytes of the entry's content that were not read yet, and of the padding of its last block.
     content: u64,
     filling: u64,
 }
 
-/// What stands before an entry, about it.
+/// Records before an entry that extend its header.
 #[derive(Default)]
 struct Extensions {
     path: Option<Vec<u8>>,
@@ -78,12 +77,12 @@ impl<R: Read> TarReader<R> {
         }
     }
 
-    /// What it reads from.
+    /// Returns the inner reader.
     pub(crate) fn inner(&self) -> &R {
         &self.inner
     }
 
-    /// The next entry; what was not read of the one before is skipped. Refuses a path that is not UTF-8.
+    /// Reads the next entry, and skips unread content of the previous one. Refuses a path that is not UTF-8.
     pub(crate) fn next(&mut self) -> Result<Option<TarEntry>, TarError> {
         let entry = self.next_of_any_name()?;
         if entry.as_ref().is_some_and(|entry| !entry.is_text) {
@@ -92,7 +91,7 @@ impl<R: Read> TarReader<R> {
         Ok(entry)
     }
 
-    /// The next entry; its path may be anything.
+    /// Reads the next entry; its path may be any bytes.
     pub(crate) fn next_of_any_name(&mut self) -> Result<Option<TarEntry>, TarError> {
         let invalid = |problem: &str| TarError::Invalid(problem.to_owned());
         let mut extensions = Extensions::default();
@@ -151,7 +150,7 @@ impl<R: Read> TarReader<R> {
                     }
                 }
             }
-            // What holds for all that follows: a comment, in practice.
+            // Records for all following entries; in practice a comment.
             _ => {}
         }
         Ok(())
@@ -222,7 +221,7 @@ impl<R: Read> Read for TarReader<R> {
 
 fn is_sum_right(header: &Header) -> bool {
     let bytes = header.as_bytes();
-    // The sum itself counts as spaces.
+    // The checksum field itself counts as spaces.
     let sum: u32 = bytes
         .iter()
         .enumerate()

@@ -1,7 +1,6 @@
-//! TLS of a source: the system's authorities and the Secret's, and the client certificate.
+//! TLS of a source: the authorities of the system and the Secret, and the client certificate.
 //!
-//! Owns the choice of ring as the only provider, given explicitly so that nothing depends on a process-wide default. It
-//! refuses to skip verification: there is no switch for that.
+//! ring is the only provider, passed explicitly, so that no code depends on a process-wide default. Verification can't be switched off.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,7 +25,7 @@ pub(crate) fn system_roots() -> &'static RootCertStore {
     })
 }
 
-/// Builds the TLS side of a source; `with_client` shows the client certificate, if there is one.
+/// Builds the TLS connector of a source. With `with_client`, it sends the client certificate, if there is one.
 pub(crate) fn make_connector(options: &TlsOptions, with_client: bool) -> Result<TlsConnector, FetchError> {
     let secret = |problem: String| FetchError::InvalidSecret { problem };
     let mut roots = system_roots().clone();
@@ -52,7 +51,7 @@ pub(crate) fn make_connector(options: &TlsOptions, with_client: bool) -> Result<
             let chain = CertificateDer::pem_slice_iter(certificate)
                 .collect::<Result<Vec<_>, _>>()
                 .map_err(|error| secret(format!("tls.crt is not PEM: {error}")))?;
-            // The message of a parser could quote the key; it is left out.
+            // The parser's error could quote the key, so it is left out.
             let key = PrivateKeyDer::from_pem_slice(key.reveal().as_bytes())
                 .map_err(|_| secret("tls.key is not a PEM private key".to_owned()))?;
             builder

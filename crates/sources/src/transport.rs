@@ -1,4 +1,4 @@
-//! The two ways to a Git server, as one: requests out, pkt-lines in.
+//! A common interface for both transports to a Git server: requests out, pkt-lines in.
 
 use std::io;
 
@@ -14,17 +14,17 @@ use crate::receive::Remote;
 use crate::smart_http::SmartHttp;
 use crate::ssh::SshTransport;
 
-/// What arrives from a server.
+/// The bytes that arrive from a server.
 pub(crate) type Input = std::pin::Pin<Box<dyn AsyncRead + Send>>;
 
-/// A way to a Git server.
+/// A transport to a Git server.
 pub(crate) enum Transport {
-    /// A request and an answer each time.
+    /// One request and one answer at a time.
     Http {
         client: Box<SmartHttp>,
         reader: PacketReader<Input>,
     },
-    /// One conversation.
+    /// One continuous conversation.
     Ssh {
         session: Box<SshTransport>,
         reader: PacketReader<Input>,
@@ -32,7 +32,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Connects; what the server says first is there to be read then.
+    /// Connects. The server's first message is then available from the reader.
     pub(crate) async fn open(remote: &Remote, dialer: &Dialer) -> Result<Self, FetchError> {
         if remote.url.endpoint().scheme == Scheme::Ssh {
             let (session, input) = SshTransport::open(dialer, &remote.url, &remote.credentials).await?;
@@ -55,7 +55,7 @@ impl Transport {
     pub(crate) async fn send(&mut self, body: Vec<u8>) -> Result<(), FetchError> {
         match self {
             Self::Http { client, reader } => {
-                // An answer that is still being read would keep its connection busy.
+                // An unread rest of an answer would keep its connection busy.
                 reader.finish().await;
                 *reader = PacketReader::new(Box::pin(tokio::io::empty()));
                 *reader = PacketReader::new(client.post(body).await?);
@@ -65,14 +65,14 @@ impl Transport {
         }
     }
 
-    /// What the server says.
+    /// Returns the reader of the server's messages.
     pub(crate) fn reader(&mut self) -> &mut PacketReader<Input> {
         match self {
             Self::Http { reader, .. } | Self::Ssh { reader, .. } => reader,
         }
     }
 
-    /// Says what went wrong in the protocol, with what the server said beside it.
+    /// Explains an error of the protocol, with the server's error output.
     pub(crate) fn explain(&self, error: WireError, url: &str) -> FetchError {
         let url = url.to_owned();
         match error {

@@ -1,7 +1,7 @@
 //! The files and links of an artifact, in memory.
 //!
-//! Owns the reading of an archive of outside content: paths, sizes and counts are checked while it is read, and anything
-//! but regular files, symbolic links and folders is refused. Links are kept as text; who renders decides what to follow.
+//! An archive has untrusted content: paths, sizes and counts are checked while it is read. Anything but regular files, symbolic links and folders is refused. Links are
+//! stored as text; the renderer decides which ones to follow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -21,7 +21,7 @@ pub struct Tree {
     executables: BTreeSet<String>,
 }
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
     /// A regular file's content.
@@ -30,7 +30,7 @@ pub enum Node {
     Link(String),
 }
 
-/// What [`Tree::entry`] found.
+/// The result of [`Tree::entry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A regular file's content.
@@ -42,7 +42,7 @@ pub enum Entry<'a> {
 }
 
 impl Tree {
-    /// What stands at this exact path; a path through a link finds nothing.
+    /// Returns the entry at this exact path; a path through a link finds nothing.
     pub fn entry(&self, path: &str) -> Option<Entry<'_>> {
         match self.nodes.get(path) {
             Some(Node::File(content)) => Some(Entry::File(content)),
@@ -52,7 +52,7 @@ impl Tree {
         }
     }
 
-    /// The names in a folder, sorted by byte, without duplicates; none if the folder has no entries.
+    /// Lists the names in a folder, sorted by byte, without duplicates; empty if the folder has no entries.
     pub fn list(&self, directory: &str) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for rest in self.below(directory) {
@@ -66,12 +66,12 @@ impl Tree {
         names
     }
 
-    /// Every file and link with its path, sorted by path.
+    /// Iterates over all files and links with their paths, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
     }
 
-    /// The same, of those from a path on.
+    /// Iterates over the files and links from a path on.
     pub(crate) fn iter_from(&self, path: &str) -> impl Iterator<Item = (&str, &Node)> + use<'_> {
         let from = (Bound::Included(path), Bound::Unbounded);
         self.nodes
@@ -79,22 +79,22 @@ impl Tree {
             .map(|(path, node)| (path.as_str(), node))
     }
 
-    /// The file or link at this exact path.
+    /// Returns the file or link at this exact path.
     pub(crate) fn node(&self, path: &str) -> Option<&Node> {
         self.nodes.get(path)
     }
 
-    /// Whether the file at this exact path may be executed.
+    /// Checks whether the file at this exact path may be executed.
     pub(crate) fn is_executable(&self, path: &str) -> bool {
         self.executables.contains(path)
     }
 
-    /// All folders, the root left out; each before those within it.
+    /// Lists all folders except the root; each comes before the folders in it.
     pub fn list_folders(&self) -> BTreeSet<&str> {
         let mut folders = BTreeSet::new();
         for path in self.nodes.keys() {
             let ends = path.match_indices('/').map(|(at, _)| at);
-            // From the inside out: where one is known, those around it are.
+            // From the inside out: if a folder is known, its parents are known, too.
             for end in ends.rev() {
                 if !folders.insert(path.get(..end).unwrap_or_default()) {
                     break;
@@ -104,17 +104,17 @@ impl Tree {
         folders
     }
 
-    /// How many files and links there are.
+    /// Returns the number of files and links.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there are none.
+    /// Checks whether the tree is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Bytes of all files together.
+    /// Returns the bytes of all files together.
     pub fn size(&self) -> u64 {
         self.nodes
             .values()
@@ -128,7 +128,7 @@ impl Tree {
             .sum()
     }
 
-    /// Paths below a folder, relative to it.
+    /// Lists the paths below a folder, relative to it.
     fn below<'a>(&'a self, directory: &str) -> impl Iterator<Item = &'a str> {
         let prefix = if directory.is_empty() {
             String::new()
@@ -142,9 +142,9 @@ impl Tree {
             .into_iter()
     }
 
-    /// Unpacks a gzipped tar archive whose digest was verified already, and which is this large when it is unpacked.
+    /// Unpacks a gzipped tar archive. The caller has verified its digest, and knows its unpacked size.
     ///
-    /// All content lies in one piece of memory of that size, so that it is given back in one piece.
+    /// The content of all files is in one piece of memory of that size, so that it is released in one piece.
     pub(crate) fn from_archive(
         archive: impl Read,
         (digest, size): (&str, u64),
@@ -174,7 +174,7 @@ impl Tree {
         while let Some(entry) = archive.next().map_err(failed)? {
             let path = entry.path;
             if matches!(entry.kind, TarKind::Folder) {
-                // Nobody asks for one that is empty.
+                // No code asks for an empty folder.
                 continue;
             }
             check_path(&path, limits).map_err(|problem| invalid(format!("path {path:?} {problem}")))?;
@@ -227,14 +227,14 @@ impl Tree {
     }
 }
 
-/// What an archive holds at a path.
+/// An entry of the archive.
 enum Found {
-    /// Where its content lies among that of all files.
+    /// The range of its content within the content of all files.
     File(Range<usize>),
     Link(String),
 }
 
-/// Whether a path may stand in an artifact; the error completes the sentence "path … ".
+/// Checks whether a path may be in an artifact; the error completes the sentence "path … ".
 pub(crate) fn check_path(path: &str, limits: &Limits) -> Result<(), String> {
     if path.len() > limits.path_bytes {
         return Err(format!("is longer than {} bytes", limits.path_bytes));

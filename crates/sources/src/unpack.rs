@@ -1,7 +1,4 @@
-//! From a received pack to a stored artifact. It blocks, and belongs on threads for blocking work.
-//!
-//! Owns what happens to the objects of a pack, in their order, and what each failure is called. Refuses to ask anybody for anything: whatever
-//! it needs is on the disk.
+//! Turns a received pack into a stored artifact. The work blocks, so it belongs on threads for blocking work. It needs no connection: all its input is on the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,10 +23,10 @@ use crate::request::GitRequest;
 use crate::select::{self, Selected};
 use crate::verify::{ReceivedTag, Trusted};
 
-/// What is left to do when a pack is there; it blocks.
+/// The remaining work after a pack was received; it blocks.
 pub(crate) struct Work {
     pub(crate) request: GitRequest,
-    /// The address of the repository that the pack is of.
+    /// The address of the pack's repository.
     pub(crate) url: String,
     pub(crate) limits: Limits,
     pub(crate) store: ArtifactStore,
@@ -39,15 +36,15 @@ pub(crate) struct Work {
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
-/// Which commit of a pack is meant.
+/// The commit of a pack that is meant.
 pub(crate) enum Wanted {
-    /// The one that a reference leads to: the source's own.
+    /// The target of the source's own reference.
     Own(Selected),
-    /// The very commit of a submodule.
+    /// Exactly this commit of a submodule.
     Submodule(Oid),
 }
 
-/// A commit that was made into an archive.
+/// A commit after it was made into an archive.
 pub(crate) struct Unpacked {
     pub(crate) archive: Incoming,
     pub(crate) written: Written,
@@ -58,7 +55,7 @@ pub(crate) struct Unpacked {
 }
 
 impl Work {
-    /// What the pack would cost.
+    /// Measures the cost of the pack.
     pub(crate) fn measure(&self, received: &Incoming, algorithm: Algorithm) -> Result<Measure, FetchError> {
         Measure::of(received.file(), algorithm, &self.limits, &self.cancelled).map_err(|error| self.pack_error(error))
     }
@@ -100,7 +97,7 @@ impl Work {
                 };
                 (selection, verified.transpose()?)
             }
-            // What is left out of it is decided with the whole.
+            // Ignore patterns are applied later, to the merged whole.
             Wanted::Submodule(_) => {
                 let selection = Selection {
                     sparse: &[],
@@ -126,7 +123,7 @@ impl Work {
         })
     }
 
-    /// Why there is no commit. `kind`: what stands in its place.
+    /// Explains why the commit is missing. `kind`: the kind of the object with this id.
     fn explain_missing(&self, wanted: &Wanted, kind: Option<ObjectKind>) -> FetchError {
         let url = self.url.clone();
         let (name, what) = match wanted {
@@ -150,12 +147,12 @@ impl Work {
         }
     }
 
-    /// Whether anything comes from elsewhere.
+    /// Checks whether files of other repositories are merged.
     pub(crate) fn merges(&self) -> bool {
         self.request.asked.submodules || !self.request.asked.include.is_empty()
     }
 
-    /// Makes the artifact of a commit and of what goes into it, and keeps it. There is memory if there is something to merge.
+    /// Makes the artifact of a commit and its included parts, and stores it. `memory` is set if there are parts to merge.
     pub(crate) fn keep(
         &self,
         own: Unpacked,
@@ -191,7 +188,7 @@ impl Work {
         })
     }
 
-    /// Puts what comes from elsewhere beside a commit's own files.
+    /// Merges the included parts with a commit's own files.
     fn merge(
         &self,
         own: &Incoming,
@@ -234,7 +231,7 @@ impl Work {
         Ok((target, written))
     }
 
-    /// Follows tag objects to the commit; with the first of them, if its signature is to be verified.
+    /// Follows tag objects to the commit. Also returns the first tag object if its signature has to be verified.
     fn peel(&self, pack: &mut Pack<'_>, from: Oid) -> Result<(Oid, Option<ReceivedTag>), FetchError> {
         let mut at = from;
         let mut first = None;
@@ -266,7 +263,7 @@ impl Work {
             .into(),
             PackError::Malformed(problem) => FetchError::InvalidPack { url, problem },
             PackError::TooLarge { what, limit } => too_large(what, limit),
-            // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+            // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.
             PackError::Cancelled => FetchError::Timeout {
                 url,
                 timeout: self.request.asked.timeout,

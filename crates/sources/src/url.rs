@@ -1,7 +1,7 @@
 //! The URL of a Git repository, read once and strictly.
 //!
-//! Owns what a Git URL may look like and how it is shown. Refuses everything that a program or a shell could read as
-//! something else: option-like hosts and paths, control characters, other schemes, credentials over plain text in a message.
+//! Everything that a program or a shell could read as something else is refused: hosts and paths that look like options, control characters, other schemes. The display
+//! form contains no credentials.
 
 use std::fmt;
 
@@ -94,28 +94,28 @@ impl RemoteUrl {
         })
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The path as written, percent-encoded, starting with a slash.
+    /// Returns the path as written, percent-encoded, starting with a slash.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The user of the URL, for ssh the login (`git` if there is none).
+    /// Returns the user of the URL, for ssh the login (`git` if there is none).
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The password of the URL; a secret.
+    /// Returns the password of the URL; a secret.
     pub(crate) fn password(&self) -> Option<&str> {
         self.password.as_deref()
     }
 }
 
-/// The host of a URL, in lower case and without brackets; an address in its usual form.
+/// Returns the host of a URL, in lower case and without brackets; an address in its usual form.
 pub(crate) fn read_host(url: &Url) -> Option<String> {
     Some(match url.host()? {
         Host::Domain(domain) => numeric(domain),
@@ -124,7 +124,7 @@ pub(crate) fn read_host(url: &Url) -> Option<String> {
     })
 }
 
-/// The parser reads hosts of `ssh:` URLs as opaque, so an address there comes as a domain; give it the usual form.
+/// Normalizes a domain. The parser treats hosts of `ssh:` URLs as opaque, so an address there comes as a domain.
 fn numeric(domain: &str) -> String {
     domain
         .parse::<std::net::Ipv4Addr>()
@@ -138,7 +138,7 @@ fn invalid(url: &str, problem: &str) -> FetchError {
     }
 }
 
-/// Decodes `%41`; none if the escapes or the result are malformed.
+/// Decodes `%41`; `None` if the escapes or the result are malformed.
 pub(crate) fn decode_percent(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,7 +1,7 @@
-//! Whether what is fetched is signed by somebody who may: the commit whose files are taken, and the tag that leads to it.
+//! Verifies that a trusted key has signed the fetched objects: the commit, and the tag that leads to it.
 //!
-//! Owns what follows from `spec.verify` and what each failure is called. A tag must say that it is the one that was asked for: a server could
-//! give out an old one, well signed, under a new name. How signatures are verified is in `git-signatures`.
+//! Applies `spec.verify`, and names each failure. A tag must contain the requested name: a server could give out an old, well-signed tag under a new name. The crate
+//! `git-signatures` verifies the signatures themselves.
 
 use std::rc::Rc;
 
@@ -13,22 +13,22 @@ use crate::error::FetchError;
 use crate::git::oid::{Algorithm, Oid};
 use crate::secret::SecretData;
 
-/// Whose signatures are good, and of what they have to be.
+/// The trusted keys, and the objects that have to be signed.
 #[derive(Debug, Clone)]
 pub(crate) struct Trusted {
     mode: VerifyMode,
     keys: TrustedKeys,
-    /// Of all that decides what is good.
+    /// The digest of the mode and the keys.
     digest: String,
 }
 
-/// A tag object, as it was received.
+/// A tag object, as received.
 pub(crate) struct ReceivedTag {
     pub(crate) id: Oid,
     pub(crate) content: Rc<Vec<u8>>,
 }
 
-/// The largest commit, and tag, that is verified: a message of a mebibyte is written by nobody.
+/// The largest commit or tag that is verified; real messages are far below one mebibyte.
 const LARGEST: usize = 1 << 20;
 
 impl Trusted {
@@ -52,19 +52,19 @@ impl Trusted {
         })
     }
 
-    /// What tells it from others: another set of keys verifies again.
+    /// Returns the digest: another set of keys verifies again.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// Whether the tag has to be signed.
+    /// Checks whether the tag has to be signed.
     pub(crate) fn needs_tag(&self) -> bool {
         self.mode.needs_tag()
     }
 
-    /// Verifies what has to be; says whose signatures they were, in Flux's words.
+    /// Verifies the required signatures. Returns whose they were, in Flux's words.
     ///
-    /// `name` is the full name of the reference that was fetched, and `tag` what it points to if that is a tag object.
+    /// `name` is the full name of the fetched reference. `tag` is its target if that is a tag object.
     pub(crate) fn verify(
         &self,
         name: Option<&str>,
@@ -105,7 +105,7 @@ impl Trusted {
             reason: FetchReason::InvalidGitObject,
             problem: format!("cannot verify signature of tag '{shown}' since it is not signed"),
         };
-        // A lightweight tag is a name and nothing else.
+        // A lightweight tag is only a name.
         let tag = tag.ok_or_else(|| not_signed(asked))?;
         let shown = format!("{asked}@{}", tag.id);
         let fail = |why: String| FetchError::Unverified {

@@ -7,7 +7,7 @@ use tenure_api::ObjectView;
 
 use super::{Named, Resource};
 
-/// The most versions of one group that are asked for. More leave the group partly unknown.
+/// The largest number of versions of one group that are requested. With more versions, the group is partly unknown.
 pub const MOST_VERSIONS: usize = 16;
 
 /// The longest name of a group or a version.
@@ -28,13 +28,13 @@ impl GroupVersion {
         }
     }
 
-    /// The group; empty for the core group.
+    /// Returns the group; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The path of its document.
+    /// Returns the path of the document.
     #[must_use]
     pub fn path(&self) -> String {
         match self.group.as_str() {
@@ -43,7 +43,7 @@ impl GroupVersion {
         }
     }
 
-    /// A resource of this version.
+    /// Adds the group and the version to a resource.
     pub(super) fn name(&self, mut named: Named) -> Named {
         named.resource.group.clone_from(&self.group);
         named.resource.version.clone_from(&self.version);
@@ -51,7 +51,7 @@ impl GroupVersion {
     }
 }
 
-/// The groups of an `APIGroupList`, or the core group of `APIVersions`, each with its versions and the preferred one first.
+/// Reads the groups of an `APIGroupList`, or the core group of `APIVersions`. Each group has its versions with the preferred one first.
 pub(super) fn read_groups(document: &Value) -> Option<Vec<(String, Vec<String>)>> {
     let view = ObjectView::of(document);
     if document.get("groups").is_some_and(Value::is_array) {
@@ -72,7 +72,7 @@ pub(super) fn read_groups(document: &Value) -> Option<Vec<(String, Vec<String>)>
     None
 }
 
-/// The versions without repetition, the preferred one first. At most one more than is asked for, which says that there are more.
+/// Returns the versions without repetition, with the preferred one first. The result has at most one version above the limit, which shows that more exist.
 fn order_versions<'a>(preferred: Option<&'a str>, versions: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut ordered: Vec<String> = Vec::new();
     for version in preferred.into_iter().chain(versions) {
@@ -86,7 +86,7 @@ fn order_versions<'a>(preferred: Option<&'a str>, versions: impl Iterator<Item =
     ordered
 }
 
-/// The resources of an `APIResourceList`, without subresources. The caller knows the version.
+/// Reads the resources of an `APIResourceList`, without subresources. The caller knows the version.
 pub(super) fn read_resources(document: &Value) -> Option<Vec<Named>> {
     document.get("resources").filter(|resources| resources.is_array())?;
     let view = ObjectView::of(document);
@@ -112,7 +112,7 @@ pub(super) fn read_resources(document: &Value) -> Option<Vec<Named>> {
     Some(resources.collect())
 }
 
-/// Whether a name of a group or version leads nowhere else in a path.
+/// Whether the name of a group or version is safe as a part of a path.
 fn is_safe(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     !name.is_empty() && name.len() <= LONGEST_NAME && name.bytes().all(is_plain) && !name.contains("..") && name != "."

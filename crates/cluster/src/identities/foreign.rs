@@ -1,5 +1,7 @@
-//! Tokens of this cluster that are sent to another one, held until they end. Owns that each is tried here before it goes anywhere: one that
-//! this cluster's API server accepts is thrown away. Whether it may go is `tenancy`'s to say, each time that one is made.
+//! Tokens of this cluster for another cluster, cached until they end.
+//!
+//! Each token is tried here before it is sent anywhere, and a token that this cluster's API server accepts is thrown away. `tenancy` decides for each new token whether
+//! it may be sent.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,32 +15,32 @@ use crate::token::Token;
 use crate::transport::{self, Call};
 use crate::wire::Purpose;
 
-/// How old a token is before another one is made because the other cluster refused it.
+/// The least age of a token before it is replaced because the other cluster refused it.
 const REFUSED_AFTER: Duration = Duration::from_secs(60);
-/// What every API server asks credentials for, if they are sent: those that are none are refused.
+/// A path for which every API server checks a credential if one is sent, and refuses an invalid one.
 const TRIED_ON: &str = "/api";
-/// Of how many tokens it is known that they were sent.
+/// The number of sent tokens that are remembered.
 const REMEMBERED: usize = 2;
 
-/// Why there is no token to send.
+/// The reason why no token can be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenTrouble {
-    /// It may not be sent away.
+    /// The token may not be sent to another cluster.
     #[error("{0}")]
     Denied(Denial),
-    /// It can't be had, or it isn't known what it proves here.
+    /// The token can't be obtained, or its effect in this cluster is unknown.
     #[error("{0}")]
     Failed(ClusterError),
 }
 
-/// A token that is sent to another cluster, and the next one before it ends.
+/// A token for another cluster, which is replaced before its end.
 pub struct ForeignToken {
     clients: ClientPool,
     order: TokenOrder,
-    /// The lane that asks for it.
+    /// The lane that requests the token.
     lane: Mutex<LaneAccess>,
     held: tokio::sync::Mutex<Option<(Token, Instant)>>,
-    /// What was sent last.
+    /// The tokens that were sent last.
     sent: Mutex<Vec<Token>>,
 }
 
@@ -49,7 +51,7 @@ impl std::fmt::Debug for ForeignToken {
 }
 
 impl ForeignToken {
-    /// A token by an order. Asks for nothing yet.
+    /// Returns a token for an order, without a request yet.
     #[must_use]
     pub fn new(clients: ClientPool, order: TokenOrder, lane: LaneAccess) -> Self {
         Self {
@@ -61,26 +63,26 @@ impl ForeignToken {
         }
     }
 
-    /// What was ordered.
+    /// Returns the order.
     #[must_use]
     pub fn order(&self) -> &TokenOrder {
         &self.order
     }
 
-    /// Says which lane asks from now on: a namespace can come to belong to another one.
+    /// Sets the lane that requests the next tokens, because a namespace can move to another lane.
     pub fn set_lane(&self, lane: LaneAccess) {
         *self.lane.lock().unwrap_or_else(PoisonError::into_inner) = lane;
     }
 
-    /// Makes sure that there is one.
+    /// Makes sure that a token is available.
     ///
     /// # Errors
-    /// When there is none, or it may not be sent.
+    /// When no token is available, or the token may not be sent.
     pub async fn prepare(&self) -> Result<(), TokenTrouble> {
         self.take().await.map(|_| ())
     }
 
-    /// The header to send it with; another one is made first when it is about to end.
+    /// Returns the header with the token. A token that is about to end is replaced first.
     ///
     /// # Errors
     /// As [`ForeignToken::prepare`].
@@ -102,14 +104,14 @@ impl ForeignToken {
         Ok(header)
     }
 
-    /// Whether a text quotes what was sent.
+    /// Whether a text quotes a sent token.
     #[must_use]
     pub fn is_quoted_in(&self, text: &str) -> bool {
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.iter().any(|token| token.is_in(text))
     }
 
-    /// The other cluster does not accept it: another one is made for the next request, if it isn't new.
+    /// Handles a refusal by the other cluster: unless the token is new, the next request makes another one.
     pub async fn forget_refused(&self) {
         let mut held = self.held.lock().await;
         if held.as_ref().is_some_and(|(_, made)| made.elapsed() >= REFUSED_AFTER) {
@@ -118,7 +120,7 @@ impl ForeignToken {
     }
 
     async fn take(&self) -> Result<Token, TokenTrouble> {
-        // Held while one is made, so that requests at the same time make one.
+        // The lock is held while a token is made, so concurrent requests make one token.
         let mut held = self.held.lock().await;
         if let Some((token, _)) = held.as_ref().filter(|(token, _)| !token.stale(SystemTime::now())) {
             return Ok(token.clone());
@@ -129,12 +131,12 @@ impl ForeignToken {
         Ok(made)
     }
 
-    /// Asks for one, and tries it here.
+    /// Requests a token and tries it in this cluster.
     async fn make(&self) -> Result<Token, TokenTrouble> {
         let shared = &self.clients.shared;
         let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let lane: Sender = Identity::from(lane.account).into();
-        // The lane's own token is for this cluster's API server, and so says which audiences that accepts.
+        // The lane's own token is for this cluster's API server, so its claims name the audiences that this server accepts.
         let own = shared.token(&lane).await.map_err(TokenTrouble::Failed)?;
         let own = own.and_then(|token| token.claims()).unwrap_or_default();
         foreign_token::check_order(&self.order, &own).map_err(TokenTrouble::Denied)?;
@@ -182,13 +184,13 @@ mod tests {
     use super::*;
     use crate::connection::Connection;
 
-    /// An API server that makes tokens, each with a number, and says to one whether it is somebody's.
+    /// An API server that makes numbered tokens, and answers whether it accepts a token.
     #[derive(Default)]
     struct Issuer {
         made: AtomicUsize,
-        /// How long they are good for, in seconds.
+        /// The lifetime of the tokens, in seconds.
         seconds: AtomicUsize,
-        /// It accepts every token, whomever that is for.
+        /// Whether the server accepts every token, for any audience.
         accepts: AtomicBool,
     }
 
@@ -252,12 +254,12 @@ mod tests {
         assert_eq!(token.header().await.unwrap(), first);
         assert!(token.is_quoted_in(first.to_str().unwrap()) && !token.is_quoted_in("something else"));
         assert!(!format!("{token:?}").contains("tail"));
-        // The lane's, and the one that goes out.
+        // The lane's token and the outgoing token.
         assert_eq!(issuer.made.load(Ordering::SeqCst), 2);
-        // The other cluster's word doesn't make one for each request.
+        // A refusal by the other cluster doesn't cause a new token for each request.
         token.forget_refused().await;
         assert_eq!(token.header().await.unwrap(), first);
-        // One that is about to end is not sent any more.
+        // A token that is about to end is not sent any more.
         let (issuer, token) = order("there");
         issuer.seconds.store(60, Ordering::SeqCst);
         let first = token.header().await.unwrap();
@@ -266,13 +268,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_opens_this_cluster_does_not_go_out() {
-        // By what its own tokens say: nothing is even asked for.
+        // The server's own tokens show the audience, so no request is made.
         for audience in ["own", "issuer"] {
             let (issuer, token) = order(audience);
             assert!(matches!(token.header().await, Err(TokenTrouble::Denied(_))));
             assert_eq!(issuer.made.load(Ordering::SeqCst), 1, "the lane's alone");
         }
-        // By what it says to the token itself, whatever is in it; and again when another one is made.
+        // The server's answer about the token decides, and the token's claims don't count. Each new token is checked again.
         let (issuer, token) = order("there");
         issuer.accepts.store(true, Ordering::SeqCst);
         assert!(matches!(token.header().await, Err(TokenTrouble::Denied(_))));

@@ -1,6 +1,7 @@
-//! Where tokens come from: asked for, handed over or read again, held until they end, and made anew when one was refused.
+//! Sources of tokens: a TokenRequest, a token that another process hands over, or a file that is read again.
 //!
-//! Owns who may ask for whose token, and how soon again after a refusal. Refuses to send anything else with them.
+//! The pool caches a token until its end, and makes a new one after a refusal. This module says which identity may request which token, and how long the pause after a
+//! refusal is. It sends no other requests with these tokens.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -20,14 +21,14 @@ use crate::path::write_path;
 use crate::token::Token;
 use crate::transport::{Call, JSON};
 
-/// How long a token is asked for, in seconds.
+/// The requested lifetime of a token, in seconds.
 const TOKEN_SECONDS: u64 = 3600;
-/// How long after one refused token no other is made for the same identity; twice as long after each further one.
+/// The pause after a refused token before another one is made for the same identity. Each further refusal doubles the pause.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// How long is waited for it to be known that an object names an account, and so often: the hub hears of the object as its lane does, and writes it
-/// down a moment later.
+/// The pauses between retries while the hub doesn't know yet that an object names an account. The hub learns of the object at the same time as the lane, and records
+/// the account a moment later.
 const HEARING: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
@@ -37,11 +38,11 @@ const HEARING: [Duration; 5] = [
 ];
 
 impl Shared {
-    /// The token to send; none when the controller's transport brings its own credentials.
+    /// Returns the token to send; `None` if the controller's transport brings its own credentials.
     pub(super) async fn token(&self, sender: &Sender) -> Result<Option<Token>, ClusterError> {
         let identity = &sender.identity;
         match (identity, &self.connection.elsewhere) {
-            // Its transport brings them.
+            // The transport brings the user's credentials.
             (Identity::Elsewhere(_), Some(_)) => return Ok(None),
             (Identity::Elsewhere(_), None) | (_, Some(_)) => {
                 return Err(ClusterError::Unauthorized {
@@ -65,7 +66,7 @@ impl Shared {
             _ => {}
         }
         let slot = self.tokens().slot(identity, SystemTime::now());
-        // Held while a token is minted, so that concurrent requests of one identity mint one.
+        // The lock is held while a token is minted, so concurrent requests of one identity mint one token.
         let mut held = slot.lock().await;
         let now = SystemTime::now();
         if let Some(token) = held.as_ref().filter(|token| !token.stale(now)) {
@@ -94,7 +95,7 @@ impl Shared {
                 let target = (account.namespace(), account.name());
                 let minted = self.mint_as(&controller().into(), target, &[]).await;
                 let minted = minted.map_err(|error| match error {
-                    // That a lane's own account is missing says nothing about the accounts that it asks for.
+                    // A missing account of the lane says nothing about the accounts whose tokens the lane requests.
                     ClusterError::IdentityMissing { .. } => ClusterError::Unauthorized {
                         identity: identity.clone(),
                         message: "its ServiceAccount is not there (yet)".to_owned(),
@@ -104,7 +105,7 @@ impl Shared {
                 *held = Some(minted.clone());
                 Ok(Some(minted))
             }
-            // A lane that is apart has only its own, and nobody to ask for this one.
+            // A lane in its own process has only its own token, and no way to request this one.
             (Identity::SecretWriter(_), _) if self.is_apart() => Err(ClusterError::Unauthorized {
                 identity: identity.clone(),
                 message: "no lane has a token of it".to_owned(),
@@ -123,7 +124,7 @@ impl Shared {
                         *held = Some(minted.clone());
                         Ok(Some(minted))
                     }
-                    // The old one is good for some minutes more; the next request tries again.
+                    // The old token is valid for some minutes more, and the next request tries again.
                     Err(error) => {
                         tracing::warn!(%error, "the controller's own token could not be renewed");
                         Ok(Some(old))
@@ -147,12 +148,12 @@ impl Shared {
         }
     }
 
-    /// Whether here is one lane, apart from the controller.
+    /// Whether this process is one lane, apart from the controller.
     pub(super) fn is_apart(&self) -> bool {
         matches!(self.connection.controller, ControllerCredentials::Lane(..))
     }
 
-    /// Asks for the token of the lane that is here. There is none of another.
+    /// Requests the token of this process's lane. A token of another lane is refused.
     pub(super) async fn ask_for_token(&self, account: &LaneAccount) -> Result<Token, ClusterError> {
         let refuse = |message: String| ClusterError::Unauthorized {
             identity: account.clone().into(),
@@ -167,7 +168,7 @@ impl Shared {
         }
     }
 
-    /// Takes the controller's next token from where they are made.
+    /// Takes the controller's next token from its issuer.
     fn issue(
         &self,
         held: &mut Option<Token>,
@@ -196,8 +197,8 @@ impl Shared {
         }
     }
 
-    /// Asks for the token of a ServiceAccount as a lane, or as the controller: once more with a new token of its own when that was refused.
-    /// Without audiences it is for this cluster's API server.
+    /// Requests the token of a ServiceAccount as a lane or as the controller. If the requester's own token is refused, it retries with a new one. Without audiences,
+    /// the token is for this cluster's API server.
     pub(super) async fn mint_as(
         &self,
         minter: &Sender,
@@ -254,7 +255,7 @@ impl Shared {
         let call = Call::with_body(Method::POST, path, JSON, &request);
         let answer = self.ask_once(minter, credentials, &call).await;
         let answer = answer.map_err(|error| match error {
-            // Named in the answer: the account, or its namespace.
+            // The answer names the account or its namespace.
             ClusterError::NotFound { .. } => ClusterError::IdentityMissing {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
@@ -263,7 +264,7 @@ impl Shared {
         })?;
         let answer = answer.read(&call)?;
         let text = |path: &str| ObjectView::of(&answer).find_text(path);
-        // The answer itself must not be quoted: it holds the token.
+        // The error must not quote the answer, which holds the token.
         let Some(token) = text("/status/token").filter(|token| !token.is_empty()) else {
             return Err(ClusterError::Decode {
                 what: format!("the TokenRequest for ServiceAccount {namespace}/{name}"),
@@ -276,11 +277,11 @@ impl Shared {
         Ok(Token::new(token, expires))
     }
 
-    /// Forgets the token `used`, which the API server refused, and answers whether another one can be had now. Where even new
-    /// ones are refused there is a pause, longer each time, in which none is made.
+    /// Forgets the token `used`, which the API server refused, and returns whether another token is available now. If new tokens are refused as well, growing pauses
+    /// follow, and the pool makes no token during a pause.
     pub(super) async fn renewable(&self, identity: &Identity, used: Option<&Token>) -> bool {
         if self.connection.elsewhere.is_some() {
-            // Others come with another kubeconfig.
+            // A new kubeconfig brings new credentials.
             return false;
         }
         let slot = self.tokens().slot(identity, SystemTime::now());
@@ -288,7 +289,7 @@ impl Shared {
         if let (Some(used), Some(held)) = (used, held.as_ref())
             && !held.is(used)
         {
-            // Another request has seen to it already.
+            // Another request has replaced the token already.
             return true;
         }
         {
@@ -302,7 +303,7 @@ impl Shared {
             (*count, *until) = (*count + 1, now + pause);
         }
         match (identity, &self.connection.controller) {
-            // Whoever it is for has no other credentials.
+            // A connection for one account has no other credentials.
             (Identity::ServiceAccount(_), ControllerCredentials::Account(..)) => false,
             (Identity::ServiceAccount(_) | Identity::Lane(_) | Identity::SecretWriter(_), _)
             | (_, ControllerCredentials::Token(_, Some(_))) => {

@@ -1,4 +1,4 @@
-//! One new connection to the API server. Owns that its certificate is checked as the kubeconfig says, and how long all of it may take.
+//! One new connection to the API server. The module checks the server's certificate as the kubeconfig says, and bounds the time for the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,16 +17,16 @@ use super::shared::{OpenError, Opened, Opener};
 use crate::connection::ConnectionError;
 use crate::error::with_causes;
 
-/// How long an address may take to take a connection, and how long the handshake may take after that.
+/// The timeout for the TCP connection, and the timeout for the handshake after it.
 const CONNECT: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// After so long without a word, TCP asks whether the other end is there.
+/// After this time without data, TCP probes the other end.
 const TCP_KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// Opens a stream to the API server, which nothing has been said on.
+/// Opens a stream to the API server, without any data sent on it.
 pub(crate) type OpenStream = Arc<dyn Fn() -> BoxFuture<'static, std::io::Result<TcpStream>> + Send + Sync>;
 
-/// How connections are opened, and how the other end is known.
+/// The way to open connections and to verify the other end.
 #[derive(Clone)]
 pub(super) struct Dial {
     stream: OpenStream,
@@ -35,8 +35,8 @@ pub(super) struct Dial {
 }
 
 impl Dial {
-    /// Nothing is opened yet. There is none where connections can't be shared: without TLS nobody says which HTTP is spoken, and what a
-    /// proxy is asked for is kube's.
+    /// Returns a dialer without an open connection. Returns `None` where connections can't be shared: without TLS, no side announces the version of HTTP, and kube
+    /// handles proxies.
     pub(super) fn over(stream: OpenStream, configuration: &kube::Config) -> Result<Option<Self>, ConnectionError> {
         let address = &configuration.cluster_url;
         if address.scheme() != Some(&http::uri::Scheme::HTTPS) || configuration.proxy_url.is_some() {
@@ -77,7 +77,7 @@ impl Dial {
     }
 }
 
-/// Streams to an address, which this process opens.
+/// Returns a function that opens streams to an address from this process.
 pub(super) fn open_to(address: &http::Uri) -> OpenStream {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);

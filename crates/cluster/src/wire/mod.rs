@@ -1,7 +1,7 @@
-//! How requests reach an API server: by a service, or over the network.
+//! The transport of requests to an API server: by a service, or over the network.
 //!
-//! Over the network many requests share a connection where the server speaks HTTP/2. Owns whose: those of one lane, or of the controller, and
-//! what stays open apart from what is asked. Refuses to send anything of one lane over another's connection.
+//! If the server speaks HTTP/2, many requests share a connection. Only requests of one lane, or of the controller, share one, and open streams are apart from short
+//! requests. No request of one lane goes over another lane's connection.
 
 mod dial;
 mod shared;
@@ -19,54 +19,54 @@ use crate::connection::ConnectionError;
 use dial::{Dial, OpenStream, open_to};
 use shared::{SharedConnections, SpeaksHttp1};
 
-/// Which connections a request goes over.
+/// The connections that a request may use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Channel {
     pub(crate) holder: Holder,
     pub(crate) purpose: Purpose,
 }
 
-/// Whose connections: nobody's requests go over another's.
+/// The owner of connections. Requests of one owner never use another owner's connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Holder {
     /// The controller, above the lanes.
     Controller,
-    /// A lane, for itself and for the ServiceAccounts of its namespaces.
+    /// A lane, for its own requests and those of the ServiceAccounts in its namespaces.
     Lane(LaneAccount),
 }
 
-/// What for: a stream that stays open takes neither places nor room from what is asked.
+/// The purpose of a connection. An open stream takes neither streams nor buffers from short requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
-    /// What is answered and over.
+    /// Requests that end with their answer.
     Requests,
-    /// What stays open.
+    /// Streams that stay open.
     Watches,
-    /// Who leads: whatever else is under way, it is not late for it.
+    /// Leader election, which must not be delayed by other requests.
     Leadership,
 }
 
 /// The way to an API server. Cheap to clone.
 #[derive(Clone)]
 pub(crate) enum Wire {
-    /// A service: in this process, or one that has connections of its own.
+    /// A service in this process, or one that has connections of its own.
     Service(kube::Client),
     /// The network.
     Network(Network),
 }
 
-/// Shared connections, and what there is for a server that has none.
+/// Shared connections, and the transport for a server without HTTP/2.
 #[derive(Clone)]
 pub(crate) struct Network {
     shared: kube::Client,
     connections: SharedConnections,
     configuration: Arc<kube::Config>,
-    /// One request at a time on each connection (HTTP/1.1); made when the server turns out to speak nothing else.
+    /// The transport with one request at a time on each connection (HTTP/1.1). It is made after the server has turned out to lack HTTP/2.
     single: Arc<Mutex<Option<kube::Client>>>,
 }
 
 impl Wire {
-    /// The way to the API server that a configuration names, with its credentials.
+    /// Returns the wire to the API server of a configuration, with its credentials.
     ///
     /// # Errors
     /// [`ConnectionError`] when the address, the authority or the credentials can't be used.
@@ -78,7 +78,7 @@ impl Wire {
         Ok(Self::Network(Network::new(configuration, connections, None)?))
     }
 
-    /// The same over streams that somebody else opens, wherever a request points. What is on the other end is verified here.
+    /// Returns a wire over streams that the caller opens, for every address. The wire verifies the other end.
     ///
     /// # Errors
     /// [`ConnectionError`] when the authority can't be used.
@@ -91,7 +91,7 @@ impl Wire {
         Ok(Self::Network(Network::new(configuration, connections, Some(single))?))
     }
 
-    /// Sends a request, which `make` makes: twice, if the server speaks no HTTP/2 and that was not known. Nothing was sent then.
+    /// Sends a request that `make` makes. If the server turns out to lack HTTP/2, `make` runs again; the first attempt sent nothing.
     pub(crate) async fn send<E>(
         &self,
         channel: &Channel,
@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    /// A proxy before the API server may speak HTTP/1.1 and nothing else: everything works as it did before connections were shared.
+    /// A proxy before the API server may speak only HTTP/1.1, so the wire falls back to unshared connections.
     #[tokio::test]
     async fn a_server_without_http2_is_asked_in_the_other_way() {
         let opened = Arc::new(AtomicUsize::new(0));

@@ -1,8 +1,8 @@
 //! Connections that many requests share, by HTTP/2.
 //!
-//! Owns how many streams a connection carries, which one a request goes over, and when one is closed. A connection has as much room as all of
-//! its streams may fill together, so that whoever doesn't read stalls nobody; one that doesn't answer is given up, with all that is on it.
-//! Refuses to put more on a connection than the server takes: what is beyond that would wait for a stream that may never end.
+//! The module bounds the streams of a connection, chooses the connection for a request, and closes idle connections. A connection's window is as large as all its
+//! streams may fill together, so a slow reader stalls no other stream. A connection that doesn't answer is closed with all its streams. A connection never carries more
+//! streams than the server allows: a further one would wait for a stream that may never end.
 
 use std::collections::HashMap;
 use std::pin::{Pin, pin};
@@ -24,28 +24,28 @@ use tower::BoxError;
 
 use super::{Channel, Holder, Purpose};
 
-/// How often an open connection is asked whether it is there, and how long it may take to say so.
+/// The interval of pings on an open connection, and the timeout for their answers.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
-/// How long a connection that nobody uses is kept, and how often such ones are looked for.
+/// The time for which an unused connection stays open, and the interval of the search for such connections.
 const IDLE: Duration = Duration::from_secs(90);
 const SWEEP: Duration = Duration::from_secs(30);
-/// How long the server may take to say how many streams it takes. One that doesn't is taken at [`UNSAID`].
+/// The time for the server to announce its limit of streams. After this time, [`UNSAID`] counts.
 const FIRST_WORD: Duration = Duration::from_secs(1);
-/// How many streams a new connection carries before the server has said anything; no server is known that says this number.
+/// The streams of a new connection before the server has announced a limit. No known server announces this number.
 const UNSAID: usize = 13;
-/// Over how many connections a request goes, where the ones before did nothing for it.
+/// The number of connections that a request tries if the previous connections did nothing for it.
 const TRIES: usize = 3;
 
-/// What a connection may carry.
+/// The load that a connection may carry.
 struct Load {
-    /// Streams, at most.
+    /// The largest number of streams.
     streams: usize,
-    /// Bytes of each that may have come before they are read.
+    /// The bytes of each stream that may arrive before they are read.
     window: u32,
 }
 
 impl Purpose {
-    /// A hundred is what a kube-apiserver takes by default. Together they may fill 6.4 and 16 MiB.
+    /// Returns the load for a purpose. A kube-apiserver allows a hundred streams by default. Together they may fill 6.4 and 16 MiB.
     fn load(self) -> Load {
         match self {
             Self::Watches => Load {
@@ -64,23 +64,23 @@ impl Purpose {
     }
 }
 
-/// What a connection is made of.
+/// The byte stream below a connection.
 pub(super) trait Stream: hyper::rt::Read + hyper::rt::Write + Send + Unpin {}
 
 impl<S: hyper::rt::Read + hyper::rt::Write + Send + Unpin> Stream for S {}
 
-/// What became of a new connection.
+/// The result of a new connection.
 pub(super) enum Opened {
-    /// It speaks HTTP/2.
+    /// The connection speaks HTTP/2.
     Shareable(Box<dyn Stream>),
-    /// It speaks HTTP/1.1, and is closed.
+    /// The connection speaks HTTP/1.1, and is closed.
     Http1,
 }
 
 /// Opens a connection.
 pub(super) type Opener = Arc<dyn Fn() -> BoxFuture<'static, Result<Opened, OpenError>> + Send + Sync>;
 
-/// Why there is no connection.
+/// The reason why a connection failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct OpenError(pub(super) Arc<str>);
@@ -110,7 +110,7 @@ struct Channels {
 /// The connections of one channel.
 #[derive(Default)]
 struct Group {
-    /// Held by whoever opens one; what the last one who did failed with, and when.
+    /// The lock for opening a connection. The value is the last failure and its time.
     opening: tokio::sync::Mutex<Option<(Instant, OpenError)>>,
     connections: Mutex<Vec<OpenConnection>>,
 }
@@ -120,16 +120,16 @@ struct OpenConnection {
     use_of: Arc<Use>,
 }
 
-/// How much a connection is used.
+/// The use of a connection.
 struct Use {
     streams: AtomicUsize,
-    /// How many the server takes.
+    /// The largest number of streams that the server allows.
     most: AtomicUsize,
-    /// When the last stream ended.
+    /// The time when the last stream ended.
     ended: Mutex<Instant>,
 }
 
-/// A stream's place on a connection, until it is dropped.
+/// A stream of a connection, reserved until the value is dropped.
 struct Place(Arc<Use>);
 
 impl Place {
@@ -151,7 +151,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl SharedConnections {
-    /// None yet.
+    /// Returns a set without connections.
     pub(super) fn new(opener: Opener) -> Self {
         Self::with_patience(opener, KEEP_ALIVE)
     }
@@ -168,15 +168,15 @@ impl SharedConnections {
         }))
     }
 
-    /// Whether the server speaks no HTTP/2, as far as is known.
+    /// Whether the server is known to speak no HTTP/2.
     pub(super) fn is_refused(&self) -> bool {
         self.0.refused.load(Ordering::Acquire)
     }
 
-    /// Sends a request over a connection of its channel, and answers when the head of the response is there.
+    /// Sends a request over a connection of its channel, and returns after the head of the response has arrived.
     ///
     /// # Errors
-    /// [`SpeaksHttp1`] before anything was sent, [`OpenError`], or what the connection failed with.
+    /// [`SpeaksHttp1`] before anything was sent, [`OpenError`], or the failure of the connection.
     pub(super) async fn send(self, mut request: Request<Body>) -> Result<Response<HeldBody>, BoxError> {
         let channel = request.extensions_mut().remove::<Channel>();
         let channel = channel.unwrap_or(Channel {
@@ -189,7 +189,7 @@ impl SharedConnections {
         loop {
             tries += 1;
             let (mut sender, place) = self.acquire(&channel).await?;
-            // What is sent here is bytes, which are held once however often. A body that comes in pieces could be sent once.
+            // Bodies here are bytes, and all copies share the same memory. A streamed body could be sent only once.
             let copy = body.as_ref().and_then(Body::try_clone);
             let sent = if copy.is_some() { copy } else { body.take() };
             let request = Request::from_parts(parts.clone(), sent.unwrap_or_else(Body::empty));
@@ -209,7 +209,7 @@ impl SharedConnections {
         if let Some(taken) = group.take(channel.purpose) {
             return Ok(taken);
         }
-        // One opens, and the others have what it opened, or hear why it couldn't.
+        // One request opens the connection. The others use the connection, or get the reason for the failure.
         let mut failed = group.opening.lock().await;
         if let Some(taken) = group.take(channel.purpose) {
             return Ok(taken);
@@ -248,7 +248,7 @@ impl SharedConnections {
             channels.swept = now;
             channels.open.retain(|_, group| {
                 group.close_idle(now);
-                // Whoever uses it has come by it under this lock.
+                // Users of the group got it under this lock.
                 Arc::strong_count(group) > 1 || !lock(&group.connections).is_empty()
             });
         }
@@ -257,7 +257,7 @@ impl SharedConnections {
 }
 
 impl Group {
-    /// A place on a connection that has one: the fullest, so that those which were opened for a few moments become idle.
+    /// Reserves a stream on the fullest connection that has a free one, so connections that were opened for a peak become idle.
     fn take(&self, purpose: Purpose) -> Option<(SendRequest<Body>, Place)> {
         let mut connections = lock(&self.connections);
         connections.retain(|connection| !connection.sender.is_closed());
@@ -283,8 +283,7 @@ impl Group {
     }
 }
 
-/// Whether the server says that it did nothing for a request: it ended the connection in good order before that (RFC 9113 §6.8), or takes no
-/// more streams (§8.7).
+/// Whether the server reports that it did not process a request: it shut the connection down before the request (RFC 9113 §6.8), or refused the stream (§8.7).
 fn is_unprocessed(error: &hyper::Error) -> bool {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<h2::Error>());
     cause.is_some_and(|cause| {
@@ -293,7 +292,7 @@ fn is_unprocessed(error: &hyper::Error) -> bool {
     })
 }
 
-/// Begins HTTP/2 on a connection, and hears how many streams the server takes.
+/// Begins HTTP/2 on a connection, and waits for the server's limit of streams.
 async fn share(
     stream: Box<dyn Stream>,
     purpose: Purpose,
@@ -330,7 +329,7 @@ async fn share(
             if most != UNSAID || heard.as_ref().is_none_or(|heard| heard.is_closed()) {
                 drop(heard.take());
             } else {
-                // What the server says of streams wakes nobody.
+                // The server's settings wake no task.
                 while look.poll_tick(context).is_ready() {}
             }
             ended
@@ -343,7 +342,7 @@ async fn share(
     Ok(OpenConnection { sender, use_of })
 }
 
-/// A response's body, which keeps its place on the connection until it is dropped.
+/// The body of a response, which keeps its stream reserved until it is dropped.
 pub(super) struct HeldBody {
     body: Incoming,
     _place: Place,

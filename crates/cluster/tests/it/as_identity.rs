@@ -1,4 +1,4 @@
-//! Requests as ServiceAccounts: what they may, what they may not, and what happens when they are gone.
+//! Requests as ServiceAccounts: allowed and denied requests, and missing accounts.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn account(namespace: &str, name: &str) -> ServiceAccount {
     identity::decide_for_kustomization(&nobody, namespace, Some(name)).unwrap()
 }
 
-/// The lane of what is nobody's.
+/// Returns the pool's lane.
 fn lane(clients: &ClientPool) -> LaneAccess {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
@@ -77,7 +77,7 @@ async fn set_up(admin: &Admin, namespace: &str) {
     }
 }
 
-/// An API server's authorizer learns of a RoleBinding some time after it was written.
+/// Waits for the API server's authorizer, which learns of a RoleBinding some time after the write.
 async fn until_allowed(client: &Client, namespace: &str) {
     let maps = client.resource("v1", "ConfigMap").await.unwrap();
     let deadline = std::time::Instant::now() + Duration::from_secs(180);
@@ -210,13 +210,13 @@ async fn a_service_account_made_anew_gets_a_new_token() {
     let maps = controller.resource("v1", "ConfigMap").await.unwrap();
     until_allowed(&editor, "cluster-it-b").await;
 
-    // The controller may not: an administrator deletes it.
+    // The controller may not delete the account, so an administrator does.
     cluster
         .admin
         .delete(("v1", "ServiceAccount"), ("cluster-it-b", "editor"))
         .await
         .unwrap();
-    // The API server may accept the token for some seconds more, from its cache.
+    // The API server's cache may accept the token for some more seconds.
     let deadline = std::time::Instant::now() + Duration::from_secs(180);
     loop {
         match editor.find(&maps, "cluster-it-b", "none").await {
@@ -270,7 +270,7 @@ async fn a_version_that_is_no_longer_served_is_not_absence() {
     let resource = served(old).await.unwrap();
 
     admin.apply(definition(false)).await.unwrap();
-    // Asked at its old address, the server says nothing of the object, and discovery is read again.
+    // At the old path, the server's answer names no object, and discovery is read again.
     until(async || {
         let found = editor.find(&resource, "cluster-it-c", "a").await;
         match found {
@@ -350,8 +350,7 @@ async fn whoever_reads_a_watch_may_panic_and_is_told_everything_again() {
     watching.abort();
 }
 
-/// Objects may be so large that as many as a page usually has don't fit into memory: a watch that can't list is blind, and whoever may
-/// create objects could make it so.
+/// A usual page of large objects may not fit into memory. A watch that can't list sees nothing, and any user that may create objects could cause this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_are_listed_some_at_a_time() {
     const MAPS: usize = 20;

@@ -1,4 +1,4 @@
-//! How many connections an API server sees, over the network.
+//! The number of connections that an API server gets over the network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tenure_cluster::{Client, ClientPool, Connection, Resource, WatchEvent, watch
 use tenure_testkit::ServedCluster;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes bytes on to a server, and counts who comes.
+/// Forwards bytes to a server, and counts connections.
 async fn count_connections(server: String) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -41,7 +41,7 @@ fn config_maps() -> Resource {
     }
 }
 
-/// Opens a watch that tells of all it sees.
+/// Opens a watch that sends its events to the receiver.
 fn open_watch(client: Client) -> Receiver<WatchEvent> {
     let (told, heard) = channel();
     tokio::spawn(async move {

@@ -1,5 +1,5 @@
-//! Credentials that are refused: a jump of the clock, a sleep of the machine, a token that was read too early. What is made
-//! anew, how often, and who is told.
+//! Refused credentials: after a jump of the clock, a sleep of the machine, or a token that was read too early. The tests check which tokens are replaced, how often,
+//! and which health is reported.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -18,7 +18,7 @@ use kube::client::Body;
 use tenure_cluster::{ClientPool, ClusterError, Connection, Identity, LaneAccess, LaneAccount, Resource, Token};
 use tenure_tenancy::{Placement, identity};
 
-/// An API server that knows nothing but who may ask.
+/// An API server that only checks credentials.
 #[derive(Clone, Default)]
 struct Door {
     /// The `Authorization` headers that are accepted.
@@ -66,7 +66,7 @@ impl tower::Service<Request<Body>> for Door {
     }
 }
 
-/// The account of the lane of what is nobody's.
+/// Returns the account of the pool's lane.
 fn pool() -> LaneAccount {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
@@ -101,7 +101,7 @@ async fn ask(clients: &ClientPool, identity: &Identity) -> Result<(), ClusterErr
     client.get(&namespaces, "", "a").await.map(|_| ())
 }
 
-/// A token that says when it ends.
+/// Returns a token with this end.
 fn ending(at: u64) -> String {
     format!("t.{}.s", URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{at}}}"#)))
 }
@@ -127,7 +127,7 @@ async fn a_controller_whose_token_has_ended_gets_another_from_where_they_are_mad
         assert_eq!(issued.load(Ordering::SeqCst), 1, "{old}");
         assert!(health.is_good());
     }
-    // With none to be had, that is told, and nobody pretends with the old one.
+    // If no token can be made, the health reports it, and the old token is not used.
     let door = Door::default();
     let connection = Connection::in_process(door.clone(), Token::new(ending(1000), None))
         .issued_by(|| Err("the ServiceAccount is gone".to_owned()));
@@ -154,7 +154,7 @@ async fn refused_credentials_are_told_and_so_is_their_end() {
             .unwrap_err();
     }
     assert!(!health.is_good());
-    // A new one is tried once, and not for each request.
+    // A new token is tried once, and not for each request.
     assert_eq!(door.asked.load(Ordering::SeqCst), 51);
     door.accept(&["b"]);
     ask(&clients, &identity::use_for_bookkeeping().into()).await.unwrap();
@@ -174,16 +174,16 @@ async fn refused_tokens_of_a_service_account_and_of_its_lane_are_made_anew_once(
     let account = identity::decide_for_kustomization(&nobody, "shop", Some("bot"))
         .unwrap()
         .into();
-    // The controller asks for the lane's, and the lane for the account's.
+    // The controller requests the lane's token, and the lane requests the account's.
     door.accept(&["controller", "minted-0", "minted-1"]);
     ask(&clients, &account).await.unwrap();
-    // The clock jumps: the old ones are refused, the next ones are good.
+    // The clock jumps: the old tokens are refused, and the next ones are accepted.
     door.accept(&["controller", "minted-2", "minted-3"]);
     for _ in 0..3 {
         ask(&clients, &account).await.unwrap();
     }
     assert_eq!(door.token_requests.load(Ordering::SeqCst), 4);
-    // None is good: one more is made for the lane, and then not for each request.
+    // All tokens are refused: one more is made for the lane, and then not for each request.
     door.accept(&["controller"]);
     for _ in 0..50 {
         let error = ask(&clients, &account).await.unwrap_err();
@@ -196,7 +196,7 @@ async fn refused_tokens_of_a_service_account_and_of_its_lane_are_made_anew_once(
     );
 }
 
-/// A server that answers 200 to who brings `token`, and 401 to all others.
+/// Starts a server that answers 200 to requests with `token`, and 401 to all others.
 fn server(token: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -240,7 +240,7 @@ async fn a_mounted_token_that_is_refused_is_read_again() {
         .unwrap_err();
     assert!(!health.is_good());
     std::fs::write(file.path(), "new").unwrap();
-    // Not for each refusal: there is a pause after one, and it ends.
+    // The token is not read again for each refusal: a pause follows each one, and the pause ends.
     let mut tries = 0;
     while ask(&clients, &identity::use_for_bookkeeping().into()).await.is_err() {
         tries += 1;

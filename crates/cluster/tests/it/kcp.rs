@@ -1,4 +1,4 @@
-//! A kcp workspace, where `TENURE_KCP` names a kcp binary: it refuses aggregated discovery and lacks kinds.
+//! Tests against a kcp workspace, if `TENURE_KCP` names a kcp binary. kcp refuses aggregated discovery and lacks kinds.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,10 +11,10 @@ use tenure_cluster::{ApplyOptions, Client, ClientPool, ClusterError, Connection}
 /// The variable that names the binary.
 const KCP: &str = "TENURE_KCP";
 
-/// How long kcp may take until its root workspace answers.
+/// The time for kcp until its root workspace answers.
 const READY: Duration = Duration::from_secs(120);
 
-/// A running kcp. It ends when it is dropped.
+/// A running kcp, which ends when the value is dropped.
 struct Kcp(Child);
 
 impl Drop for Kcp {
@@ -24,7 +24,7 @@ impl Drop for Kcp {
     }
 }
 
-/// A client of the root workspace's administrator, once that answers.
+/// Returns a client of the root workspace's administrator, after the workspace answers.
 async fn connect(folder: &Path) -> Client {
     let begun = Instant::now();
     loop {
@@ -74,7 +74,7 @@ async fn kcp_workspace_is_read_and_written() {
         matches!(unserved, Err(ClusterError::NoKindMatch { .. })),
         "{unserved:?}"
     );
-    // A workspace begins without the namespace `default`.
+    // A new workspace lacks the namespace `default`.
     let namespace = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenure-test" } });
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": { "name": "tenure", "namespace": "tenure-test" }, "data": { "a": "1" } });

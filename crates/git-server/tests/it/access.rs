@@ -1,4 +1,4 @@
-//! Tokens and keys of single repositories, shown by the installed git and ssh.
+//! Tokens and keys of single repositories, used by the installed git and ssh.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tenure_git_server::{Access, GitServer, NewKey, NewToken, Options, Repositori
 
 use super::{failed, git, git_with, make_key, ok};
 
-/// A server with two repositories, and the hour that it takes it for.
+/// A server with two repositories, and a clock that the test sets.
 struct Stand {
     folder: TempDir,
     server: GitServer,

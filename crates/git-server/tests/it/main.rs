@@ -52,7 +52,7 @@ fn failed(output: &Output, words: &str) {
     assert!(!output.status.success() && message.contains(words), "{message}");
 }
 
-/// A key pair in a folder; its public half, unless there is no ssh-keygen.
+/// Makes a key pair in a folder and returns its public half, or `None` without ssh-keygen.
 async fn make_key(folder: &Path, name: &str) -> Option<String> {
     let file = folder.join(name);
     let made = Command::new("ssh-keygen")

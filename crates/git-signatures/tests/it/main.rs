@@ -1,4 +1,4 @@
-//! Objects and keys that git, gpg and ssh-keygen have made (`tests/data/record.sh`), and what becomes of them when they are changed.
+//! Verifies objects and keys that git, gpg and ssh-keygen have made (`tests/data/record.sh`), unchanged and changed.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,14 +30,14 @@ fn object(name: &str) -> Signed {
     }
 }
 
-/// A while after everything was made.
+/// Returns a time shortly after everything was made.
 fn now() -> i64 {
     let content = String::from_utf8(read("rsa.commit")).unwrap();
     let line = content.lines().find(|line| line.starts_with("committer ")).unwrap();
     line.split(' ').nth_back(1).unwrap().parse::<i64>().unwrap() + 3600
 }
 
-/// Who signed, or why that can't be said.
+/// Returns the signer, or the error.
 fn verify(object: &Signed, keys: &TrustedKeys, now: i64) -> String {
     keys.verify(object, now).unwrap_or_else(|problem| problem.to_string())
 }
@@ -66,7 +66,7 @@ fn what_the_tools_have_signed_is_verified() {
     ] {
         let told = verify(&object(name), &keys(&[key]), now());
         assert!(is_key_id(&told), "{name}: {told}");
-        // Among others, it is found.
+        // The key is also found among others.
         let all = keys(&["p256.asc", "rsa.asc", "expired.asc", "ssh-ed25519.sshpub", key]);
         assert_eq!(verify(&object(name), &all, now()), told, "{name}");
     }
@@ -134,14 +134,14 @@ fn what_is_not_good_is_refused_and_said_why() {
     ] {
         check(name, &with, expected);
     }
-    // It was good then, as far as the key says: but it is asked now.
+    // By the key alone, the signature was valid then; but the check is about now.
     let then = 1_590_969_600 + 3600;
     assert!(is_key_id(&verify(
         &object("expired.commit"),
         &keys(&["expired.asc"]),
         then
     )));
-    // And a signature, or a key, of tomorrow is none today.
+    // A signature or a key from tomorrow is not valid today.
     let told = verify(&object("rsa.commit"), &keys(&["rsa.asc"]), now() - 86_400);
     assert!(told.contains("no signature of its own that is good now"), "{told}");
     let early = now() - 3600 - 200;
@@ -161,7 +161,7 @@ fn a_signature_is_of_one_object() {
     ] {
         let good = object(name);
         let keys = keys(&[key]);
-        // Any byte of what is signed, and any of what is added.
+        // Each signed byte is changed, and a byte is added.
         for at in 0..good.payload.len() {
             let mut changed = good.clone();
             changed.payload[at] ^= 1;
@@ -199,7 +199,7 @@ fn no_change_to_a_signature_or_a_key_makes_it_panic_or_good_for_something_else()
                     payload: good.payload.clone(),
                     signature: String::from_utf8(changed).unwrap(),
                 };
-                // Parts of it that are not signed may change: who signed what does not.
+                // Unsigned parts may change; they don't change the signer.
                 let _ = trusted.verify(&object, now()).map(|name| assert_eq!(name, told));
             }
         }
@@ -235,7 +235,7 @@ fn entries_without_keys_are_named() {
         read("ssh-ed25519.sshpub"),
         read("ssh-ecdsa-521.sshpub"),
     );
-    // Anything else is passed over, unless it is a key ring: then it is one, as it always was in Flux.
+    // Other entries are ignored, unless they are a key ring, which Flux has always read.
     assert_eq!(
         told(&[
             ("a.asc", &rsa),
@@ -293,7 +293,7 @@ fn a_key_that_would_take_long_to_ask_about_is_refused() {
     use base64::Engine as _;
     let text = String::from_utf8(read("rsa.asc")).unwrap();
     let (bytes, _) = openpgp_packets::armor::find_first(&text, "PGP PUBLIC KEY BLOCK", true).unwrap();
-    // The signature is what stands last.
+    // The signature is the last packet.
     let mut rest = bytes.as_slice();
     let mut last = rest;
     while !rest.is_empty() {

@@ -1,4 +1,4 @@
-//! Fakes with something in them, and what everybody asks of them.
+//! Fake hosts with content, and helpers that all tests use.
 
 use std::path::PathBuf;
 use std::process::Output;
@@ -13,7 +13,7 @@ use tenure_providers::{Answered, Authoriser, Host, RemoteHost, make_deploy_key};
 use tenure_sources::{Hidden, Policy, Reach, TlsOptions};
 use tokio::process::Command;
 
-/// A fake with a project, a group above it, and somebody who owns both.
+/// A fake host with a project, a group above it, and an owner of both.
 pub(crate) struct Bed {
     pub(crate) folder: TempDir,
     pub(crate) forge: ForgeServer,
@@ -67,7 +67,7 @@ impl Bed {
         }
     }
 
-    /// Runs git in the bed's folder, with no configuration but what is said.
+    /// Runs git in the bed's folder, with the given configuration only.
     pub(crate) async fn git(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
         let mut command = Command::new("git");
         command
@@ -95,13 +95,13 @@ fn fake(kind: HostKind) -> Kind {
     }
 }
 
-/// A host that is reached at an address of this machine.
+/// Returns a host at a loopback address.
 pub(crate) fn connect(kind: HostKind, url: &str, token: &str) -> RemoteHost {
     let authoriser = Authoriser::Token(Hidden::new(token));
     RemoteHost::new(kind, url, authoriser, TlsOptions::default(), reach(&[url])).unwrap()
 }
 
-/// What an administrator has allowed to be connected to.
+/// Returns the addresses that an administrator has allowed.
 pub(crate) fn reach(urls: &[&str]) -> Reach {
     let endpoint = |url: &&str| {
         let end = url.find("://").map_or(0, |at| at + 3);
@@ -115,7 +115,7 @@ pub(crate) fn reach(urls: &[&str]) -> Reach {
     })
 }
 
-/// An order for a credential; the private half of a key beside it.
+/// Makes an order for a credential, with the private half of a key beside it.
 pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintRequest, Option<Hidden>) {
     let pair = (kind == CredentialKind::DeployKey).then(|| make_deploy_key(name).unwrap());
     let request = MintRequest {
@@ -149,7 +149,7 @@ pub(crate) async fn list(host: &dyn Host, target: &Target, kind: CredentialKind)
     }
 }
 
-/// Its number and, of a token, its user name and value.
+/// Orders a credential; returns its number and, of a token, its user name and value.
 pub(crate) async fn mint(host: &dyn Host, request: &MintRequest) -> (u64, Option<(String, String)>) {
     let answered = ask(host, Ask::Mint(request.clone())).await.unwrap();
     let Told::Minted(minted) = answered.told else {
@@ -169,7 +169,7 @@ pub(crate) async fn revoke(
     ask(host, Ask::Revoke { target, kind, id }).await
 }
 
-/// A program on `PATH`, or in a folder of `TENURE_BESIDE`.
+/// Finds a program on `PATH`, or in a folder of `TENURE_BESIDE`.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let folders = ["PATH", "TENURE_BESIDE"].into_iter().filter_map(std::env::var_os);
     let mut folders = folders.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! What holds for every host: the same suite for each fake, and for a real host whose address the environment names.
+//! The contract of every host: the same suite for each fake, and for a real host whose address is in the environment.
 //!
-//! `TENURE_GITLAB` or `TENURE_GITEA` is the address, with `…_TOKEN`, a token that may manage credentials, and `…_PROJECT`, the path of a project
-//! that is there for this. What the suite makes it revokes; it touches nothing that isn't called as it calls things.
+//! `TENURE_GITLAB` or `TENURE_GITEA` is the address. `…_TOKEN` is a token that may manage credentials, and `…_PROJECT` is the path of a project for this test. The
+//! suite revokes everything that it makes. It leaves objects with other names alone.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Scope, Target, Told, Trouble};
@@ -46,7 +46,7 @@ async fn a_real_host_keeps_the_contract() {
     }
 }
 
-/// Everything that whoever rotates credentials relies on.
+/// Checks all behaviour on which the rotation of credentials relies.
 async fn keep_contract(host: &dyn Host, path: &str) {
     let own = ask(host, Ask::ReadOwnCredential).await.unwrap();
     assert!(matches!(own.told, Told::OwnCredential(_)));
@@ -164,12 +164,12 @@ async fn all_pages_of_a_list_are_read_however_long_the_host_makes_them() {
             let names: Vec<String> = listed.into_iter().map(|known| known.name).collect();
             assert_eq!(names, expected, "{kind:?}");
         }
-        // One, one, one, two, two, two pages.
+        // The three reads need one page each, then two pages each.
         assert_eq!(bed.forge.count(&http::Method::GET, path), 9, "{kind:?}");
     }
 }
 
-/// A project with many keys, at a host that writes another address of its own into its links, as one behind a proxy does.
+/// A list is read completely at a host that writes another address of its own into its links, as a host behind a proxy does.
 #[tokio::test]
 async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
     for (kind, credential) in [
@@ -191,7 +191,7 @@ async fn a_list_is_read_whole_at_a_host_that_knows_itself_by_another_address() {
     }
 }
 
-/// What is written by hand has nobody to ask.
+/// Without a host, no question is sent.
 #[tokio::test]
 async fn nobody_is_asked_about_what_is_written_by_hand() {
     let host = StaticHost;
@@ -221,7 +221,7 @@ async fn who_is_not_let_in_is_told_so_and_not_what_was_shown() {
     }
 }
 
-/// Whose path was taken by somebody else is not asked in their place: not by its number, and not where the API takes paths alone.
+/// A project whose path now belongs to another project is reported as moved. The other project gets no request, neither by number nor in APIs that take only paths.
 #[tokio::test]
 async fn a_path_that_somebody_else_has_now_is_never_taken_for_the_project() {
     for kind in [HostKind::Gitlab, HostKind::Github, HostKind::Gitea] {

@@ -1,4 +1,4 @@
-//! The device flow: what somebody shows of themselves, and that nothing else comes of it.
+//! The device flow: the proof of a user's identity, and that the flow yields nothing else.
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -19,7 +19,7 @@ fn flow(bed: &Bed) -> DeviceFlow {
     .unwrap()
 }
 
-/// What comes of it when somebody enters the code.
+/// Runs the flow with a person who enters the code.
 async fn enter(bed: &Bed, person: u64, is_allowed: bool, target: &Target) -> Result<DeviceTold, Trouble> {
     let (flow, now) = (flow(bed), Timestamp::now());
     let (code, secret) = flow.start(now).await?;
@@ -41,7 +41,7 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
             level
         })
     );
-    // By inheritance, and by the group itself.
+    // The level comes from the group, by inheritance or directly.
     for target in [bed.target(), bed.group_target()] {
         let told = enter(&bed, bed.owner, true, &target).await.unwrap();
         let level = Some(AccessLevel::OWNER);
@@ -63,7 +63,7 @@ async fn somebody_shows_what_they_are_and_the_token_for_it_is_given_back() {
         })
     );
     assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), 4);
-    // What was asked for is the least, and nothing of it is in a URL.
+    // The flow requests the smallest scope, and no secret is in a URL.
     let heard = bed.forge.heard();
     assert!(
         heard
@@ -108,7 +108,7 @@ async fn whatever_goes_wrong_nobody_is_shown_and_the_token_is_given_back() {
         enter(&bed, bed.owner, true, &bed.target()).await.unwrap_err();
         assert_eq!(bed.forge.count(&Method::POST, "/oauth/revoke"), before + 1, "{path}");
     }
-    // Somebody else's membership is not taken for theirs.
+    // The membership of another user doesn't count.
     let body = "{\"id\":1,\"access_level\":50,\"state\":\"active\"}";
     let answer = http::Response::builder().header("content-type", "application/json");
     let forged = Misbehaviour::Answer(answer.body(body.into()).unwrap());

@@ -1,4 +1,4 @@
-//! Tenure's own sources, with a Secret made of what a host gave out.
+//! Tenure's own sources, with a Secret made from a host's credential.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Store {
     }
 }
 
-/// Which files a GitRepository gets, or why none.
+/// Returns the files of a GitRepository, or the reason for a failure.
 pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("GitRepository", "team", "app", "1").unwrap();
@@ -46,7 +46,7 @@ pub(crate) async fn fetch_git(url: &str, secret: &SecretData, reach: &Reach) -> 
     list(&source, fetched.map_err(|error| error.to_string())?, &store)
 }
 
-/// Which files an OCIRepository gets, or why none.
+/// Returns the files of an OCIRepository, or the reason for a failure.
 pub(crate) async fn fetch_image(url: &str, secret: &SecretData, reach: &Reach) -> Result<Vec<String>, String> {
     let (store, limits) = (Store::new(), Limits::default());
     let source = SourceKey::new("OCIRepository", "team", "app", "1").unwrap();

@@ -1,4 +1,4 @@
-//! What GitHub has of its own: an App, and tokens of its installation.
+//! Features that only GitHub has: an App, and tokens of its installation.
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Role, Told, Trouble};
@@ -127,7 +127,7 @@ async fn an_app_that_is_not_let_in_is_told_so() {
     };
     let trouble = ask(&app(&bed, installation), Ask::Mint(registry)).await.unwrap_err();
     assert!(matches!(trouble, Trouble::Refused { status: 0, .. }), "{trouble}");
-    // A token of an App is not had for one of a person.
+    // A token of a person can't order a token of an App.
     assert!(matches!(
         ask(&bed.host, Ask::Mint(token_order(&bed))).await,
         Err(Trouble::Refused { status: 0, .. })

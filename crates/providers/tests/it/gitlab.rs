@@ -1,4 +1,4 @@
-//! What GitLab has of its own.
+//! Features that only GitLab has.
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
@@ -50,16 +50,16 @@ async fn tokens_of_projects_and_groups_have_the_name_that_gitlab_gives() {
     let found = find(&bed.host, member(Role::ReadRepository)).await.unwrap();
     assert_eq!(found.target, bed.target());
     assert!(found.http_url.is_some());
-    // Nothing of it has images.
+    // No project of the group has images.
     assert_eq!(find(&bed.host, member(Role::ReadRegistry)).await, None);
     assert_eq!(bed.forge.count(&http::Method::POST, "/rotate"), 0);
-    // All projects of a group would come with it.
+    // Without this parameter, a group comes with all its projects.
     let asked = bed.forge.heard();
     let mut groups = asked.iter().filter(|heard| {
         heard.target.contains("/groups/") && !heard.target.contains("deploy") && !heard.target.contains("/projects?")
     });
     assert!(groups.all(|heard| heard.target.ends_with("?with_projects=false")));
-    // Numbers stand in paths, and nothing that was shown does.
+    // Paths contain numbers, and no secrets.
     assert!(
         asked
             .iter()
@@ -121,7 +121,7 @@ async fn who_may_not_is_refused_before_anything_happens() {
         ask(&host(bed.owner, "read_api"), Ask::Mint(project.clone())).await
     ));
     mint(&host(maintainer, "api"), &project).await;
-    // To a stranger it reads as if there were none.
+    // A stranger gets the same answer as for a missing project.
     let by_id = Ask::FindById {
         scope: Scope::Project,
         id: bed.project,
@@ -129,7 +129,7 @@ async fn who_may_not_is_refused_before_anything_happens() {
     assert_eq!(find(&host(stranger, "api"), by_id).await, None);
     let trouble = ask(&host(stranger, "api"), Ask::Mint(project)).await.unwrap_err();
     assert!(matches!(trouble, Trouble::Refused { status: 404, .. }));
-    // That one may not see the project any more isn't that the credential is gone.
+    // A project that the authoriser may not see any more doesn't prove that the credential is gone.
     let id = forge.live()[0].id;
     let trouble = revoke(&host(stranger, "api"), &bed.target(), TOKEN, id)
         .await
@@ -161,7 +161,7 @@ async fn an_authoriser_that_is_over_is_told_apart() {
     );
 }
 
-/// What a host says of names ends in Secrets, headers and tables: it has to be what it says that it is.
+/// A host's names end up in Secrets, headers and tables, so each one is checked.
 #[tokio::test]
 async fn names_that_are_none_are_not_taken() {
     let bed = Bed::new(HostKind::Gitlab).await;
@@ -257,7 +257,7 @@ async fn an_issue_is_confidential_and_there_once() {
         ask(&bed.host, find.clone()).await.unwrap().told,
         Told::Issue(Some(Issue { number, url }))
     );
-    // One of the same title that says something else isn't ours.
+    // An issue with the same title and another text isn't Tenure's.
     let other = Ask::FindIssue {
         target: target.clone(),
         title: title.clone(),

@@ -1,4 +1,4 @@
-//! Hosts' APIs against the fakes that are written from the hosts' public documents, and, by URL, against real hosts.
+//! Tests of the hosts' APIs against fakes that follow the hosts' public documents, and against real hosts by URL.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Hosts that misbehave: what was ordered is done once or not, what isn't known is said so, and nothing is sent again.
+//! Hosts that misbehave: an order is executed at most once, unknown effects are reported as unknown, and nothing is sent again.
 
 use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
@@ -36,7 +36,7 @@ async fn an_order_whose_answer_is_lost_is_not_sent_again() {
         assert_eq!(bed.forge.count(&Method::POST, "/deploy_tokens"), posts + 1, "{at}");
         assert_eq!(bed.forge.live().len(), live + usize::from(is_done), "{at}");
     }
-    // Whoever asked finds what was made, by its name, and ends it.
+    // The caller finds the new credential by its name, and revokes it.
     for known in list(&bed.host, &bed.target(), TOKEN).await {
         assert_eq!(known.name, "fa/1");
         let fault = Fault::once(Method::DELETE, "/deploy_tokens", Misbehaviour::EffectThenCut);
@@ -148,7 +148,7 @@ async fn a_limit_of_the_hosts_own_is_kept_by_its_own_clock() {
     assert!(bed.host.ask(&Ask::ReadOwnCredential, until).await.is_ok());
 }
 
-/// An API that leads elsewhere is followed nowhere, and shown elsewhere nothing.
+/// The client follows no redirect of an API, and sends no credential to the target.
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
     let bed = Bed::new(HostKind::Gitlab).await;
@@ -208,7 +208,7 @@ async fn a_list_that_leads_elsewhere_or_never_ends_is_no_list() {
         bed.forge.behave();
     }
     assert!(other.forge.heard().is_empty());
-    // Each page is another one, and there is always a next.
+    // Each page has new entries and a link to a next page.
     for number in 0..300 {
         let next = page(format!("{}{path}?page={number}", bed.forge.url()));
         bed.forge.misbehave(Fault::once(Method::GET, "/deploy_tokens", next));

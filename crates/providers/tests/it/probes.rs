@@ -1,4 +1,4 @@
-//! What a credential for Git opens: by the real git and the real ssh, and by the probe, which have to say the same.
+//! The repositories that a Git credential opens: the real git, the real ssh and the probe must agree.
 
 use tenure_forge_server::Owner;
 use tenure_planner::access::host::{CredentialKind, HostKind, Probed};
@@ -138,14 +138,14 @@ async fn clone_with_ssh(bed: &Bed, private: &str, known_hosts: &str, is_good: bo
     }
 }
 
-/// What says nothing about a credential is taken for nothing about it.
+/// An answer that says nothing about a credential must not count as a proof.
 #[tokio::test]
 async fn a_server_that_is_down_or_another_one_proves_nothing() {
     let bed = Bed::new(HostKind::Gitlab).await;
     let secret = basic("u", "p");
     for url in [
         "http://127.0.0.1:1/group-1/project-a.git".to_owned(),
-        // An API is no repository.
+        // The address of an API is not a repository.
         format!("{}/oauth/token", bed.forge.url()),
     ] {
         let probed = probe_git(&url, &secret, &reach(&[&url])).await;

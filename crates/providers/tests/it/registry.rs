@@ -1,5 +1,4 @@
-//! Credentials for a container registry, proven with the registry that everybody runs (Debian's `docker-registry`), whose tokens the fake gives
-//! out; by the real `skopeo`, by sources' own client, and by the probe.
+//! Credentials for a container registry: Debian's `docker-registry`, with tokens from the fake. The tests use the real `skopeo`, the client of sources, and the probe.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::fetches::fetch_image;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// A registry that believes a fake.
+/// A registry that trusts a fake.
 struct Registry {
     address: String,
     folder: TempDir,
@@ -67,7 +66,7 @@ impl Registry {
         format!("http://{}", self.address)
     }
 
-    /// Pushes an image by the token of somebody who may.
+    /// Pushes an image with the token of a person who may push.
     async fn push(&self, bed: &Bed, name: &str) {
         let scope = format!("service=container_registry&scope=repository:{name}:pull,push");
         let basic = format!("Basic {}", STANDARD.encode(format!("owner:{}", bed.token)));
@@ -167,7 +166,7 @@ async fn a_token_pulls_until_it_is_revoked() {
         );
         assert_ne!(pull(name, &token).await, Some(false));
     }
-    // A project's token is for its own images; a token for Git is for none.
+    // A project's token opens its own images only; a token for Git opens none.
     let (git, _) = order(&bed.target(), CredentialKind::DeployToken, "fa/2");
     let (_, git) = mint(&bed.host, &git).await;
     let (git_username, git_token) = git.unwrap();
@@ -192,7 +191,7 @@ async fn a_token_pulls_until_it_is_revoked() {
     assert!(!refused.contains(&token), "{refused}");
     assert_ne!(pull("group-1/project-a", &token).await, Some(true));
 
-    // A ban is no end of a credential, and neither is a host that is down.
+    // Neither a ban nor a host that is down means the end of a credential.
     use tenure_forge_server::{Fault, Misbehaviour};
     for what in [
         Misbehaviour::ban(),
@@ -207,7 +206,7 @@ async fn a_token_pulls_until_it_is_revoked() {
     }
 }
 
-/// Whether the real skopeo pulls an image; nothing where there is none.
+/// Checks whether the real skopeo pulls an image; `None` if skopeo is missing.
 async fn skopeo(registry: &Registry, name: &str, username: &str, token: &str) -> Option<bool> {
     let program = find_program("skopeo").unwrap_or_else(|| "skopeo".into());
     let version = Command::new(&program).arg("--version").output().await;
@@ -233,7 +232,7 @@ async fn skopeo(registry: &Registry, name: &str, username: &str, token: &str) ->
     Some(output.status.success())
 }
 
-/// One request, as it stands, and what is answered.
+/// Sends one request unchanged, and returns the answer.
 pub(crate) async fn send(
     url: &str,
     method: &str,

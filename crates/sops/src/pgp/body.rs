@@ -1,5 +1,5 @@
-//! Owns what a session key opens: data with a modification detection code (RFC 9580, 5.13.1), which GnuPG and SOPS write for keys that don't
-//! say otherwise, and GnuPG's data in OCB. Data without protection is refused.
+//! Decrypts the data of a message with its session key: data with a modification detection code (RFC 9580, 5.13.1), which GnuPG and SOPS write by default, and GnuPG's
+//! data in OCB. Data without protection is refused.
 
 use std::io::Read as _;
 
@@ -20,17 +20,17 @@ const GNUPG_AEAD: u8 = 20;
 const BLOCK: usize = 16;
 /// Bytes of the modification detection code and its packet's header.
 const CODE: usize = 22;
-/// Bytes that a data key's message may have once it is decompressed: it is 32, or 33 for a share.
+/// The most bytes of a data key's message after decompression: a key has 32, a share 33.
 const LARGEST: u64 = 4096;
-/// Packets within packets.
+/// The deepest nesting of packets.
 const DEEPEST: usize = 4;
 
-/// Whether a packet of this tag holds what a session key opens.
+/// Checks whether a packet of this tag has data that a session key opens.
 pub(super) fn is_encrypted(tag: u8) -> bool {
     matches!(tag, 9 | PROTECTED | GNUPG_AEAD)
 }
 
-/// AES of any size.
+/// AES of any key size.
 pub(super) enum Aes {
     Small(Aes128),
     Middle(Aes192),
@@ -63,7 +63,7 @@ impl Aes {
     }
 }
 
-/// Opens the content of a message.
+/// Decrypts the content of a message.
 pub(super) fn open(packet: &Packet, session: &Session) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packet.body.as_slice();
     let packets = match (packet.tag, take_byte(&mut rest)?) {
@@ -74,7 +74,7 @@ pub(super) fn open(packet: &Packet, session: &Session) -> Option<Zeroizing<Vec<u
     literal(&packets, DEEPEST)
 }
 
-/// Decrypts in cipher feedback and compares the code at the end.
+/// Decrypts in cipher feedback mode and checks the code at the end.
 fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>> {
     if session.key.len() != key_size(session.cipher)? || sealed.len() < BLOCK + 2 + CODE {
         return None;
@@ -103,7 +103,7 @@ fn open_protected(sealed: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>
     (header == [0xd3, 0x14] && is_whole).then(|| Zeroizing::new(content.get(BLOCK + 2..).unwrap_or_default().to_vec()))
 }
 
-/// The literal data in packets, which may be compressed.
+/// Returns the literal data in packets, which may be compressed.
 fn literal(packets: &[u8], depth: usize) -> Option<Zeroizing<Vec<u8>>> {
     let mut rest = packets;
     let packet = packet::take(&mut rest)?;

@@ -1,5 +1,5 @@
-//! Owns secret keys of OpenPGP that can decrypt: RSA, and ECDH on Curve25519, of version 4 and without a passphrase. Keys for signing are
-//! passed over, as are stubs without a secret; a passphrase, and other versions and curves, are refused by name.
+//! OpenPGP secret keys that can decrypt: RSA, and ECDH on Curve25519, of version 4 and without a passphrase. Keys for signing are skipped, and so are stubs without a
+//! secret. A passphrase, and other versions and curves, are refused by name.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use crate::error::KeyError;
 use openpgp_packets::packet::{self, MOST_PACKETS, Packet, take_byte, take_bytes, take_mpi, take_number};
 
 const BLOCK: &str = "PGP PRIVATE KEY BLOCK";
-/// Blocks that one text may have.
+/// The most armored blocks of one text.
 const MOST_BLOCKS: usize = 64;
 const SECRET_KEY: u8 = 5;
 const SECRET_SUBKEY: u8 = 7;
 /// 1.3.6.1.4.1.3029.1.5.1.
 pub(super) const CURVE_25519: &[u8] = &[0x2b, 6, 1, 4, 1, 0x97, 0x55, 1, 5, 1];
-/// Bits of a modulus.
+/// The allowed bits of a modulus.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 1024..=4096;
 
 /// A secret key that can decrypt.
@@ -34,10 +34,10 @@ impl fmt::Debug for SecretKey {
     }
 }
 
-/// What it decrypts with.
+/// The secret part of a key.
 pub(super) enum Secret {
     Rsa(Box<RsaPrivateKey>),
-    /// The scalar, and how a key is derived from what is agreed on: a hash and a cipher, by their numbers.
+    /// The scalar, and the parameters of the key derivation: a hash and a cipher, by their numbers.
     Curve25519 {
         scalar: Zeroizing<[u8; 32]>,
         hash: u8,
@@ -45,17 +45,17 @@ pub(super) enum Secret {
     },
 }
 
-/// What a packet with a secret key holds.
+/// The content of a secret key packet.
 enum Found {
     Key(SecretKey),
-    /// It doesn't decrypt, or its secret is elsewhere.
+    /// A key that can't decrypt, or without its secret.
     Nothing,
 }
 
 /// Reads the keys of a text.
 ///
 /// # Errors
-/// When there is none that can decrypt; says why, and nothing of it.
+/// When no key can decrypt. The error has the reason, and no part of the text.
 pub(crate) fn read_keys(text: &str, most: usize) -> Result<Vec<SecretKey>, KeyError> {
     let refuse = |what: &str| Err(KeyError(what.to_owned()));
     let mut keys = Vec::new();
@@ -113,18 +113,18 @@ fn read_key(packet: &Packet) -> Result<Found, KeyError> {
         25 | 26 => Err(KeyError(
             "a key for X25519 or X448 of RFC 9580 is not supported".to_owned(),
         )),
-        // Signs, or is of ElGamal, which nobody makes any more.
+        // A signing key, or an ElGamal key, which is obsolete.
         _ => Ok(Found::Nothing),
     }
 }
 
-/// The secret numbers, or nothing if the secret is on a card.
+/// Returns the secret numbers; `None` if the secret is on a card.
 fn unprotected<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, KeyError> {
     let broken = || KeyError("a secret key is broken".to_owned());
     match take_byte(rest).ok_or_else(broken)? {
         0 => {}
         254 | 255 => {
-            // GnuPG's own kind of S2K says that there is no secret here.
+            // GnuPG's own S2K type means that the packet has no secret.
             let (_, kind) = (take_byte(rest), take_byte(rest));
             if kind == Some(101) {
                 return Ok(None);
@@ -143,7 +143,7 @@ fn unprotected<'a>(rest: &mut &'a [u8]) -> Result<Option<&'a [u8]>, KeyError> {
     Ok(Some(secret))
 }
 
-/// The fingerprint of the key whose public part is so long, and the last eight bytes of it.
+/// Returns the fingerprint of the key, and its last eight bytes. `secret_part` is the length of the part after the public one.
 fn names(packet: &Packet, secret_part: usize) -> Option<([u8; 20], [u8; 8])> {
     let public = packet.body.get(..packet.body.len().checked_sub(secret_part)?)?;
     let length = u16::try_from(public.len()).ok()?;
@@ -206,7 +206,7 @@ fn ecdh(packet: &Packet, mut rest: &[u8]) -> Result<Found, KeyError> {
         return Err(broken());
     };
     let number = take_mpi(&mut secret).ok_or_else(broken)?;
-    // Big-endian and without zeros at its beginning.
+    // Big-endian, without leading zeros.
     let mut scalar = Zeroizing::new([0; 32]);
     if number.len() > scalar.len() {
         return Err(broken());

@@ -1,5 +1,5 @@
-//! Owns what SOPS needs of OpenPGP (RFC 9580): a data key that is encrypted for secret keys without a passphrase. Nothing is signed,
-//! verified or looked up, and no passphrase is derived into a key.
+//! The part of OpenPGP (RFC 9580) that SOPS needs: a data key that is encrypted for secret keys without a passphrase. The module signs, verifies and looks up nothing,
+//! and derives no key from a passphrase.
 
 mod body;
 mod key;
@@ -15,13 +15,13 @@ use crate::tries::Tries;
 
 const MESSAGE: &str = "PGP MESSAGE";
 const SESSION_KEY: u8 = 1;
-/// Packets with a session key that one message may have. SOPS makes a message for each recipient.
+/// The most session key packets of one message. SOPS makes one message per recipient.
 const MOST_SESSION_KEYS: usize = 16;
 
-/// Decrypts a data key; nothing if no key opens it or it isn't whole. Doesn't say which: an answer must not help to guess.
+/// Decrypts a data key; `None` if no key opens it or it is damaged. The result doesn't say which, so that an answer gives no help in guessing.
 ///
 /// # Errors
-/// When there were too many tries.
+/// When the tries are used up.
 pub(crate) fn open(armored: &str, keys: &[SecretKey], tries: &mut Tries) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
     let Some((message, _)) = armor::first(armored, MESSAGE, true) else {
         return Ok(None);

@@ -1,5 +1,4 @@
-//! Owns GnuPG's data in OCB (RFC 7253, and the packet of LibrePGP's draft, 5.16), which GnuPG writes from 2.3 on for keys that it made: the
-//! mode, and the chunks that a message is cut into.
+//! GnuPG's data in OCB (RFC 7253, and the packet of LibrePGP's draft, 5.16), which GnuPG 2.3 and later write for their own keys: the mode, and the chunks of a message.
 
 use aes::Block;
 use zeroize::Zeroizing;
@@ -12,10 +11,10 @@ const OCB: u8 = 2;
 /// Bytes of a nonce and of a tag.
 const NONCE: usize = 15;
 const TAG: usize = 16;
-/// Chunks that a message may have: a data key's has one.
+/// The most chunks of a message: a data key's message has one.
 const MOST_CHUNKS: usize = 16;
 
-/// Opens the packet behind its version.
+/// Decrypts the packet after its version byte.
 pub(super) fn open_packet(mut rest: &[u8], session: &Session) -> Option<Zeroizing<Vec<u8>>> {
     let cipher = take_byte(&mut rest)?;
     if cipher != session.cipher || session.key.len() != key_size(cipher)? || take_byte(&mut rest)? != OCB {
@@ -35,14 +34,14 @@ pub(super) fn open_packet(mut rest: &[u8], session: &Session) -> Option<Zeroizin
         clear.extend_from_slice(&ocb.open(&counted(nonce, index), &with, part, tag)?);
         index += 1;
     }
-    // The last tag is of nothing but how much there was.
+    // The last tag authenticates only the total length.
     let length = u64::try_from(clear.len()).ok()?;
     let with = [header.as_slice(), &index.to_be_bytes(), &length.to_be_bytes()].concat();
     ocb.open(&counted(nonce, index), &with, &[], end)?;
     Some(clear)
 }
 
-/// The nonce of a chunk.
+/// Returns the nonce of a chunk.
 fn counted(mut nonce: [u8; NONCE], index: u64) -> [u8; NONCE] {
     for (place, byte) in nonce.iter_mut().rev().zip(index.to_be_bytes().iter().rev()) {
         *place ^= byte;
@@ -66,7 +65,7 @@ impl Ocb {
         }
     }
 
-    /// L of a block by its number, from 1.
+    /// Returns L of a block by its number, from 1.
     fn of_block(&self, number: u64) -> u128 {
         (0..=number.trailing_zeros()).fold(self.dollar, |value, _| double(value))
     }
@@ -102,7 +101,7 @@ impl Ocb {
         let number = nonce
             .iter()
             .fold(0_u128, |number, byte| number << 8 | u128::from(*byte));
-        // A tag of 128 bits is written as 0, and a 1 stands before the nonce.
+        // A tag of 128 bits is written as 0, and a 1 bit precedes the nonce.
         let whole = number | 1 << (8 * nonce.len().min(NONCE));
         let bottom = u32::try_from(whole & 63).unwrap_or(0);
         let top = encrypted(&self.aes, whole & !63);
@@ -139,7 +138,7 @@ fn double(value: u128) -> u128 {
     (value << 1) ^ (0x87 & (value >> 127).wrapping_neg())
 }
 
-/// A part of a block, a one behind it and zeros.
+/// Pads a part of a block with a 1 bit and zeros.
 fn padded(part: &[u8]) -> u128 {
     let mut block = [0; 16];
     for (place, byte) in block.iter_mut().zip(part.iter().chain(&[0x80])) {
@@ -152,7 +151,7 @@ fn padded(part: &[u8]) -> u128 {
 mod tests {
     use super::*;
 
-    /// RFC 7253, appendix A.
+    /// Decrypts the samples of RFC 7253, appendix A.
     #[test]
     fn the_samples_of_the_standard_open() {
         let ocb = Ocb::new(Aes::new(&hex::decode("000102030405060708090A0B0C0D0E0F").unwrap()).unwrap());

@@ -1,4 +1,4 @@
-//! Owns session keys of OpenPGP: what is encrypted for one recipient (RFC 9580, 5.1 and 11.5). A key is tried only on what names it.
+//! Session keys of OpenPGP, encrypted for one recipient (RFC 9580, 5.1 and 11.5). A key is tried only on packets that name it.
 
 use aes::cipher::{BlockCipherDecrypt as _, KeyInit as _};
 use aes::{Aes128, Aes256};
@@ -12,20 +12,20 @@ use crate::error::Error;
 use crate::tries::Tries;
 use openpgp_packets::packet::{take_byte, take_bytes, take_mpi, take_number};
 
-/// What trying a key counts as, in steps of `go_yaml::meter`.
+/// Steps of `go_yaml::meter` that one try of a key counts.
 const RSA_STEPS: usize = 2_000_000;
 const ECDH_STEPS: usize = 20_000;
-/// ECDH's number among the algorithms, which goes into what is derived.
+/// The number of the ECDH algorithm, an input of the key derivation.
 const ECDH: u8 = 18;
 
-/// A session key and the cipher that it is for.
+/// A session key and its cipher.
 pub(super) struct Session {
     /// AES by its number: 7, 8, 9.
     pub(super) cipher: u8,
     pub(super) key: Zeroizing<Vec<u8>>,
 }
 
-/// Opens the session key of a packet; nothing if it names another key or can't be opened.
+/// Decrypts the session key of a packet; `None` if the packet names another key or can't be decrypted.
 pub(super) fn open(body: &[u8], key: &SecretKey, tries: &mut Tries) -> Result<Option<Session>, Error> {
     let Some((algorithm, rest)) = for_key(body, key) else {
         return Ok(None);
@@ -44,7 +44,7 @@ pub(super) fn open(body: &[u8], key: &SecretKey, tries: &mut Tries) -> Result<Op
     Ok(opened.as_deref().and_then(|bytes| read(bytes)))
 }
 
-/// The algorithm and the rest of a packet of version 3, if it names the key.
+/// Returns the algorithm and the rest of a version 3 packet, if it names the key.
 fn for_key<'a>(body: &'a [u8], key: &SecretKey) -> Option<(u8, &'a [u8])> {
     let mut rest = body;
     if take_byte(&mut rest)? != 3 || take_bytes(&mut rest, 8)? != key.id {
@@ -57,7 +57,7 @@ fn for_key<'a>(body: &'a [u8], key: &SecretKey) -> Option<(u8, &'a [u8])> {
 fn open_rsa(mut rest: &[u8], secret: &rsa::RsaPrivateKey) -> Option<Zeroizing<Vec<u8>>> {
     use rsa::traits::PublicKeyParts as _;
     let number = take_mpi(&mut rest)?;
-    // The number is without zeros at its beginning, and the padding is not.
+    // The number has no leading zeros, but the decryption needs them.
     let mut sealed = vec![0; secret.size().checked_sub(number.len())?];
     sealed.extend_from_slice(number);
     secret.decrypt(Pkcs1v15Encrypt, &sealed).ok().map(Zeroizing::new)
@@ -97,7 +97,7 @@ fn open_ecdh(
     is_padding.then(|| Zeroizing::new(content.to_vec()))
 }
 
-/// Bytes of the key of a cipher.
+/// Returns the bytes of a cipher's key.
 pub(super) fn key_size(cipher: u8) -> Option<usize> {
     match cipher {
         7 => Some(16),
@@ -107,7 +107,7 @@ pub(super) fn key_size(cipher: u8) -> Option<usize> {
     }
 }
 
-/// What is in a session key's packet: the cipher, the key, and the sum of its bytes.
+/// Reads the content of a session key packet: the cipher, the key, and the checksum.
 fn read(content: &[u8]) -> Option<Session> {
     let (cipher, rest) = content.split_first()?;
     let (key, sum) = rest.split_at_checked(key_size(*cipher)?)?;
@@ -118,7 +118,7 @@ fn read(content: &[u8]) -> Option<Session> {
     })
 }
 
-/// Unwraps a key with another (RFC 3394).
+/// Unwraps a key with another key (RFC 3394).
 fn unwrap(key: &[u8], wrapped: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let decrypt: Box<dyn Fn(&mut aes::Block)> = match key.len() {
         16 => {

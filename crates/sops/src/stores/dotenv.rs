@@ -1,4 +1,4 @@
-//! Owns dotenv files as SOPS has them: `KEY=value` a line, comments that begin with `#`, and `\n` for the end of a line in a value.
+//! Dotenv files in SOPS' form: one `KEY=value` per line, comments that begin with `#`, and `\n` for a line end in a value.
 
 use zeroize::Zeroizing;
 
@@ -44,7 +44,7 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
 /// Writes a file.
 ///
 /// # Errors
-/// When a value has parts.
+/// When a value is a map or a list.
 pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     let mut file = Zeroizing::new(Vec::new());
     for entry in &document.entries {
@@ -76,10 +76,10 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     Ok(file)
 }
 
-/// A simple value as a text (`stores.ValToString`).
+/// Writes a simple value as a text (`stores.ValToString`).
 ///
 /// # Errors
-/// When it has parts.
+/// When the value is a map or a list.
 pub(crate) fn as_text(value: &Value) -> Result<Zeroizing<Vec<u8>>, Error> {
     let written = match value {
         Value::Null => "<nil>".to_owned(),

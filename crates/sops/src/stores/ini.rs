@@ -1,5 +1,4 @@
-//! Owns INI files as SOPS reads and writes them, which is as Go's `ini.v1` does: sections that may come twice, comments before a section or
-//! behind a key, quotes, lines that go on, and `=` in one column.
+//! INI files as SOPS reads and writes them with Go's `ini.v1`: repeated sections, comments before a section or after a key, quotes, continued lines, and aligned `=`.
 
 use zeroize::Zeroizing;
 
@@ -7,12 +6,12 @@ use crate::error::Error;
 use crate::stores::dotenv::as_text;
 use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
 
-/// The section before any other. It has no header if it comes first.
+/// The section before all others. It has no header if it comes first.
 const DEFAULT: &str = "DEFAULT";
 const DELIMITERS: [char; 2] = ['=', ':'];
 const TRIPLE: &str = "\"\"\"";
 
-/// Reads a file: a map of its sections.
+/// Reads a file into a map of its sections.
 ///
 /// # Errors
 /// For a line that is no section, no comment and no pair.
@@ -77,18 +76,18 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     })
 }
 
-/// One section as it is read.
+/// A section while it is read.
 #[derive(Default)]
 struct Section {
     comment: String,
     pairs: Vec<(String, String, String)>,
     known: std::collections::HashMap<String, usize>,
-    /// Keys without a name so far.
+    /// The number of keys without a name so far.
     numbered: usize,
 }
 
 impl Section {
-    /// A key that is there already keeps its place and gets another value.
+    /// Adds a pair. An existing key keeps its place and gets the new value.
     fn put(&mut self, name: String, value: String, comment: String) {
         match self.known.get(&name).and_then(|at| self.pairs.get_mut(*at)) {
             Some(pair) => {
@@ -116,7 +115,7 @@ impl Section {
     }
 }
 
-/// A comment without what begins it.
+/// Returns a comment without its first character.
 fn comment_entry(comment: &str) -> Option<Entry> {
     let text = match comment.chars().next()? {
         ';' => comment.trim_start_matches([';', ' ']),
@@ -129,12 +128,12 @@ fn comment_entry(comment: &str) -> Option<Entry> {
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
-    /// The comment that belongs to what comes next.
+    /// The comment that belongs to the next section or key.
     comment: String,
 }
 
 impl<'a> Reader<'a> {
-    /// The next line, with its end.
+    /// Returns the next line, with its line end.
     fn next_line(&mut self) -> &'a str {
         let end = self.rest.find('\n').map_or(self.rest.len(), |at| at + 1);
         let (line, rest) = self.rest.split_at_checked(end).unwrap_or((self.rest, ""));
@@ -152,7 +151,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.comment).trim().to_owned()
     }
 
-    /// The name of a key, and what is behind the delimiter.
+    /// Splits a line into the name of a key and the text after the delimiter.
     fn key<'b>(&self, line: &'b str) -> Result<(String, &'b str), Error> {
         const NO_DELIMITER: &str = "it is not a line of an INI file: there is neither `=` nor `:`";
         let quote = if line.len() > 6 && line.starts_with(TRIPLE) {
@@ -256,7 +255,7 @@ impl<'a> Reader<'a> {
 /// Writes a file.
 ///
 /// # Errors
-/// When the document isn't made of sections.
+/// When the document has anything but sections at the top.
 pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     let mut file = Zeroizing::new(Vec::new());
     let sections: Vec<(&str, &[Entry])> = document

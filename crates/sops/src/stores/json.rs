@@ -1,5 +1,5 @@
-//! Owns JSON as SOPS reads and writes it: keys in their order, even twice, integers of 64 bits apart from other numbers, four characters of
-//! indentation. Files of no format are JSON with one key, `data`.
+//! JSON as SOPS reads and writes it: keys keep their order, even repeated ones; integers of 64 bits are separate from other numbers; indentation is a tab. Files of no
+//! format are JSON with one key, `data`.
 
 use zeroize::Zeroizing;
 
@@ -7,14 +7,14 @@ use crate::error::Error;
 use crate::text;
 use crate::tree::{Count, Document, Entry, Node, Span, Value, find};
 
-/// The key that a file of no format is below.
+/// The key of the content of a file without a format.
 pub(crate) const DATA: &str = "data";
 const INDENT: &str = "\t";
 
-/// Reads a file, whose first value must be an object; what follows it is ignored, as SOPS does.
+/// Reads a file. Its first value must be an object; as in SOPS, the text after it is ignored.
 ///
 /// # Errors
-/// When it isn't JSON.
+/// When the file isn't JSON.
 pub(crate) fn read(file: &str, count: &mut Count) -> Result<Document, Error> {
     let mut reader = Reader { file, at: 0, count };
     reader.skip_blanks();
@@ -143,7 +143,7 @@ impl Reader<'_, '_> {
         Err(self.fail("it is not a value of JSON"))
     }
 
-    /// An integer of 64 bits, or else a float, as Go's `json.Number` is read by SOPS.
+    /// Reads an integer of 64 bits, or else a float, as SOPS reads Go's `json.Number`.
     fn number(&mut self) -> Result<Value, Error> {
         let start = self.at;
         while matches!(self.peek(), Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9')) {
@@ -209,7 +209,7 @@ impl Reader<'_, '_> {
                 if let Some(character) = char::from_u32(unit) {
                     return Ok(character);
                 }
-                // Two halves make a character; one alone is replaced, as Go does.
+                // Two surrogates make a character; a single one is replaced, as in Go.
                 let after = self.at;
                 if (0xd800..0xdc00).contains(&unit)
                     && self.file.get(self.at..).is_some_and(|rest| rest.starts_with("\\u"))
@@ -238,7 +238,7 @@ impl Reader<'_, '_> {
     }
 }
 
-/// Whether a text has the form of JSON's numbers.
+/// Checks whether a text has the form of a JSON number.
 fn is_number(text: &str) -> bool {
     let body = text.strip_prefix('-').unwrap_or(text);
     let (mantissa, exponent) = match body.split_once(['e', 'E']) {
@@ -259,7 +259,7 @@ fn is_number(text: &str) -> bool {
 /// Writes a file as `sops -d` does.
 ///
 /// # Errors
-/// When a value can't be one of JSON.
+/// When JSON can't represent a value.
 pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     let mut file = Zeroizing::new(String::new());
     write_object(&mut file, &document.entries, Some(1))?;
@@ -268,10 +268,10 @@ pub(crate) fn write(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     Ok(Zeroizing::new(std::mem::take(&mut *file).into_bytes()))
 }
 
-/// Writes a document on one line: every reader of YAML takes it.
+/// Writes a document on one line, which every YAML reader accepts.
 ///
 /// # Errors
-/// When a value can't be one of JSON.
+/// When JSON can't represent a value.
 pub(crate) fn write_line(document: &Document) -> Result<Zeroizing<String>, Error> {
     let mut line = Zeroizing::new(String::new());
     write_object(&mut line, &document.entries, None)?;
@@ -343,10 +343,10 @@ fn write_value(into: &mut String, node: &Node, depth: Option<usize>) -> Result<(
     Ok(())
 }
 
-/// The content of a file of no format.
+/// Returns the content of a file without a format.
 ///
 /// # Errors
-/// When the document isn't one.
+/// When the document has another form.
 pub(crate) fn write_data(document: &Document) -> Result<Zeroizing<Vec<u8>>, Error> {
     match find(&document.entries, DATA).map(|node| &node.value) {
         Some(Value::Text(text)) => Ok(Zeroizing::new(text.as_bytes().to_vec())),

@@ -1,4 +1,4 @@
-//! Owns the formats: how each is read into documents, and how documents are written once they are clear.
+//! The formats: each reads a file into documents, and writes clear documents.
 
 pub(crate) mod dotenv;
 pub(crate) mod ini;

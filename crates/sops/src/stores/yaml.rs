@@ -1,5 +1,5 @@
-//! Owns YAML files: clear values are put where the encrypted ones stood, and what SOPS added is taken out, so that every line stays where it
-//! is. A document that can't be mended so is written as one line of JSON.
+//! YAML files: clear values replace the encrypted ones in place, and SOPS' metadata are removed, so that every line stays where it is. A document for which this is
+//! impossible is written as one line of JSON.
 
 use std::fmt::Write as _;
 
@@ -12,17 +12,17 @@ use crate::tree::{Comment, Document, Entry, Node, Span, Value};
 
 pub(crate) use super::yaml_reader::read;
 
-/// What takes the place of a part of the file.
+/// A replacement of a part of the file.
 struct Edit {
     span: Span,
     text: Zeroizing<String>,
 }
 
-/// Writes the clear file: with its lines if it can be mended, or else each document on one line. Documents of the file that aren't given
-/// stay as they are.
+/// Writes the clear file: with its lines if editing in place is possible, or else each document on one line. Documents of the file that are not in `documents` stay
+/// unchanged.
 ///
 /// # Errors
-/// When a value can't be written, or a document would have to stay in a file that can't be mended.
+/// When a value can't be written, or a document has to stay in a file that can't be edited in place.
 pub(crate) fn write(file: &str, documents: &[Document], are_some_kept: bool) -> Result<Zeroizing<Vec<u8>>, Error> {
     let mut edits = Vec::new();
     let mended = documents
@@ -66,7 +66,7 @@ fn apply(file: &str, mut edits: Vec<Edit>) -> Option<Zeroizing<Vec<u8>>> {
     Some(written)
 }
 
-/// The edits of one document; nothing if it can't be mended.
+/// Collects the edits of one document; `None` if it can't be edited in place.
 fn mend(document: &Document, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
     if document.is_flow {
         return None;
@@ -92,7 +92,7 @@ fn mend_entries(entries: &[Entry], file: &str, edits: &mut Vec<Edit>) -> Option<
     Some(())
 }
 
-/// A clear comment, if it is one line; another stays encrypted, and nobody reads it.
+/// Returns the edit of a clear comment if it has one line. Any other comment stays encrypted, which has no effect.
 fn mended_comment(comment: &Comment) -> Option<Edit> {
     let is_line = !comment
         .text
@@ -118,7 +118,7 @@ fn mend_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
                     }
                 }
             }
-            // What has no items left would be nothing instead of an empty list.
+            // Without its items, the list would become null instead of an empty list.
             return has_items.then_some(());
         }
         _ => {}
@@ -143,14 +143,14 @@ fn mend_node(node: &Node, file: &str, edits: &mut Vec<Edit>) -> Option<()> {
         }
         Value::Comment(_) | Value::Map(_) | Value::List(_) => return None,
     }
-    // Encrypted values stand on one line. Where one doesn't, the lines behind it stay where they are.
+    // Encrypted values usually have one line. For one with several lines, the following lines still keep their places.
     let lines = file.get(node.span.start..node.span.end)?.matches('\n').count();
     (0..lines).for_each(|_| text.push('\n'));
     edits.push(Edit { span: node.span, text });
     Some(())
 }
 
-/// A comment that SOPS had made an item of a list: its dash goes, too.
+/// Removes a comment that SOPS had made an item of a list, together with its dash.
 fn without_item(span: Span, file: &str, comment: &Comment) -> Option<Edit> {
     let before = file.get(..span.start)?;
     let dash = before.trim_end_matches(' ').strip_suffix('-')?.len();

@@ -1,5 +1,5 @@
-//! Owns the way from YAML's events to documents: aliases in their places, comments between the pairs as SOPS puts them, and where each
-//! scalar stands. Refuses keys that aren't strings, keys that come twice, and documents that aren't maps.
+//! Builds documents from YAML's events: aliases are expanded, comments are put between the pairs as SOPS does, and each scalar has its position. Keys that aren't
+//! strings, repeated keys, and documents that aren't maps are refused.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,7 +15,7 @@ use crate::tree::{Comment, Count, Document, Entry, Node, Span, Value};
 /// Reads all documents of a file.
 ///
 /// # Errors
-/// When it isn't YAML, or isn't what SOPS encrypts.
+/// When the file isn't YAML, or has a form that SOPS doesn't encrypt.
 pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error> {
     let mut reader = Reader {
         events: EventReader::new(file, Dialect::V3),
@@ -37,12 +37,12 @@ pub(crate) fn read(file: &str, count: &mut Count) -> Result<Vec<Document>, Error
 
 struct Reader<'text, 'count> {
     events: EventReader<'text>,
-    /// Comments that were read and belong to nothing yet.
+    /// Comments that were read and not assigned yet.
     comments: VecDeque<(Mark, &'text str)>,
-    /// What aliases stand for; nothing while it is read.
+    /// The nodes of anchors; `None` while a node is read.
     anchors: HashMap<&'text str, Option<Node>>,
     count: &'count mut Count,
-    /// Where the last scalar or bracket ended.
+    /// The end of the last scalar or bracket.
     last_end: usize,
 }
 
@@ -86,25 +86,25 @@ impl<'text> Reader<'text, '_> {
             _ => return Err(fail(event.start, "SOPS encrypts no document that is a value")),
         }
         let end = self.next()?;
-        // Comments at the end belong to the document, whatever their column.
+        // Comments at the end belong to the document, in any column.
         for comment in self.comments_before(end.start, 0) {
             document.entries.push(Entry::Comment(comment));
         }
         Ok(document)
     }
 
-    /// Takes the next comment, if it is such a one.
+    /// Takes the next comment if `is_wanted` accepts it.
     fn take_comment(&mut self, is_wanted: impl Fn(Mark) -> bool) -> Option<Comment> {
         self.comments.front().filter(|(mark, _)| is_wanted(*mark))?;
         self.comments.pop_front().map(|(mark, text)| made(mark, text))
     }
 
-    /// The comments before a place that stand in this column or to the right of it.
+    /// Takes the comments before a place, in this column or to the right of it.
     fn comments_before(&mut self, place: Mark, column: usize) -> Vec<Comment> {
         std::iter::from_fn(|| self.take_comment(|mark| mark.at < place.at && mark.column >= column)).collect()
     }
 
-    /// The comment behind a scalar on its line.
+    /// Takes the comment after a scalar on its line.
     fn comment_behind(&mut self, end: Mark) -> Option<Comment> {
         self.take_comment(|mark| mark.line == end.line && mark.at >= end.at)
     }
@@ -267,7 +267,7 @@ impl<'text> Reader<'text, '_> {
     }
 }
 
-/// Where a collection in brackets ends; one without ends with its last part.
+/// Returns the end of a collection in brackets; a collection without brackets ends with its last part.
 fn flow_end(end: &Event<'_>, start: &Event<'_>) -> usize {
     match start.what {
         What::MappingStart(true, _) | What::SequenceStart(true, _) => end.end.at,
@@ -284,7 +284,7 @@ fn made(mark: Mark, text: &str) -> Comment {
     Comment::new(text.strip_prefix('#').unwrap_or(text), span)
 }
 
-/// What an alias stands for: the same without places and comments.
+/// Copies the node of an alias, without positions and comments.
 fn copied_node(node: &Node) -> Node {
     Node {
         value: copied(&node.value),
@@ -323,7 +323,7 @@ fn copied_entries(entries: &[Entry]) -> Vec<Entry> {
     pairs.collect()
 }
 
-/// What a scalar means to yaml.v3.
+/// Reads a scalar with its meaning in yaml.v3.
 fn scalar(event: &Event<'_>, text: &str, form: Form, properties: &Properties<'_>) -> Result<Value, Error> {
     let as_text = || Value::Text(Zeroizing::new(text.to_owned()));
     go_yaml::meter::text(text.len());

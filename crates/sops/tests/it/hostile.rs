@@ -1,5 +1,5 @@
-//! What a stranger would try: files that cost much, files that were changed in any byte, keys of all wrong kinds, and looking for secrets in
-//! what is printed. None of it panics, and none of it says a secret.
+//! Hostile input: expensive files, files with any byte changed, wrong kinds of keys, and searches for secrets in messages. No input causes a panic, and no message
+//! contains a secret.
 
 use std::fs;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn nothing_secret_is_printed() {
             decrypted.bytes.len()
         )
     );
-    // A value that should be encrypted and isn't stands in the file, and still isn't repeated.
+    // The value should be encrypted and isn't. It is readable in the file, and still not repeated in the error.
     let error = fails(&read("encrypted/changed-plain-value.yaml"), Format::Yaml, &keys).to_string();
     assert_eq!(error, "the value at stringData:password should be encrypted and isn't");
 }
@@ -112,7 +112,7 @@ fn a_document_that_is_to_stay_encrypted_stays() {
     let second = |text: &str| text.split("\n---\n").nth(1).unwrap().to_owned();
     assert_eq!(second(&clear), second(&text));
     assert!(!clear.split("\n---\n").next().unwrap().contains("ENC["));
-    // Where all stay, no key is needed.
+    // If all documents stay encrypted, no key is needed.
     let kept = sops::Kept {
         path: &["kind"],
         text: "secret",
@@ -143,7 +143,7 @@ fn what_costs_much_is_refused() {
         fails("[".repeat(100_000).as_bytes(), Format::Yaml, &keys),
         Error::TooMany { .. } | Error::Syntax { .. }
     ));
-    // Aliases that stand for ten times as much on each line.
+    // Aliases that multiply the content by ten on each line.
     let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in 1..12 {
         let before = format!("*a{}", level - 1);
@@ -191,7 +191,7 @@ fn keys_are_tried_so_often_and_no_more() {
         ),
         "{error}"
     );
-    // With a key of ours among them, the recipients that name it come first.
+    // With a matching key among them, the recipients that name it come first.
     many.add_age(&read("keys/first.agekey")).unwrap_err();
 }
 

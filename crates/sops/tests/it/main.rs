@@ -1,4 +1,4 @@
-//! What the real sops made and said, and what a stranger would try.
+//! Recorded results of the real sops, and hostile input.
 #![expect(
     clippy::unwrap_used,
     clippy::disallowed_methods,

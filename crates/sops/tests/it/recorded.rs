@@ -1,5 +1,5 @@
-//! What the real sops made and said, recorded by `e2e/sops/record`: every file is decrypted here, and compared with its clear output, byte for
-//! byte or, for YAML, as data; what sops refuses is refused, and a MAC that it finds wrong is wrong.
+//! Recorded results of the real sops (`e2e/sops/record`). Every file is decrypted and compared with its clear output, byte for byte or, for YAML, as data. Files that
+//! sops refuses are refused, and a MAC that sops finds wrong is wrong.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn key(name: &str) -> Vec<u8> {
     fs::read(data().join("keys").join(name)).unwrap()
 }
 
-/// The keys that the recorder had: not the stranger's.
+/// Returns the recorder's own keys, without the stranger's.
 fn keys() -> Keys {
     let mut keys = Keys::new();
     keys.add_age(&key("first.agekey")).unwrap();
@@ -34,7 +34,7 @@ fn format(name: &str) -> Format {
     }
 }
 
-/// The documents of a text of YAML, as JSON's values.
+/// Reads the documents of a YAML text as JSON values.
 fn values(text: &[u8]) -> Vec<Value> {
     let text = std::str::from_utf8(text).unwrap();
     let source = Source {
@@ -85,7 +85,7 @@ fn every_file_is_what_sops_says() {
                     _ => clear == *decrypted.bytes,
                 };
                 let text = String::from_utf8_lossy(&decrypted.bytes);
-                // Comments, too, are clear; and what isn't YAML any more after it was mended would have other lines.
+                // Comments are clear, too. A file that editing had damaged would have other lines.
                 let are_lines_kept = format != Format::Yaml || text.lines().count() <= count_lines(&encrypted(&name));
                 is_same
                     && are_lines_kept

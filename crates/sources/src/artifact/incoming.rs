@@ -1,4 +1,5 @@
-//! Files of fetches in progress: they go when they are not kept, and what is written to them is charged before. Refuses to block a task for room.
+//! Files of fetches in progress. A file is removed unless the store keeps it, and its bytes are charged before they are written. A task never blocks to wait for
+//! capacity.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -21,7 +22,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// A new file, at this path, for a lane.
+    /// Creates the guard of a new file at this path, for a lane.
     pub(super) fn new(file: fs::File, path: PathBuf, lane: &str, growing: Growing) -> Self {
         Self {
             file,
@@ -31,32 +32,32 @@ impl Incoming {
         }
     }
 
-    /// Where it is, for messages.
+    /// Returns the path, for messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file, to read from.
+    /// Returns the open file, to read from.
     pub(crate) fn file(&self) -> &fs::File {
         &self.file
     }
 
-    /// Another handle of it, which stays readable when the path is gone.
+    /// Returns another handle of the file, which stays readable after the path is removed.
     pub(crate) fn reopen(&self) -> io::Result<fs::File> {
         self.file.try_clone()
     }
 
-    /// How long it is.
+    /// Returns the length of the file.
     pub(crate) fn length(&self) -> u64 {
         self.file.metadata().map(|metadata| metadata.len()).unwrap_or_default()
     }
 
-    /// The file to write to, on a thread that may block, as far as there is room or older archives make some.
+    /// Returns a writer for a thread that may block. If the budget is full, older archives are removed to make capacity.
     pub(crate) fn writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
         BufWriter::with_capacity(BUFFER, self.charge(store, true))
     }
 
-    /// The same, for a task, which may not block but for the disk: it waits for room before it writes ([`TaskWrite`]).
+    /// Returns a writer for a task, which may block for the disk only: the task waits for capacity before it writes ([`TaskWrite`]).
     pub(crate) fn task_writer<'a>(&'a mut self, store: &'a ArtifactStore) -> BufWriter<Charged<'a>> {
         BufWriter::with_capacity(BUFFER, self.charge(store, false))
     }
@@ -72,14 +73,14 @@ impl Incoming {
         }
     }
 
-    /// It is written: what was charged and not used is given back.
+    /// Ends the writing: releases the bytes that were charged and not used.
     pub(crate) fn complete(&mut self) {
         if let Some(growing) = &mut self.growing {
             growing.settle();
         }
     }
 
-    /// Whom it is charged to, and what.
+    /// Returns the lane that is charged, and the charge.
     pub(super) fn settled(mut self) -> (String, Option<Held>) {
         let held = self.growing.take().map(Growing::settled);
         (std::mem::take(&mut self.lane), held)
@@ -88,7 +89,7 @@ impl Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
-        // After it was kept there is nothing at this path any more.
+        // After the store has kept the file, nothing exists at this path.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -99,14 +100,14 @@ pub(crate) struct Charged<'a> {
     lane: &'a str,
     growing: &'a mut Option<Growing>,
     store: &'a ArtifactStore,
-    /// Whether whoever writes may block for longer than the disk takes.
+    /// Whether the writer may block for longer than the disk takes.
     may_block: bool,
-    /// Bytes that are charged and not written yet.
+    /// Bytes that are charged and not yet written.
     ready: u64,
 }
 
 impl Charged<'_> {
-    /// Older archives make room where there is none.
+    /// Removes older archives to make capacity.
     fn make_room(&self, refused: OverBudget) -> io::Result<()> {
         if self.store.make_room(self.lane, &refused) {
             return Ok(());
@@ -143,9 +144,9 @@ impl Write for Charged<'_> {
     }
 }
 
-/// Writes of a task, which waits for room first, as blocking would hold up others.
+/// Writes of a task. The task awaits capacity first, because blocking would delay other tasks.
 pub(crate) trait TaskWrite: Write {
-    /// Waits until there is room for these bytes, if it may come, and writes them.
+    /// Writes these bytes after the budget has capacity for them, if it can get some.
     async fn write_ready(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 

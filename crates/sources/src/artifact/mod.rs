@@ -1,9 +1,8 @@
 //! Artifacts: the content of a commit as one archive, stored under its digest.
 //!
-//! Owns the folder they live in: `<root>/<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz`. A path is always computed from the
-//! source and the digest, never taken from a status, and a load verifies the digest, so nothing that is written into an
-//! object can make the store give out another source's content, nor can a source that bears the name of one that is gone. What is on
-//! disk is counted against a budget; older revisions make room for newer ones. It serves nothing over a network.
+//! The path is `<root>/<kind>/<namespace>/<name>/<uid>/<sha256>.tar.gz`. A path is always computed from the source and the digest, never taken from a status, and a load
+//! verifies the digest. So no field of an object can make the store return another source's content. The uid in the path separates a source from a deleted one of the
+//! same name. Files on disk are counted against a budget, and older revisions are removed in favour of newer ones. The store serves nothing over a network.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,9 +24,9 @@ use crate::tree::Tree;
 
 mod incoming;
 
-/// How many artifacts of a source are kept: the current one and the one before it.
+/// Stored artifacts per source: the current one and the previous one.
 const KEEP: usize = 2;
-/// How a gzip file begins (RFC 1952).
+/// The first bytes of a gzip file (RFC 1952).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The object that an artifact belongs to.
@@ -40,10 +39,10 @@ pub struct SourceKey {
 }
 
 impl SourceKey {
-    /// Names a source by its kind (`GitRepository`), namespace, name and uid: another object of the same name is another source.
+    /// Names a source by its kind (`GitRepository`), namespace, name and uid. Another object of the same name is another source.
     ///
     /// # Errors
-    /// [`StorageError::InvalidName`] when one of them isn't a name that Kubernetes accepts, since they become folders.
+    /// [`StorageError::InvalidName`] when a part isn't a name that Kubernetes accepts, since the parts become folders.
     pub fn new(kind: &str, namespace: &str, name: &str, uid: &str) -> Result<Self, StorageError> {
         let kind = kind.to_ascii_lowercase();
         for (what, value) in [
@@ -73,27 +72,27 @@ impl SourceKey {
         })
     }
 
-    /// The kind in lower case, as it stands in paths.
+    /// Returns the kind in lower case, as in paths.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The namespace.
+    /// Returns the namespace.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The uid.
+    /// Returns the uid.
     pub fn uid(&self) -> &str {
         &self.uid
     }
 
-    /// Where it is in a store, and in whatever else has a folder for each source.
+    /// Returns the folder of this source in a store, and in any other tree with a folder for each source.
     pub fn folder(&self) -> PathBuf {
         Path::new(&self.kind)
             .join(&self.namespace)
@@ -101,10 +100,10 @@ impl SourceKey {
             .join(&self.uid)
     }
 
-    /// Where the archive of this digest is in a store.
+    /// Returns the path of the archive with this digest in a store.
     ///
     /// # Errors
-    /// [`StorageError::InvalidName`] when it is no digest.
+    /// [`StorageError::InvalidName`] when the text is no digest.
     pub fn archive(&self, digest: &str) -> Result<PathBuf, StorageError> {
         let hex = digest
             .strip_prefix("sha256:")
@@ -123,7 +122,7 @@ pub struct ArtifactStore {
     root: Arc<Path>,
     next: Arc<AtomicU64>,
     disk: ByteBudget,
-    /// Those of each source's folder, the newest last.
+    /// The archives of each source's folder, the newest last.
     stored: Arc<Mutex<Shelves>>,
 }
 
@@ -134,17 +133,17 @@ type Shelves = HashMap<PathBuf, Vec<Stored>>;
 struct Stored {
     path: PathBuf,
     lane: String,
-    /// Given back when the archive is removed.
+    /// The charge; released when the archive is removed.
     _held: Held,
     written: SystemTime,
 }
 
 impl ArtifactStore {
-    /// Opens the folder, making it if needed and clearing what an interrupted fetch left in it. What is stored is charged to `disk`:
-    /// new archives by themselves, those that are there by [`ArtifactStore::adopt`].
+    /// Opens the folder. Creates it if needed, and removes the files of interrupted fetches. Archives are charged to `disk`: new ones when they are stored, existing ones
+    /// by [`ArtifactStore::adopt`].
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the folder can't be made or cleared.
+    /// [`StorageError::Io`] when the folder can't be created or cleared.
     pub fn open(root: impl Into<PathBuf>, disk: ByteBudget) -> Result<Self, StorageError> {
         let store = Self::at(root.into(), disk);
         keep_private(&store.root).map_err(|source| store.io("make private", &store.root, source))?;
@@ -159,7 +158,7 @@ impl ArtifactStore {
         Ok(store)
     }
 
-    /// Looks into a folder that another process may be using: for reading only, and nothing is made or cleared.
+    /// Opens a folder that another process may be using, for reading only. Creates and removes nothing.
     pub fn look_into(root: impl Into<PathBuf>) -> Self {
         Self::at(root.into(), ByteBudget::new(crate::budget::Room::unlimited("archives")))
     }
@@ -173,18 +172,18 @@ impl ArtifactStore {
         }
     }
 
-    /// The room of all archives.
+    /// Returns the disk budget of all archives.
     pub fn disk(&self) -> &ByteBudget {
         &self.disk
     }
 
-    /// Bytes of all archives that are there, whether they are charged already or not.
+    /// Counts the bytes of all archives on disk, charged or not.
     pub fn count_bytes(&self) -> u64 {
         let mut folders = vec![self.root.to_path_buf()];
         let mut bytes = 0_u64;
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                // What goes meanwhile counts nothing.
+                // Files that disappear meanwhile count as nothing.
                 match entry.metadata() {
                     Ok(found) if found.is_dir() => folders.push(entry.path()),
                     Ok(found) => bytes = bytes.saturating_add(found.len()),
@@ -199,11 +198,11 @@ impl ArtifactStore {
         self.stored.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Charges the archive of this digest, which is there from before, to a lane. What there is no room for is removed, and so is
-    /// every other archive of the source: it is fetched again when it is wanted.
+    /// Charges an existing archive to a lane. The archive is removed if the budget has no capacity for it. Every other archive of the source is removed, too: it is
+    /// fetched again when needed.
     ///
     /// # Errors
-    /// [`StorageError::OverBudget`] when it was removed for want of room, [`StorageError::Io`] when that failed.
+    /// [`StorageError::OverBudget`] when the archive was removed because of the budget, [`StorageError::Io`] when the removal failed.
     pub fn adopt(&self, source: &SourceKey, digest: &str, lane: &str) -> Result<(), StorageError> {
         let path = self.file(source, digest)?;
         let folder = self.root.join(source.folder());
@@ -236,7 +235,7 @@ impl ArtifactStore {
         }
     }
 
-    /// Removes what belongs to no source of a kind that `keep` knows by namespace, name and uid.
+    /// Removes the artifacts of a kind whose source `keep` does not know by namespace, name and uid.
     ///
     /// # Errors
     /// [`StorageError::Io`] when something can't be removed; the rest is removed all the same.
@@ -245,10 +244,10 @@ impl ArtifactStore {
         remove_leftovers(&folder, keep).map_err(|(path, error)| self.io("remove", &path, error))
     }
 
-    /// How many bytes an artifact takes in memory, at most: what [`ArtifactStore::load`] needs.
+    /// Returns the most bytes that an artifact takes in memory, which [`ArtifactStore::load`] needs.
     ///
     /// # Errors
-    /// [`StorageError::Missing`], [`StorageError::Io`], or [`StorageError::InvalidArchive`] for what is no gzip archive, such as a copied layer.
+    /// [`StorageError::Missing`], [`StorageError::Io`], or [`StorageError::InvalidArchive`] for a file that is no gzip archive, such as a copied layer.
     pub fn loaded_size(&self, source: &SourceKey, digest: &str) -> Result<u64, StorageError> {
         let path = self.file(source, digest)?;
         let file = self.opened(&path, digest)?;
@@ -274,7 +273,7 @@ impl ArtifactStore {
         })
     }
 
-    /// Removes the oldest archive that a newer one of its source has replaced, where that makes the room that is missing.
+    /// Removes the oldest archive that a newer one of its source has replaced, if that makes the missing capacity.
     fn make_room(&self, lane: &str, refused: &OverBudget) -> bool {
         let OverBudget::Full { setting, .. } = refused else {
             return false;
@@ -296,7 +295,7 @@ impl ArtifactStore {
         self.stored().entry(folder.to_owned()).or_default().push(new);
     }
 
-    /// Gives back what an archive is charged.
+    /// Releases the charge of an archive.
     fn forget(&self, path: &Path) {
         let Some(folder) = path.parent() else { return };
         let mut stored = self.stored();
@@ -306,12 +305,12 @@ impl ArtifactStore {
         if shelf.is_empty() {
             stored.remove(folder);
         }
-        // Not under the lock: giving bytes back wakes others.
+        // After the lock is released: returning bytes wakes waiters.
         drop(stored);
         drop(gone);
     }
 
-    /// Removes an archive, and what it is charged.
+    /// Removes an archive and its charge.
     fn remove_file(&self, path: &Path) -> Result<(), StorageError> {
         let removed = match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.io("remove", path, error)),
@@ -323,18 +322,17 @@ impl ArtifactStore {
         removed
     }
 
-    /// Whether the archive of this digest is stored for the source. Its content is verified when it is loaded.
+    /// Checks whether the archive of this digest is stored for the source. Loading it verifies its content.
     pub fn contains(&self, source: &SourceKey, digest: &str) -> bool {
         self.file(source, digest).is_ok_and(|path| path.is_file())
     }
 
-    /// Loads an artifact into memory, verifying its digest and bounding what it unpacks to.
+    /// Loads an artifact into memory, verifies its digest and bounds its unpacked size.
     ///
-    /// Blocks on the disk. A damaged file is removed, so that the next fetch brings it anew.
+    /// Blocks on the disk. A damaged file is removed, so that the next fetch replaces it.
     ///
     /// # Errors
-    /// [`StorageError::Missing`], [`StorageError::DigestMismatch`], [`StorageError::InvalidArchive`],
-    /// [`StorageError::TooLarge`] or [`StorageError::Io`].
+    /// [`StorageError::Missing`], [`StorageError::DigestMismatch`], [`StorageError::InvalidArchive`], [`StorageError::TooLarge`] or [`StorageError::Io`].
     pub fn load(&self, source: &SourceKey, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
         let mut file = self.open_verified(source, digest)?;
         let size = self.loaded_size(source, digest)?;
@@ -343,7 +341,7 @@ impl ArtifactStore {
         Tree::from_archive(&file, (digest, size), limits)
     }
 
-    /// Opens an archive and verifies the digest of what is open. Blocks on the disk. A damaged file is removed.
+    /// Opens an archive and verifies the digest of the open file. Blocks on the disk. A damaged file is removed.
     ///
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::DigestMismatch`] or [`StorageError::Io`].
@@ -354,7 +352,7 @@ impl ArtifactStore {
         io::copy(&mut file, &mut hash).map_err(|source| self.io("read", &path, source))?;
         let found = format!("sha256:{}", hex::encode(hash.0.finalize()));
         if found != digest {
-            // Removing is what mends it; that it can't be removed changes nothing about the error.
+            // Removing the file repairs the damage. A failed removal does not change the error.
             let _ = self.remove_file(&path);
             return Err(StorageError::DigestMismatch {
                 expected: digest.to_owned(),
@@ -364,7 +362,7 @@ impl ArtifactStore {
         Ok(file)
     }
 
-    /// Removes every artifact of a source, for one that was deleted.
+    /// Removes every artifact of a deleted source.
     ///
     /// # Errors
     /// [`StorageError::Io`] when the folder can't be removed.
@@ -379,7 +377,7 @@ impl ArtifactStore {
         }
     }
 
-    /// A new empty file for a fetch in progress, charged to a lane as it grows; it is removed when the guard is dropped.
+    /// Creates an empty file for a fetch in progress. The file is charged to a lane as it grows, and removed when the guard is dropped.
     pub(crate) fn incoming_file(&self, lane: &str) -> Result<Incoming, StorageError> {
         let held = self.disk.try_acquire(lane, 0)?;
         let name = format!("{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed));
@@ -393,7 +391,7 @@ impl ArtifactStore {
         Ok(Incoming::new(file, path, lane, Growing::unused(held)))
     }
 
-    /// Moves a finished archive to its place and removes the source's oldest ones.
+    /// Moves a finished archive to its place and removes the source's oldest archives.
     pub(crate) fn keep(&self, source: &SourceKey, incoming: Incoming, digest: &str) -> Result<String, StorageError> {
         let target = self.file(source, digest)?;
         if let Some(folder) = target.parent() {
@@ -454,13 +452,13 @@ impl ArtifactStore {
     }
 }
 
-/// Hashes what is written.
+/// Hashes the written bytes.
 struct Hashing(Sha256);
 
-/// How many bytes an open archive says that it takes in memory: what [`read_archive`] needs at most. Blocks on the disk.
+/// Returns the size that an open archive declares for its content in memory: the most that [`read_archive`] needs. Blocks on the disk.
 ///
 /// # Errors
-/// When it can't be read; [`io::ErrorKind::InvalidData`] when it is no gzip file, such as a layer that was copied as it was.
+/// When the file can't be read; [`io::ErrorKind::InvalidData`] when it is no gzip file, such as a layer that was copied unchanged.
 pub fn read_archive_size(mut archive: &fs::File) -> io::Result<u64> {
     let mut begin = [0; 2];
     archive.rewind()?;
@@ -475,10 +473,10 @@ pub fn read_archive_size(mut archive: &fs::File) -> io::Result<u64> {
     Ok(u64::from(u32::from_le_bytes(size)))
 }
 
-/// Reads an open archive that somebody else keeps, if it has this digest, within the bounds of an artifact. Blocks on the disk.
+/// Reads an open archive of another store if it has this digest, within the bounds of an artifact. Blocks on the disk.
 ///
 /// # Errors
-/// [`StorageError`] when it can't be read, or is another one.
+/// [`StorageError`] when the archive can't be read, or has another digest.
 pub fn read_archive(mut archive: &fs::File, digest: &str, limits: &Limits) -> Result<Tree, StorageError> {
     let invalid = |error: io::Error| StorageError::InvalidArchive {
         digest: digest.to_owned(),
@@ -510,7 +508,7 @@ impl Write for Hashing {
     }
 }
 
-/// Makes a folder its owner's alone, one that is there already, too: what is fetched may be nobody else's to read.
+/// Makes a folder, new or existing, accessible to its owner only: no other user may read fetched content.
 fn keep_private(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -1,6 +1,6 @@
-//! The store's protocol: which requests it makes, and how they come to their right.
+//! The store's protocol: which requests are made, and when a request is repeated for another region.
 //!
-//! Owns when a request is made again for another region. Refuses redirects, and to read an error, or a page, beyond what either needs.
+//! Redirects are refused. Of an error or a page, only the bytes that are needed are read.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -20,15 +20,15 @@ use crate::limits::describe_bytes;
 use crate::secret::Credentials;
 
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
-/// What a page may be long.
+/// The largest page in bytes.
 const PAGE_BYTES: u64 = 4 << 20;
-/// What reading a page takes for a byte of it.
+/// Bytes of memory that parsing takes for each byte of a page.
 const PARSED: u64 = 4;
-/// How many objects a page is asked to have.
+/// Objects that each request for a page asks for.
 const PAGE_OBJECTS: &str = "1000";
-/// How many pages are read, full or not.
+/// The most pages that are read, full or not.
 const PAGES: usize = 1000;
-/// What is read of an error.
+/// Bytes of an error that are read.
 const ERROR_BYTES: u64 = 16 << 10;
 
 /// The store, for one fetch, over one connection.
@@ -36,14 +36,14 @@ pub(super) struct Store<'a> {
     client: HttpClient,
     dialer: &'a Dialer,
     request: &'a BucketRequest,
-    /// Which region requests are signed for, once the store has said.
+    /// The region that requests are signed for, after the store has named one.
     region: Arc<Mutex<Option<String>>>,
 }
 
-/// An object as it arrives.
+/// An object whose body is still arriving.
 pub(super) struct OpenObject {
     pub(super) body: Body,
-    /// Its mark, as the answer has it.
+    /// The ETag of the answer.
     pub(super) mark: String,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// The same store, over a connection of its own.
+    /// Returns the same store with a connection of its own.
     pub(super) fn another(&self) -> Self {
         Self {
             client: Self::connect(self.dialer, self.request, &self.region()),
@@ -78,7 +78,7 @@ impl<'a> Store<'a> {
         said.or(learnt).unwrap_or_else(|| DEFAULT_REGION.to_owned())
     }
 
-    /// Shows every object of the bucket to `look`, page by page; it says how many bytes it keeps of each, or ends it.
+    /// Shows every object of the bucket to `look`, page by page. `look` returns how many bytes it keeps of each object, or ends the listing.
     pub(super) async fn list(
         &mut self,
         memory: &mut Growing,
@@ -149,7 +149,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Asks for an object; none when there is no such object any more.
+    /// Requests an object; `None` if the object no longer exists.
     pub(super) async fn open(&mut self, key: &str) -> Result<Option<OpenObject>, BucketError> {
         let what = format!("the object {}", quote(key));
         let answer = match self.ask(key, &[], &what).await {
@@ -167,7 +167,7 @@ impl<'a> Store<'a> {
         }))
     }
 
-    /// Asks; once more if the store says that the bucket is in a region that nobody has named.
+    /// Sends a request. Repeats it once if the store names the bucket's region and the specification names none.
     async fn ask(&mut self, key: &str, query: &[(&str, &str)], what: &str) -> Result<HttpAnswer, BucketError> {
         let region = self.region();
         let answer = self.send(key, query, &region).await?;
@@ -191,7 +191,7 @@ impl<'a> Store<'a> {
         Err(self.explain(status, &told, location, what))
     }
 
-    /// Notes the region that the store has named; it may name one only.
+    /// Stores the region that the store has named. A store may name only one region.
     fn learn(&mut self, region: &str) -> bool {
         let mut learnt = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         if learnt.is_some() {
@@ -248,7 +248,7 @@ impl<'a> Store<'a> {
         Ok(self.client.send(&request).await?)
     }
 
-    /// Where an answer points, without anything that may be a secret.
+    /// Returns the target of a redirect, without any part that may be a secret.
     fn find_location(&self, answer: &HttpAnswer) -> String {
         let url = answer
             .headers(&LOCATION)
@@ -262,11 +262,11 @@ impl<'a> Store<'a> {
         let name = HeaderName::from_static("x-amz-bucket-region");
         let region = answer.headers(&name).next().and_then(listing::read_region);
         let mut bytes = Vec::new();
-        // What can't be read says nothing: the status does.
+        // An unreadable body is ignored: the status suffices.
         let _ = answer.into_body().take(ERROR_BYTES).read_to_end(&mut bytes).await;
         let mut told = listing::read_error(&bytes);
         told.region = told.region.or(region);
-        // A store may repeat what it was shown.
+        // A store may repeat the credentials that it received.
         let is_shown = |keys: &super::request::AccessKeys| told.code.contains(keys.id.reveal());
         if self.request.keys.as_ref().is_some_and(is_shown) {
             told.code.clear();
@@ -286,7 +286,7 @@ impl<'a> Store<'a> {
                 url: self.request.endpoint.to_string(),
             };
         }
-        // Without the word it is not known what is missing: a proxy may have said it.
+        // Without the code, the missing thing is unknown: a proxy may have sent the answer.
         if status == StatusCode::NOT_FOUND && told.code == "NoSuchKey" {
             let what = what.to_owned();
             return BucketError::NoObject { url, what };
@@ -327,7 +327,7 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// A body that ended before its end.
+    /// Makes the error for a body that ended too early.
     pub(super) fn broken(&self, error: &std::io::Error) -> BucketError {
         BucketError::Connection(crate::error::FetchError::Broken {
             url: self.request.shown(),
@@ -336,7 +336,7 @@ impl<'a> Store<'a> {
     }
 }
 
-/// A key as messages have it: quoted, and not all of it if it is long.
+/// Writes a key for messages: quoted, and cut if it is long.
 pub(super) fn quote(key: &str) -> String {
     const SHOWN: usize = 128;
     match key.char_indices().nth(SHOWN) {

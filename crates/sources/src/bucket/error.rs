@@ -1,11 +1,11 @@
-//! What can go wrong while a bucket is fetched, and which of Flux's reasons that is.
+//! Errors of fetching a bucket, and their reasons as Flux names them.
 
 use tenure_planner::source::{FetchFailure, FetchReason};
 
 use crate::budget::OverBudget;
 use crate::error::{FetchError, StorageError};
 
-/// Why a fetch did not give an artifact. Carries no credential: stores are named by host and bucket alone.
+/// Why a fetch gave no artifact. Carries no credential: a store is named by host and bucket alone.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
     /// `spec.endpoint` is not the address of a store.
@@ -14,22 +14,22 @@ pub enum BucketError {
     /// A Secret lacks a key or holds one that can't be used.
     #[error("the Secret of {field} can't be used: {problem}")]
     InvalidSecret {
-        /// The field that names it.
+        /// The field that names the Secret.
         field: &'static str,
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
-    /// The store doesn't accept the credentials, or wants some.
+    /// The store requires credentials, or rejects the given ones.
     #[error("{url} refused to give {what}: {problem}")]
     Refused {
         /// The store and the bucket.
         url: String,
-        /// What was asked for.
+        /// The requested object or page.
         what: String,
-        /// What it said and what to do.
+        /// The store's answer, and what to do.
         problem: String,
     },
-    /// There is no such bucket.
+    /// The bucket does not exist.
     #[error("bucket '{bucket}' not found in {url}")]
     NoBucket {
         /// Its name.
@@ -37,22 +37,22 @@ pub enum BucketError {
         /// The store.
         url: String,
     },
-    /// There is no such object.
+    /// The object does not exist.
     #[error("{what} is not in {url}")]
     NoObject {
         /// The store and the bucket.
         url: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
     },
-    /// The bucket is somewhere else.
+    /// The bucket is at another address.
     #[error(
         "{url} redirects requests for the bucket{problem}; name the endpoint, and the region, that the bucket is in"
     )]
     Elsewhere {
         /// The store and the bucket.
         url: String,
-        /// To where, as far as it says.
+        /// The target of the redirect, as far as the store names it.
         problem: String,
     },
     /// The store answered with a status that isn't success.
@@ -60,14 +60,14 @@ pub enum BucketError {
     HttpStatus {
         /// The store and the bucket.
         url: String,
-        /// What was asked for.
+        /// The requested object or page.
         what: String,
         /// The HTTP status code.
         status: u16,
-        /// The word that the store has for it, in parentheses, or nothing.
+        /// The store's code for the error, in parentheses, or nothing.
         code: String,
     },
-    /// The store does not speak the protocol as it should.
+    /// The store violates the protocol.
     #[error("{url} does not answer as a store that speaks S3: {problem}")]
     Protocol {
         /// The store and the bucket.
@@ -101,7 +101,7 @@ pub enum BucketError {
         /// The bound, with its unit.
         limit: String,
     },
-    /// There is no room for it within what its tenant, or all of them, may hold.
+    /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error("bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an admin for more")]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
@@ -118,7 +118,7 @@ impl From<FetchError> for BucketError {
             FetchError::OverBudget(refused) => Self::OverBudget(refused),
             FetchError::Storage(error) => Self::Storage(error),
             FetchError::TooLarge { what, limit, .. } => Self::TooLarge { what, limit },
-            // What TLS is given stands in a Secret of its own.
+            // The TLS settings have a Secret of their own.
             FetchError::InvalidSecret { problem } => Self::InvalidSecret {
                 field: "spec.certSecretRef",
                 problem,
@@ -129,7 +129,7 @@ impl From<FetchError> for BucketError {
 }
 
 impl BucketError {
-    /// The reason of the condition, as Flux's source-controller names it.
+    /// Returns the reason of the condition, as Flux's source-controller names it.
     pub fn reason(&self) -> FetchReason {
         match self {
             Self::InvalidEndpoint => FetchReason::UrlInvalid,
@@ -149,14 +149,14 @@ impl BucketError {
         }
     }
 
-    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    /// Returns true if only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
         matches!(self, Self::InvalidEndpoint)
     }
 }
 
 impl From<&BucketError> for FetchFailure {
-    /// What the planner is told of it.
+    /// Converts the error into the planner's form.
     fn from(error: &BucketError) -> Self {
         Self {
             reason: error.reason(),

@@ -1,7 +1,7 @@
-//! One fetch of a bucket from beginning to end: what is in it, stop if nothing changed, else receive what is new and store.
+//! One fetch of a bucket: list it, stop if nothing changed, else receive the new objects and store the artifact.
 //!
-//! Owns the order of these phases. What is listed and what is received may differ, since a bucket has no commits: an object that changes
-//! between is taken as it is received, one that is gone is left out, and the revision says what was taken.
+//! A bucket has no commits, so the listing and the received content may differ. An object that changes meanwhile is taken as received, and a deleted one is left out. The
+//! revision describes the content that was taken.
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,17 +29,16 @@ use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
 use crate::reach::Reach;
 
-/// Bytes of the buffers of all connections, and of what unpacks one archive and packs another.
+/// Bytes of the buffers of all connections, and of unpacking one archive and packing another.
 const BUFFER_BYTES: u64 = 2 << 20;
-/// How many objects are received at the same time.
+/// Objects that are received at the same time.
 const CONNECTIONS: usize = 4;
-/// Bytes of the file with patterns.
+/// The largest file with patterns, in bytes.
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
 
-/// Fetches the bucket that the request names, if it has changed.
+/// Fetches the bucket of the request, if it has changed.
 ///
-/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
-/// charged to the account and to the store; for memory it waits.
+/// Drop the future to cancel: connections close and work on other threads stops. Memory and disk are charged to the account and to the store; the fetch waits for memory.
 ///
 /// # Errors
 /// A [`BucketError`] that says what failed and what to do.
@@ -60,7 +59,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, BucketError> {
-    // Whoever waits for room to the end is told so, instead of that the time is over.
+    // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
@@ -78,7 +77,7 @@ async fn fetch_in_time(
             timeout: request.asked.timeout,
         }));
     };
-    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    // If too much arrived, that is the reason, whatever error the protocol made of it.
     result.map_err(|error| dialer.budget().exceeded().map_or(error, BucketError::from))
 }
 
@@ -92,7 +91,7 @@ struct Fetch<'a> {
     fingerprint: String,
 }
 
-/// What is in the bucket, and what of it is there already.
+/// The objects of the bucket, and which of them the previous artifact already has.
 struct Surveyed {
     index: Index,
     before: Option<Before>,
@@ -124,7 +123,7 @@ impl Fetch<'_> {
         self.write(surveyed, ignore_file, received).await
     }
 
-    /// The file with patterns, at the root of the bucket whatever the prefix is.
+    /// Fetches the file with patterns, which is at the root of the bucket for every prefix.
     async fn get_ignore_file(&self, bucket: &mut Store<'_>) -> Result<Option<String>, BucketError> {
         let Some(OpenObject { body, .. }) = bucket.open(IGNORE_FILE).await? else {
             return Ok(None);
@@ -162,7 +161,7 @@ impl Fetch<'_> {
         Ok(listed)
     }
 
-    /// Finds out, on a thread for blocking work and in its turn, what has changed; nothing when nothing has.
+    /// Finds the changes, on a thread for blocking work and in the lane's turn; `None` if nothing changed.
     async fn survey(
         &self,
         listed: Vec<ListedObject>,
@@ -184,7 +183,7 @@ impl Fetch<'_> {
             }
             let mut before = None;
             if let Some(known) = known {
-                // One that can't be read is as none.
+                // An unreadable artifact counts as missing.
                 if let Ok(file) = store.open_verified(&request.source, &known.facts.digest) {
                     let digest = known.facts.digest;
                     let found = Before { file, digest };
@@ -198,7 +197,7 @@ impl Fetch<'_> {
         self.in_turn(work).await
     }
 
-    /// Receives what is not there yet, over some connections at the same time; notes in the index where each object is.
+    /// Receives the missing objects over several connections at once. Records in the index where each object is.
     async fn receive(&self, bucket: &Store<'_>, index: &mut Index) -> Result<Vec<Incoming>, BucketError> {
         let wanted = index.list_wanted();
         let width = CONNECTIONS.min(wanted.len());
@@ -237,7 +236,7 @@ impl Fetch<'_> {
         Ok(files)
     }
 
-    /// Receives some objects into one file. Some may be gone.
+    /// Receives some objects into one file. Some may be deleted meanwhile.
     async fn receive_share(
         &self,
         mut bucket: Store<'_>,
@@ -250,7 +249,7 @@ impl Fetch<'_> {
             Some(refused) => BucketError::OverBudget(refused),
             None => self.store.io("write", &path, error).into(),
         };
-        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = incoming.task_writer(self.store);
         let (mut objects, mut gone) = (Vec::with_capacity(keys.len()), Vec::new());
         let mut offset = 0_u64;
@@ -293,7 +292,7 @@ impl Fetch<'_> {
         Ok((incoming, objects, gone))
     }
 
-    /// Makes an artifact of it, on a thread for blocking work, in its turn and when there is room for what it takes.
+    /// Makes the artifact on a thread for blocking work, in the lane's turn, after the budget has capacity for its memory.
     async fn write(
         &self,
         surveyed: Surveyed,
@@ -336,10 +335,10 @@ impl Fetch<'_> {
         })
     }
 
-    /// Works on a thread for blocking work, in the lane's turn, which is held until the work really ends.
+    /// Runs work on a thread for blocking work in the lane's turn. The turn is held until the work really ends.
     ///
-    /// What is in the bucket is held while the turn is waited for, and who has it may wait for the room that this takes: so it is waited for
-    /// no longer than half of the time that is left, and tried again another time.
+    /// The fetch holds the listing in memory while it waits, and the lane that has the turn may need this memory. So the wait ends after half of the remaining time, and
+    /// the fetch is retried later.
     async fn in_turn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&AtomicBool) -> Result<T, BucketError> + Send + 'static,

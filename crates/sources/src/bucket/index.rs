@@ -1,7 +1,7 @@
-//! What is in a bucket: keys, marks and sizes, and the revision that follows from them. Pure.
+//! The objects of a bucket: keys, marks (ETags) and sizes, and the revision that follows from them. Pure.
 //!
-//! Owns which objects become files, and that each can: a key is a path as it stands. The revision is Flux's: the digest of a line for each
-//! object, `key mark`, in the order of the keys.
+//! A key is used as a path unchanged, and a key that can't be a path is refused. The revision is Flux's: the digest of a line `key mark` for each object, in the order of
+//! the keys.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::ignore::{IGNORE_FILE, Ignore};
 use crate::limits::{Limits, describe_bytes};
 use crate::tree::check_path;
 
-/// What an object takes in memory besides its key and its mark: in a list, which may have twice the room that it needs, and in an index.
+/// Bytes of memory of an object besides its key and its mark: in a list, whose capacity may be twice its length, and in an index.
 const ENTRY_BYTES: u64 = 288;
 
 /// The objects that become files.
@@ -31,29 +31,29 @@ pub(super) struct Object {
     pub(super) content: Content,
 }
 
-/// Where the content of an object is.
+/// The place of an object's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// In the store.
     Upstream,
-    /// In the artifact of before.
+    /// In the previous artifact.
     Kept,
-    /// In one of the files that were received, from here on.
+    /// In one of the received files, from this offset.
     Received { file: usize, offset: u64 },
 }
 
-/// How many bytes of memory an object takes.
+/// Returns the bytes of memory that an object takes.
 pub(super) fn count_bytes(object: &ListedObject) -> u64 {
     object.key.len() as u64 + object.mark.len() as u64 + ENTRY_BYTES
 }
 
-/// Whether an object is none of the artifact's files, whatever is ignored: folders, and the file with patterns, which is fetched for itself.
+/// Checks whether an object never becomes a file: a folder, or the file with patterns, which is fetched separately.
 pub(super) fn is_left_out(key: &str) -> bool {
     key.ends_with('/') || key == IGNORE_FILE
 }
 
 impl Index {
-    /// Takes what is listed and not ignored. `cancelled` ends it.
+    /// Makes the index of the listed objects that no pattern excludes. `cancelled` ends the work.
     ///
     /// # Errors
     /// [`BucketError::InvalidKey`], [`BucketError::InvalidIgnore`] or [`BucketError::TooLarge`].
@@ -98,7 +98,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Refuses a key that is a file and, for another, a folder.
+    /// Refuses a key that is both a file and the folder of another key.
     fn refuse_overlaps(&self) -> Result<(), BucketError> {
         for key in self.objects.keys() {
             let folders = key.match_indices('/').filter_map(|(at, _)| key.get(..at));
@@ -112,7 +112,7 @@ impl Index {
         Ok(())
     }
 
-    /// The revision.
+    /// Returns the revision.
     pub(super) fn revision(&self) -> String {
         let mut hash = Sha256::new();
         for (key, object) in &self.objects {
@@ -123,7 +123,7 @@ impl Index {
         format!("sha256:{}", hex::encode(hash.finalize()))
     }
 
-    /// The keys of the objects whose content is to be fetched.
+    /// Lists the keys of the objects that have to be fetched.
     pub(super) fn list_wanted(&self) -> Vec<String> {
         let wanted = self
             .objects
@@ -133,7 +133,7 @@ impl Index {
     }
 }
 
-/// Whether a key can be the path of a file.
+/// Checks whether a key can be the path of a file.
 fn check_key(key: &str, limits: &Limits) -> Result<(), BucketError> {
     let invalid = |problem: String| BucketError::InvalidKey {
         key: quote(key),
@@ -196,7 +196,7 @@ mod tests {
                 error.contains(problem) && error.contains(&format!("{key:?}")),
                 "{error}"
             );
-            // What is left out need not be one.
+            // An excluded object may have any key.
             assert_eq!(
                 index(&["fine", key], Some("*\n!fine")).unwrap().objects.len(),
                 1,

@@ -1,52 +1,51 @@
-//! What a store says in XML: pages of a listing, and errors. Pure.
+//! The XML of a store: pages of a listing, and errors. Pure.
 //!
-//! Owns which elements are read; what else there is, is skipped. Refuses document types, and elements within elements beyond what answers
-//! have: nothing is expanded or fetched.
+//! Known elements are read, all others are skipped. Document types are refused, and so is nesting beyond what answers have. Nothing is expanded or fetched.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
 use crate::url::decode_percent;
 
-/// Elements within elements.
+/// The deepest nesting of elements.
 const DEPTH: usize = 16;
-/// Bytes of a text that is read: a key may be three times as long as it is when it is encoded.
+/// Bytes of a text that is read. An encoded key may be three times as long as the key.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// An object as a listing has it.
+/// An object of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
     pub(super) key: String,
-    /// Changes whenever its content does.
+    /// Changes whenever the content changes.
     pub(super) mark: String,
     pub(super) size: u64,
 }
 
-/// What stands on a page besides its objects.
+/// The content of a page besides its objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
-    /// What the next page is asked for with; the last has none.
+    /// The token of the next page; `None` on the last page.
     pub(super) next: Option<String>,
 }
 
-/// What a store says when it refuses.
+/// A refusal of the store.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreError {
-    /// A word for it; empty if it says none that can be shown.
+    /// The store's code for it; empty if the store sends none that can be shown.
     pub(super) code: String,
     /// The region that the bucket is in.
     pub(super) region: Option<String>,
 }
 
-/// Reads a page, and shows its objects to `look` one by one, which says whether to go on.
+/// Reads a page and shows its objects to `look` one by one. `look` returns whether to go on.
 ///
 /// # Errors
-/// What is wrong with it, to complete the sentence "its listing …".
+/// The problem, to complete the sentence "its listing …".
 pub(super) fn read_page(bytes: &[u8], mut look: impl FnMut(ListedObject) -> bool) -> Result<Page, &'static str> {
     let (mut next, mut is_truncated, mut is_encoded) = (None, None, false);
     let mut object = ListedObject::default();
     let mut size = None;
-    // The form of keys is said after them: what is read first is looked at last.
+    // The page names the encoding of keys after the keys, so the keys are decoded at the end.
     let mut objects = Vec::new();
     let mut problem = None;
     walk(bytes, |path, text| {
@@ -87,12 +86,12 @@ pub(super) fn read_page(bytes: &[u8], mut look: impl FnMut(ListedObject) -> bool
         (Some(true), Some(next)) if !next.is_empty() => Ok(Page { next: Some(next) }),
         (Some(true), _) => Err("has more pages, and doesn't say which is the next"),
         (Some(false), _) => Ok(Page::default()),
-        // Whatever else it is, it is no reason to believe that nothing is there.
+        // Any other page is no proof that the bucket is empty.
         (None, _) => Err("is none: it doesn't say whether that is all"),
     }
 }
 
-/// Reads what a store says when it refuses; what can't be read says nothing.
+/// Reads a refusal of the store. An unreadable refusal gives an empty one.
 pub(super) fn read_error(bytes: &[u8]) -> StoreError {
     let mut error = StoreError::default();
     let read = walk(bytes, |path, text| {
@@ -110,21 +109,21 @@ pub(super) fn read_error(bytes: &[u8]) -> StoreError {
     error
 }
 
-/// A region that a store names, if it can be one.
+/// Reads the region that a store names, if the text can be a region.
 pub(super) fn read_region(text: &str) -> Option<String> {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     let is_region = (1..=64).contains(&text.len()) && text.bytes().all(is_part);
     is_region.then(|| text.to_owned())
 }
 
-/// A mark without the quotes around it.
+/// Returns a mark without the quotes around it.
 pub(super) fn trim_mark(text: &str) -> &str {
     let text = text.trim();
     let text = text.strip_prefix('"').unwrap_or(text);
     text.strip_suffix('"').unwrap_or(text)
 }
 
-/// Goes through a document and shows each element at its end: where it stands, and its text. It is asked whether to go on.
+/// Walks over a document and shows each element at its end: its path and its text. The callback returns whether to go on.
 fn walk(bytes: &[u8], mut end: impl FnMut(&str, &str) -> bool) -> Result<(), &'static str> {
     const UNREADABLE: &str = "is no XML that can be read";
     let document = std::str::from_utf8(bytes).map_err(|_| UNREADABLE)?;

@@ -1,12 +1,11 @@
 //! Buckets of object stores that speak S3's protocol: signatures, listings, and objects into archives.
 //!
-//! Every connection goes through the dialer, as Git's do. Owns these rules, and refuses what breaks them:
+//! Every connection goes through the dialer, as for Git. A fetch fails if one of these rules is broken:
 //!
-//! - The keys are used to sign, and go nowhere. A signature is for one host, one request and one moment.
-//! - No redirect is followed. A store that says that the bucket is in another region is asked once more, signed for that region.
-//! - What a listing says of an object is believed of nothing but when to fetch it: what arrives has the length that it is said to have, and
-//!   the mark that its answer bears.
-//! - An object's key becomes a path as it stands, or the bucket is refused: nothing is renamed.
+//! - The secret key only signs, and is sent to no host. A signature is for one host, one request and one moment.
+//! - No redirect is followed. If a store says that the bucket is in another region, the request is repeated once, signed for that region.
+//! - A listing only decides when to fetch an object. The received object must have its declared length and the mark of its answer.
+//! - An object's key becomes a path unchanged, or the bucket is refused: no object is renamed.
 
 mod client;
 mod error;

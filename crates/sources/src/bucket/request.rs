@@ -1,7 +1,6 @@
-//! What to fetch from a bucket: what the planner asks for, read and complete, before anything is connected to. Pure.
+//! The request for a bucket: the planner's request, read and complete, before any connection. Pure.
 //!
-//! Owns the keys that a Secret must have, and where a bucket is found: by its name in the path, as Flux's client does for any store that it
-//! doesn't know to want otherwise. Refuses half a pair of keys.
+//! The path names the bucket, as in Flux's client for any store without a known other form. A Secret with only one of the two keys is refused.
 
 use sha2::{Digest as _, Sha256};
 use tenure_planner::bucket::FetchRequest;
@@ -13,21 +12,21 @@ use crate::policy::Endpoint;
 use crate::proxy::Proxy;
 use crate::secret::{self, Hidden, SecretData, TlsOptions};
 
-/// Where Amazon's buckets are found whose region isn't named by the address.
+/// The host of Amazon's buckets whose region is not in the address.
 const AMAZON: &str = "s3.amazonaws.com";
-/// The region that a request is signed for when nobody says another.
+/// The region that a request is signed for if no other is named.
 pub(super) const DEFAULT_REGION: &str = "us-east-1";
-/// The hosts below which a bucket is a host of its own: Alibaba's, which take no other form.
+/// Hosts whose buckets are host names of their own: Alibaba's, which accept no other form.
 const BUCKETS_AS_HOSTS: &str = ".aliyuncs.com";
-/// What a key may be long.
+/// The longest key in bytes.
 const LONGEST_KEY: usize = 4096;
 
-/// What the planner asks for, and what was read of it and of its Secrets: everything that decides a fetch. Its `Debug` shows no credential.
+/// The planner's request with everything that was read of it and of its Secrets: all that decides a fetch. Its `Debug` shows no credential.
 #[derive(Debug, Clone)]
 pub struct BucketRequest {
     /// The object that the artifact belongs to.
     pub source: SourceKey,
-    /// What is asked for.
+    /// The planner's request.
     pub asked: FetchRequest,
     /// The store.
     pub endpoint: Endpoint,
@@ -36,31 +35,31 @@ pub struct BucketRequest {
     pub(super) proxy: Option<Proxy>,
 }
 
-/// The Secrets that a request names, as they were read.
+/// The data of the Secrets that a request names.
 #[derive(Default)]
 pub struct BucketSecrets {
-    /// That of `spec.secretRef`.
+    /// The Secret of `spec.secretRef`.
     pub credentials: Option<SecretData>,
-    /// That of `spec.certSecretRef`.
+    /// The Secret of `spec.certSecretRef`.
     pub certificates: Option<SecretData>,
-    /// That of `spec.proxySecretRef`.
+    /// The Secret of `spec.proxySecretRef`.
     pub proxy: Option<SecretData>,
 }
 
-/// What requests are signed with.
+/// The keys that sign requests.
 #[derive(Debug, Clone)]
 pub struct AccessKeys {
-    /// Which keys they are; it stands in each request.
+    /// The id of the keys; each request contains it.
     pub(super) id: Hidden,
-    /// What is signed with; it is sent to nobody.
+    /// The secret key, which signs and is never sent.
     pub(super) secret: Hidden,
 }
 
 impl BucketRequest {
-    /// Reads what is asked for, with the data of the Secrets that it names.
+    /// Reads the planner's request, with the data of the Secrets that it names.
     ///
     /// # Errors
-    /// A [`BucketError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
+    /// A [`BucketError`] that names the unusable field, or key of the Secret. The error contains no credential.
     pub fn read(source: SourceKey, asked: FetchRequest, secrets: &BucketSecrets) -> Result<Self, BucketError> {
         let scheme = if asked.insecure { "http" } else { "https" };
         let endpoint = format!("{scheme}://{}", asked.endpoint).parse();
@@ -78,22 +77,22 @@ impl BucketRequest {
         })
     }
 
-    /// The store and the bucket, for messages.
+    /// Returns the store and the bucket, for messages.
     pub(super) fn shown(&self) -> String {
         format!("{}/{}", self.endpoint, self.asked.bucket)
     }
 
-    /// Who is asked for a bucket of this region.
+    /// Returns the endpoint for a bucket of this region.
     pub(super) fn endpoint_in(&self, region: &str) -> Endpoint {
         let mut endpoint = self.endpoint.clone();
         if endpoint.host == AMAZON && region != DEFAULT_REGION {
-            // This one answers for buckets of its own region only.
+            // This host serves buckets of its own region only.
             endpoint.host = format!("s3.{}.amazonaws.com", region.to_ascii_lowercase());
         }
         endpoint
     }
 
-    /// The path of an object, or of the bucket itself for an empty key.
+    /// Returns the path of an object, or of the bucket itself for an empty key.
     pub(super) fn path_of(&self, key: &str) -> String {
         let key = encode(key, true);
         if self.endpoint.host.ends_with(BUCKETS_AS_HOSTS) {
@@ -102,7 +101,7 @@ impl BucketRequest {
         format!("/{}/{key}", encode(&self.asked.bucket, false))
     }
 
-    /// What besides the objects decides the content of what is stored, and whether it may be.
+    /// Returns the digest of everything besides the objects that decides the stored content, and whether it may be stored.
     pub(super) fn fingerprint(&self) -> String {
         let mut hash = Sha256::new();
         let mut add = |name: &str, bytes: &[u8]| {
@@ -120,7 +119,7 @@ impl BucketRequest {
     }
 }
 
-/// Reads the keys; without a Secret, nothing is signed.
+/// Reads the keys. Without a Secret, requests are not signed.
 fn read_keys(secret: Option<&SecretData>) -> Result<Option<AccessKeys>, BucketError> {
     let Some(data) = secret else { return Ok(None) };
     let invalid = |problem: String| BucketError::InvalidSecret {

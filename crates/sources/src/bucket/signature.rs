@@ -1,6 +1,4 @@
-//! Signatures of requests: version 4 of Amazon's, as S3 has it. Pure.
-//!
-//! Owns the canonical form of a request and the key that it is signed with. Refuses nothing: whoever asks has a host, a time and keys.
+//! Signatures of requests: Amazon's version 4, as for S3. Pure: the caller has the host, the time and the keys.
 
 use jiff::Timestamp;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -12,30 +10,30 @@ use super::request::AccessKeys;
 /// The digest of an empty body.
 pub(super) const NO_BODY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// What is written as it stands in a query.
+/// Bytes that stay unencoded in a query.
 const IN_QUERIES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// And in a path.
+/// Bytes that stay unencoded in a path.
 const IN_PATHS: &AsciiSet = &IN_QUERIES.remove(b'/');
 
-/// A request without a body, as it is signed.
+/// A request without a body, in the form that is signed.
 pub(super) struct Signed<'r> {
     pub(super) host: &'r str,
-    /// As it is sent.
+    /// The path as sent.
     pub(super) path: &'r str,
     /// Names and values, not encoded.
     pub(super) query: &'r [(&'r str, &'r str)],
-    /// The headers besides those that each has; names in lower case.
+    /// The headers besides the common ones; names in lower case.
     pub(super) headers: &'r [(&'r str, &'r str)],
     pub(super) region: &'r str,
     pub(super) time: Timestamp,
 }
 
-/// A text with what isn't a letter, a digit or one of `-._~` as `%41`; slashes stay where they are said to.
+/// Encodes a text: any byte except letters, digits and `-._~` becomes `%41`. Slashes stay in a path.
 pub(super) fn encode(text: &str, is_path: bool) -> String {
     utf8_percent_encode(text, if is_path { IN_PATHS } else { IN_QUERIES }).to_string()
 }
 
-/// A query as it is sent and signed: encoded, in the order of its names.
+/// Writes a query as sent and signed: encoded, sorted by name.
 pub(super) fn write_query(query: &[(&str, &str)]) -> String {
     let encoded = query
         .iter()
@@ -49,13 +47,13 @@ pub(super) fn write_query(query: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// A time as requests say it.
+/// Writes a time in the form of requests.
 pub(super) fn write_time(time: Timestamp) -> String {
     time.strftime("%Y%m%dT%H%M%SZ").to_string()
 }
 
 impl Signed<'_> {
-    /// The value of `Authorization`.
+    /// Returns the value of `Authorization`.
     pub(super) fn authorize(&self, keys: &AccessKeys) -> String {
         let time = write_time(self.time);
         let mut headers = vec![

@@ -1,8 +1,7 @@
-//! From a bucket's objects to an archive: what is taken over from the artifact of before, and what was received.
+//! Writes a bucket's objects into an archive, from the previous artifact and from the received objects.
 //!
-//! Owns when an object need not be fetched: its mark is the MD5 of its content, as that of most objects is, and the artifact of before holds
-//! that content under the same path. Whoever could make two contents with one MD5 writes the bucket, and gains nothing. Everything here
-//! blocks, and ends when nobody waits for it any more.
+//! An object is not fetched if its mark is the MD5 of its content, as for most objects, and the previous artifact has this content under the same path. An attacker needs
+//! write access to the bucket to use two contents with one MD5, and gains nothing. All functions here block, and end when the fetch is cancelled.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write};
@@ -21,7 +20,7 @@ use crate::ignore::IGNORE_FILE;
 use crate::limits::Limits;
 use crate::tar_reader::{TarError, TarKind, TarReader};
 
-/// The artifact of before.
+/// The previous artifact.
 pub(super) struct Before {
     pub(super) file: File,
     pub(super) digest: String,
@@ -34,7 +33,7 @@ impl Before {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))
             .map_err(|error| self.fail(TarError::Io(error)))?;
-        // It was written within these bounds; headers and filling come on top.
+        // The archive was written within these bounds; headers and padding come on top.
         let overhead = u64::from(limits.files).saturating_mul(1536 + 2 * limits.path_bytes as u64);
         let bound = limits.unpacked_bytes.saturating_add(overhead);
         let unpacked = MultiGzDecoder::new(io::BufReader::with_capacity(64 << 10, file));
@@ -53,7 +52,7 @@ impl Before {
         .into()
     }
 
-    /// Marks the objects whose content it has.
+    /// Marks the objects whose content the previous artifact has.
     pub(super) fn mark_kept(
         &self,
         index: &mut Index,
@@ -93,7 +92,7 @@ fn is_md5(mark: &str) -> bool {
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// What an archive is made of.
+/// The parts that make an archive.
 pub(super) struct Parts<'a> {
     pub(super) index: &'a Index,
     /// The file with patterns.
@@ -103,7 +102,7 @@ pub(super) struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    /// Writes the archive: files alone, in the order of their paths.
+    /// Writes the archive: only files, in the order of their paths.
     pub(super) fn write(
         &self,
         (store, limits, trees): (&ArtifactStore, &Limits, &Room),
@@ -163,7 +162,7 @@ fn add_text<W: Write>(archive: &mut ArchiveWriter<'_, W>, text: &str) -> Result<
     archive.add_file(IGNORE_FILE, false, (text.len() as u64, text.as_bytes()))
 }
 
-/// Goes on to a file of the artifact of before, which has them in the same order.
+/// Advances to a file of the previous artifact, which has its files in the same order.
 fn advance((before, entries): &mut (&Before, Entries<'_>), key: &str, object: &Object) -> Result<(), BucketError> {
     while let Some(entry) = entries.next().map_err(|error| before.fail(error))? {
         if entry.path == key && matches!(entry.kind, TarKind::File { size, .. } if size == object.size) {
@@ -179,7 +178,7 @@ fn missing(key: &str) -> BucketError {
 
 fn check_cancelled(cancelled: &AtomicBool) -> Result<(), BucketError> {
     if cancelled.load(Ordering::Relaxed) {
-        // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+        // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.
         return Err(StorageError::Io {
             action: "write",
             path: "the artifact".to_owned(),

@@ -1,14 +1,13 @@
-//! Bytes that may be held at one time: by one lane, and by all lanes together.
+//! Budgets of bytes, with a limit for one lane and a limit for all lanes together.
 //!
-//! Owns the room and the queue for it, and knows nothing of what the bytes are. It refuses to grow: who asks for more than there is
-//! waits until a time, and who asks for more than a lane may ever hold is told so at once, with the setting's name. Lanes take turns;
-//! what waits for one lane's own room holds nobody else up, and what waits for everybody's is passed by smaller requests a few times only.
+//! A request larger than a limit can never fit, and is refused at once with the setting's name. Any other request waits in a queue until its deadline. Lanes take turns.
+//! A request that waits for its own lane's limit delays no other lane. A request that waits for the limit of all lanes is passed by smaller ones a few times only.
 //!
-//! Ask for everything at once: who holds some and waits for more can wait for ever for another that does the same.
+//! Acquire everything at once: two holders that each wait for more can wait for each other for ever.
 //!
-//! A part of a budget may be in another process. Then that part has a *share*, which whoever has the whole grants and takes back
-//! ([`ByteBudget::follow_share`]); what it allows is never more than the share, and what never fits is still judged by the whole. There, what grows waits for
-//! an answer of whoever has the whole, and no longer (`patience`).
+//! A process can have a *share* of a budget that another process has as a whole. The other process grants the share and takes it back ([`ByteBudget::follow_share`]). The
+//! share limits what is allowed here, but the whole decides whether a request can ever fit. Growth here waits for an answer of the other process, and no longer
+//! (`patience`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,12 +23,12 @@ pub use self::refusal::OverBudget;
 mod patience;
 mod refusal;
 
-/// How often a request that everybody's room is too small for may be passed by others; then the room is kept for it.
+/// How often smaller requests may pass a request that waits for the limit of all lanes. After that, free bytes are reserved for it.
 const PASSES: u32 = 16;
-/// How many requests that everybody's room is too small for are looked past for one that it is not.
+/// How many requests that wait for the limit of all lanes may be skipped to find one that fits.
 const LOOKED_PAST: usize = 16;
 
-/// How much a budget allows, and how it is called.
+/// The limits of a budget, and their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// What the bytes are, for messages: "files of repositories in memory".
@@ -38,11 +37,11 @@ pub struct Room {
     pub lane: u64,
     /// Bytes that all lanes may hold together.
     pub all: u64,
-    /// The setting of `lane`, as people write it.
+    /// The name of the setting of `lane`, as users write it.
     pub lane_setting: &'static str,
-    /// The setting of `all`.
+    /// The name of the setting of `all`.
     pub all_setting: &'static str,
-    /// Whether `lane` is half of what its setting says, since several share that.
+    /// Whether `lane` is half of the setting's value, because several lanes share that value.
     pub is_half: bool,
 }
 
@@ -53,10 +52,10 @@ pub struct ByteBudget {
 }
 
 struct Shared {
-    /// What there is where nobody shares it.
+    /// The limits of the whole budget, before sharing and halving.
     whole: Room,
     state: Mutex<State>,
-    /// What is held, or waited for, has changed.
+    /// Notified after the held or requested bytes have changed.
     changed: Notify,
     growth: Growth,
 }
@@ -64,26 +63,26 @@ struct Shared {
 #[derive(Default)]
 struct State {
     held: u64,
-    /// What may be held, where that is not simply what the room allows.
+    /// The granted share; `None` if the limits alone apply.
     share: Option<u64>,
-    /// Whether one lane may hold no more than half of a lane's room: there are several here, and all of them together have no more than that.
+    /// Whether one lane may hold only half of the lane limit. This process then has several lanes, which together may hold no more than one lane limit.
     is_halved: bool,
     next: u64,
     lanes: HashMap<Arc<str>, Lane>,
-    /// The lanes whose first request fits into their own room, by their turn.
+    /// The lanes whose first request fits into their own limit, by their turn.
     turns: BTreeMap<u64, Arc<str>>,
-    /// How much more is wanted by what grows and waits for a larger share, by its ticket.
+    /// The bytes that growing holders want from a larger share, by their ticket.
     growing: BTreeMap<u64, u64>,
 }
 
 #[derive(Default)]
 struct Lane {
     held: u64,
-    /// In the order of arrival.
+    /// The waiting requests, in the order of arrival.
     waiting: BTreeMap<u64, Waiter>,
-    /// Of the first request; a new one when the first request changes, so that lanes go in turns however many requests one has.
+    /// The turn of the first request. A new first request gets a new turn, so that lanes alternate however many requests one lane has.
     turn: u64,
-    /// How often the first request was passed.
+    /// How often other requests passed the first request.
     passed: u32,
 }
 
@@ -93,7 +92,7 @@ struct Waiter {
 }
 
 impl Room {
-    /// Whether this many bytes ever fit.
+    /// Checks whether this many bytes can ever fit.
     ///
     /// # Errors
     /// [`OverBudget::TooLarge`] when not.
@@ -117,7 +116,7 @@ impl Room {
 }
 
 impl ByteBudget {
-    /// A budget of which nothing is held.
+    /// Creates a budget with all bytes free.
     pub fn new(room: Room) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -129,19 +128,19 @@ impl ByteBudget {
         }
     }
 
-    /// From now on nothing is allowed but what is granted. Where several lanes share what one may have (`has_many`), each has half of that at most.
+    /// Limits this budget to the granted share, which begins at zero. If several lanes share one lane's limit (`has_many`), each may hold at most half of it.
     pub fn follow_share(&self, has_many: bool) {
         let mut state = self.shared.lock();
         state.share.get_or_insert(0);
         state.is_halved = has_many;
     }
 
-    /// Whether a share is all that there is: whoever has the whole is in another process.
+    /// Checks whether this process has only a share of the budget, and another process has the whole.
     pub fn is_part(&self) -> bool {
         self.shared.lock().share.is_some()
     }
 
-    /// So much more may be held.
+    /// Adds bytes to the share.
     pub fn add_share(&self, bytes: u64) {
         let mut state = self.shared.lock();
         state.share = state.share.map(|share| share.saturating_add(bytes));
@@ -150,7 +149,7 @@ impl ByteBudget {
         self.shared.changed.notify_one();
     }
 
-    /// Gives up what of the share is neither held nor `kept`; how much that is.
+    /// Returns the part of the share that is neither held nor `kept`, and removes it from the share. The result is its size.
     pub fn give_up_share(&self, kept: u64) -> u64 {
         let mut state = self.shared.lock();
         let held = state.held;
@@ -161,7 +160,7 @@ impl ByteBudget {
         given_up
     }
 
-    /// What there is of a share, and what is wanted. What waits for its own lane's room wants nothing of others.
+    /// Returns the share, the held bytes, and the requested bytes. A request that waits for its own lane's limit is not included.
     pub fn demand(&self) -> Demand {
         let state = self.shared.lock();
         let first = || {
@@ -176,32 +175,31 @@ impl ByteBudget {
         }
     }
 
-    /// Whether what is waited for would fit if the share were all that the room allows.
+    /// Checks whether a request waits while the share is smaller than the limit of all lanes.
     pub fn is_short_of_share(&self) -> bool {
         let state = self.shared.lock();
         state.allowed(&self.shared.whole) < self.shared.whole.all && !state.turns.is_empty()
     }
 
-    /// Waits until what is held, or waited for, has changed since this was last asked. For one who asks.
+    /// Waits until the held or requested bytes have changed since the last call. For a single caller.
     pub async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
-    /// How much it allows those who are here.
+    /// Returns the limits of this process.
     pub fn room(&self) -> Room {
         self.shared.lock().room(&self.shared.whole)
     }
 
-    /// The same, to one lane where it shares that with nobody.
+    /// Returns the limits of the whole budget, as for a lane that shares its limit with no other.
     pub fn whole(&self) -> Room {
         self.shared.whole
     }
 
-    /// Takes bytes for a lane, waiting for room until `deadline`. They are given back when [`Held`] is dropped; a wait that is dropped
-    /// has taken nothing.
+    /// Acquires bytes for a lane, and waits for free bytes until `deadline`. Dropping the [`Held`] releases them; a dropped wait has acquired nothing.
     ///
     /// # Errors
-    /// [`OverBudget::TooLarge`] at once when there never is room; [`OverBudget::Full`] when there was none in time.
+    /// [`OverBudget::TooLarge`] at once when the bytes can never fit; [`OverBudget::Full`] when they did not fit in time.
     pub async fn acquire(&self, lane: &str, bytes: u64, deadline: Instant) -> Result<Held, OverBudget> {
         let (answer, granted) = oneshot::channel();
         let lane: Arc<str> = lane.into();
@@ -221,16 +219,16 @@ impl ByteBudget {
         self.shared.settle();
         match tokio::time::timeout_at(deadline, granted).await {
             Ok(Ok(held)) => Ok(held),
-            // The other end is dropped with the waiter only, and the waiter by us.
+            // The sender is dropped together with the waiter, and only this function drops the waiter.
             Ok(Err(_)) | Err(_) => Err(self.full(&lane, bytes)),
         }
     }
 
-    /// Takes bytes for a lane if there is room now and nobody of the lane waits. Where a share is all that there is, who waits does so for more of
-    /// it, and keeps nobody from what fits into it already.
+    /// Acquires bytes for a lane if they are free now and no request of the lane waits. With only a share, waiting requests wait for a larger share, so they don't block
+    /// a request that fits already.
     ///
     /// # Errors
-    /// [`OverBudget::TooLarge`] when there never is room, [`OverBudget::Full`] when there is none now.
+    /// [`OverBudget::TooLarge`] when the bytes can never fit, [`OverBudget::Full`] when they don't fit now.
     pub fn try_acquire(&self, lane: &str, bytes: u64) -> Result<Held, OverBudget> {
         let mut state = self.shared.lock();
         let room = state.room(&self.shared.whole);
@@ -253,25 +251,25 @@ impl ByteBudget {
         })
     }
 
-    /// Whether anybody waits for room.
+    /// Checks whether any request waits.
     pub fn is_wanted(&self) -> bool {
         let state = self.shared.lock();
         state.lanes.values().any(|lane| !lane.waiting.is_empty())
     }
 
-    /// Whether somebody waits for room that one lane holds: another request of that lane, or one that everybody's room is too small for.
+    /// Checks whether a request waits for bytes that this lane holds: another request of the lane, or one that waits for the limit of all lanes.
     pub fn is_wanted_of(&self, lane: &str) -> bool {
         let state = self.shared.lock();
         let own = state.lanes.get(lane).is_some_and(|lane| !lane.waiting.is_empty());
         own || !state.turns.is_empty()
     }
 
-    /// Bytes held by all lanes.
+    /// Returns the bytes held by all lanes.
     pub fn held(&self) -> u64 {
         self.shared.lock().held
     }
 
-    /// Bytes held by one lane.
+    /// Returns the bytes held by one lane.
     pub fn held_by(&self, lane: &str) -> u64 {
         self.shared.lock().lanes.get(lane).map_or(0, |lane| lane.held)
     }
@@ -313,7 +311,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives room to those who wait for it, as far as there is any.
+    /// Grants free bytes to waiting requests.
     fn settle(self: &Arc<Self>) {
         let mut granted = Vec::new();
         {
@@ -323,7 +321,7 @@ impl Shared {
                 granted.push((lane, waiter));
             }
         }
-        // Not under the lock: one that nobody waits for any more is given back right here.
+        // After the lock is released: the bytes of a cancelled request return to the budget right here.
         for (lane, waiter) in granted {
             let held = Held {
                 shared: Arc::clone(self),
@@ -346,7 +344,7 @@ impl Shared {
 }
 
 impl State {
-    /// What there is for those who are here.
+    /// Returns the limits for the lanes of this process.
     fn room(&self, whole: &Room) -> Room {
         let lane = if self.is_halved { whole.lane / 2 } else { whole.lane };
         Room {
@@ -366,12 +364,12 @@ impl State {
         own.saturating_add(bytes) <= room.lane && self.held.saturating_add(bytes) <= self.allowed(room)
     }
 
-    /// What all lanes here may hold together.
+    /// Returns the bytes that all lanes of this process may hold together.
     fn allowed(&self, room: &Room) -> u64 {
         self.share.map_or(room.all, |share| share.min(room.all))
     }
 
-    /// Whether everybody's room is kept for a request that was passed often enough.
+    /// Checks whether free bytes are reserved for a request that was passed often enough.
     fn is_kept(&self) -> bool {
         let lanes = self.turns.values().take(LOOKED_PAST);
         lanes
@@ -392,7 +390,7 @@ impl State {
         }
     }
 
-    /// The first request of a lane is another one: it gets its turn after all others.
+    /// Handles a changed first request of a lane: its turn comes after all others.
     fn new_first(&mut self, name: &Arc<str>, room: &Room) {
         let turn = self.ticket();
         let Some(lane) = self.lanes.get_mut(name) else { return };
@@ -401,7 +399,7 @@ impl State {
         self.line_up(name, room);
     }
 
-    /// Lets a lane take its turn if its first request fits into its own room.
+    /// Puts a lane into the queue of turns if its first request fits into its own limit.
     fn line_up(&mut self, name: &Arc<str>, room: &Room) {
         let Some(lane) = self.lanes.get(name) else { return };
         match lane.waiting.first_key_value() {
@@ -420,7 +418,7 @@ impl State {
         }
     }
 
-    /// Takes room for the first in turn that there is room for.
+    /// Grants the first request in turn that fits.
     fn grant(&mut self, room: &Room) -> Option<(Arc<str>, Waiter)> {
         let mut passed = 0;
         let mut found = None;
@@ -444,7 +442,7 @@ impl State {
         Some((found, waiter))
     }
 
-    /// Somebody else got room before those who are the first in turn.
+    /// Counts that another request was granted before the first requests in turn.
     fn count_passed(&mut self, first: usize) {
         for name in self.turns.values().take(first.min(LOOKED_PAST)) {
             if let Some(lane) = self.lanes.get_mut(name) {
@@ -461,7 +459,7 @@ impl State {
         self.line_up(name, room);
     }
 
-    /// A request that nobody waits for any more.
+    /// Removes a cancelled request.
     fn give_up(&mut self, name: &Arc<str>, ticket: u64, room: &Room) {
         let Some(lane) = self.lanes.get_mut(name) else { return };
         let was_first = lane
@@ -474,7 +472,7 @@ impl State {
     }
 }
 
-/// Takes a request out of the queue when it is given up.
+/// Removes a request from the queue when its future is dropped.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     lane: &'a Arc<str>,
@@ -491,7 +489,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Bytes of a budget; given back when dropped.
+/// Bytes of a budget; released when dropped.
 pub struct Held {
     shared: Arc<Shared>,
     lane: Arc<str>,
@@ -499,29 +497,29 @@ pub struct Held {
 }
 
 impl Held {
-    /// How many.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Of what.
+    /// Returns the budget of these bytes.
     pub fn budget(&self) -> ByteBudget {
         ByteBudget {
             shared: Arc::clone(&self.shared),
         }
     }
 
-    /// Gives back all but this many; more than there are changes nothing.
+    /// Releases all but this many bytes. A larger number changes nothing.
     pub fn shrink_to(&mut self, bytes: u64) {
         let back = self.bytes.saturating_sub(bytes);
         self.bytes -= back;
         self.shared.give_back(&self.lane, back);
     }
 
-    /// Takes over what another one holds of the same budget for the same lane; one of another stays what it is.
+    /// Adds the bytes of `other` to these if both are of the same budget and lane.
     ///
     /// # Errors
-    /// The other one, where it is of another.
+    /// `other`, unchanged, if its budget or lane differs.
     pub fn join(&mut self, mut other: Self) -> Result<(), Self> {
         if !Arc::ptr_eq(&self.shared, &other.shared) || self.lane != other.lane {
             return Err(other);
@@ -530,10 +528,10 @@ impl Held {
         Ok(())
     }
 
-    /// Takes more, up to this many in all, if there is room now. It never waits.
+    /// Acquires more bytes, up to this many in all, if they are free now. Never waits.
     ///
     /// # Errors
-    /// As [`ByteBudget::try_acquire`]; what is held stays held.
+    /// As [`ByteBudget::try_acquire`]; the bytes held so far stay held.
     pub fn try_grow_to(&mut self, bytes: u64) -> Result<(), OverBudget> {
         let more = bytes.saturating_sub(self.bytes);
         if more == 0 {

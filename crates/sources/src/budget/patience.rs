@@ -1,5 +1,5 @@
-//! What grows where a share is all that there is: it waits for whoever has the whole to grant more. Owns for how long, and that it is known how much is wanted
-//! meanwhile; refuses to wait for room that others hold, as who holds something and waits for others may do so for ever.
+//! Growth in a process that has only a share of a budget: it waits for the process with the whole budget to grant more. The wait is bounded, and the wanted bytes are
+//! published meanwhile. It never waits for bytes that other holders have: two holders could wait for each other for ever.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,20 +9,20 @@ use tokio::time::Instant;
 
 use super::{ByteBudget, OverBudget, Shared};
 
-/// For how long at most. An answer takes a moment, on a machine that has much to do a longer one.
+/// The longest wait. An answer is quick, and takes longer on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where those who wait hear that there may be more.
+/// Notifies waiting growth that more bytes may be free.
 #[derive(Default)]
 pub(super) struct Growth {
     tasks: Notify,
-    /// How often there may have been more, for threads.
+    /// Counts the notifications, for threads.
     count: Mutex<u64>,
     threads: Condvar,
 }
 
 impl Growth {
-    /// There may be more.
+    /// Notifies all waiters that more bytes may be free.
     pub(super) fn tell(&self) {
         let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         *count = count.wrapping_add(1);
@@ -35,7 +35,7 @@ impl Growth {
         *self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Blocks the thread until there may be more than when it was counted; whether that was in time.
+    /// Blocks the thread until a notification after the one that was `counted`. Returns whether it came in time.
     fn wait(&self, counted: u64, deadline: std::time::Instant) -> bool {
         let left = deadline.saturating_duration_since(std::time::Instant::now());
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Growth {
     }
 }
 
-/// Says how much is wanted, while it is.
+/// Publishes the wanted bytes until it is dropped.
 struct Wanted<'a> {
     shared: &'a Shared,
     ticket: u64,
@@ -57,7 +57,7 @@ impl<'a> Wanted<'a> {
         Self { shared, ticket }
     }
 
-    /// How much it is now.
+    /// Sets the number of wanted bytes.
     fn tell(&self, bytes: u64) {
         let before = self.shared.lock().growing.insert(self.ticket, bytes);
         if before != Some(bytes) {
@@ -74,7 +74,7 @@ impl Drop for Wanted<'_> {
     }
 }
 
-/// How much was refused, if a larger share would do.
+/// Returns the refused bytes if a larger share would have sufficed.
 fn find_lacking(refused: &OverBudget) -> Option<u64> {
     match refused {
         OverBudget::Full {
@@ -85,10 +85,10 @@ fn find_lacking(refused: &OverBudget) -> Option<u64> {
 }
 
 impl ByteBudget {
-    /// Takes more of it by a function that doesn't wait, again and again while nothing but the share is too small and an answer may come.
+    /// Calls `take`, which must not wait, and repeats it while only the share is too small and an answer may come.
     ///
     /// # Errors
-    /// As the function's last one.
+    /// The error of the last call.
     pub async fn take_patiently<T>(&self, take: impl FnMut() -> Result<T, OverBudget> + Send) -> Result<T, OverBudget> {
         self.take_until(Instant::now() + PATIENCE, take).await
     }
@@ -102,7 +102,7 @@ impl ByteBudget {
         loop {
             let more = self.shared.growth.tasks.notified();
             tokio::pin!(more);
-            // Before it is tried: what comes meanwhile is heard of.
+            // Before the try, so that a notification during the try is noticed.
             more.as_mut().enable();
             let taken = take();
             let Some(lacking) = taken.as_ref().err().and_then(find_lacking) else {
@@ -115,10 +115,10 @@ impl ByteBudget {
         }
     }
 
-    /// The same, on a thread that may block.
+    /// Calls `take` like [`ByteBudget::take_patiently`], on a thread that may block.
     ///
     /// # Errors
-    /// As the function's last one.
+    /// The error of the last call.
     pub fn take_patiently_blocking<T>(&self, mut take: impl FnMut() -> Result<T, OverBudget>) -> Result<T, OverBudget> {
         let deadline = std::time::Instant::now() + PATIENCE;
         let mut wanted = None;

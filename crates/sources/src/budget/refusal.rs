@@ -1,38 +1,38 @@
-//! Why there is no room, in words that name the setting. Refuses to say who has it.
+//! The reason why a budget refuses bytes, in words that name the setting and never the holders.
 
 use crate::limits::describe_bytes;
 
-/// Why there is no room.
+/// Why a budget refuses bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OverBudget {
-    /// There never will be: it is more than one lane, or all of them, may hold.
+    /// The bytes can never fit: they exceed the limit of one lane, or of all lanes.
     #[error("{what} take {} or more, and {}", describe_bytes(*.needed), describe_part(.setting, *.allowed, *.is_half))]
     TooLarge {
         /// What the bytes are.
         what: &'static str,
-        /// Bytes asked for.
+        /// The requested bytes.
         needed: u64,
-        /// Bytes allowed.
+        /// The allowed bytes.
         allowed: u64,
-        /// The setting that allows no more.
+        /// The setting with the exceeded limit.
         setting: &'static str,
-        /// Whether `allowed` is half of that, as several share it.
+        /// Whether `allowed` is half of the setting's value, because several lanes share it.
         is_half: bool,
     },
-    /// Not now: others hold it.
+    /// The bytes don't fit now, because other requests hold bytes.
     #[error("no room for {} of {what} beside what is held already ({})", describe_bytes(*.needed), describe_allowance(.setting, *.allowed, *.is_half))]
     Full {
         /// What the bytes are.
         what: &'static str,
-        /// Bytes asked for.
+        /// The requested bytes.
         needed: u64,
-        /// Bytes allowed.
+        /// The allowed bytes.
         allowed: u64,
-        /// The setting that allows no more.
+        /// The setting with the exceeded limit.
         setting: &'static str,
-        /// Whether `allowed` is half of that, as several share it.
+        /// Whether `allowed` is half of the setting's value, because several lanes share it.
         is_half: bool,
-        /// Whether it is the share alone that has too little: there would be room in the whole.
+        /// Whether only the share is too small: the bytes would fit into the whole budget.
         is_share: bool,
     },
 }
@@ -55,7 +55,7 @@ fn describe_allowance(setting: &str, allowed: u64, is_half: bool) -> String {
 }
 
 impl OverBudget {
-    /// Whether waiting may help.
+    /// Checks whether waiting may help.
     pub fn transient(&self) -> bool {
         matches!(self, Self::Full { .. })
     }

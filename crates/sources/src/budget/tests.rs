@@ -1,4 +1,4 @@
-//! Who gets room, and in what order: by count.
+//! Which requests a budget grants, and in which order.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn later() -> Instant {
 
 type Request = Pin<Box<dyn Future<Output = Result<Held, OverBudget>> + Send>>;
 
-/// A request that is in the queue.
+/// A request in the queue.
 async fn ask(budget: &ByteBudget, lane: &'static str, bytes: u64) -> Request {
     let budget = budget.clone();
     let mut request: Request = Box::pin(async move { budget.acquire(lane, bytes, later()).await });
@@ -105,13 +105,13 @@ async fn a_wait_ends_at_its_time_and_leaves_nothing() {
         }
     ));
     assert!(!budget.is_wanted());
-    // Given up by its owner: as if it had never been asked.
+    // A cancelled request has no effect, as if it had never been made.
     let request = ask(&budget, "a", 30).await;
     let mut behind = ask(&budget, "a", 40).await;
     drop(request);
     drop(held);
     assert_eq!(granted(&mut behind).await.unwrap().bytes(), 40);
-    // Granted, but its owner has gone meanwhile.
+    // The request is granted after its owner has dropped it.
     let held = budget.acquire("a", 60, later()).await.unwrap();
     let request = ask(&budget, "a", 60).await;
     drop(held);
@@ -128,7 +128,7 @@ async fn what_waits_for_its_own_lane_holds_nobody_up() {
     for _ in 0..100 {
         assert_eq!(budget.try_acquire("b", 40).unwrap().bytes(), 40);
     }
-    // In a lane, the first comes first, whatever fits.
+    // Within a lane, requests are granted in order, even if a later one would fit.
     let mut small = ask(&budget, "a", 0).await;
     assert!(budget.try_acquire("a", 0).is_err());
     drop(held);
@@ -170,7 +170,7 @@ async fn a_large_request_is_passed_a_few_times_only() {
     let mut small = budget.acquire("a", 10, later()).await.unwrap();
     let mut large = ask(&budget, "large", 95).await;
     let mut passed = 0;
-    // Others come and go for ever; whoever is there first goes after the next has come.
+    // Other requests come and go without end; each is released after the next one was granted.
     loop {
         let Ok(next) = budget.try_acquire("b", 10) else { break };
         drop(std::mem::replace(&mut small, next));
@@ -188,7 +188,7 @@ async fn a_large_request_is_passed_a_few_times_only() {
         assert!(granted(&mut large).await.is_none());
     }
     assert_eq!(passed, PASSES);
-    // Room is kept for it now, and it gets it as soon as there is enough.
+    // Free bytes are now reserved for the large request, which is granted as soon as they suffice.
     assert!(budget.try_acquire("d", 1).is_err());
     drop(small);
     assert_eq!(granted(&mut large).await.unwrap().bytes(), 95);
@@ -209,19 +209,19 @@ async fn a_part_allows_what_it_was_granted_and_judges_by_the_whole() {
     };
     assert_eq!(budget.demand(), demand(0, 0, Some(20)));
     assert!(budget.is_short_of_share());
-    // What never fits is told at once, by the setting and not by the share.
+    // A request that can never fit is refused at once, by the setting and not by the share.
     let refused = budget.acquire("a", 61, later()).await.unwrap_err();
     assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
     budget.add_share(30);
     let held = granted(&mut first).await.expect("it was granted");
     assert_eq!(budget.demand(), demand(30, 20, None));
     assert!(budget.try_acquire("b", 11).is_err());
-    // What is held is not given up, and what is kept neither.
+    // Held bytes stay in the share, and so do kept ones.
     assert_eq!((budget.give_up_share(4), budget.give_up_share(4)), (6, 0));
     assert_eq!(budget.demand(), demand(24, 20, None));
     drop(held);
     assert_eq!((budget.give_up_share(0), budget.demand()), (24, demand(0, 0, None)));
-    // One that waits for its own lane's room wants nothing of others.
+    // A request that waits for its own lane's limit adds nothing to the demand.
     budget.add_share(100);
     let _all = budget.acquire("a", 60, later()).await.unwrap();
     let _waiting = ask(&budget, "a", 10).await;
@@ -267,20 +267,20 @@ async fn who_waits_for_a_larger_share_keeps_nobody_from_what_is_there() {
     let mut fetch = budget.try_acquire("green", 10).unwrap();
     let mut waiting = ask(&budget, "green", 50).await;
     fetch.try_grow_to(15).unwrap();
-    // The control: there is no more, and who waits gets what it waits for.
+    // The control: no more bytes are free for growth, and the waiting request gets its bytes.
     assert!(fetch.try_grow_to(30).is_err());
     budget.add_share(60);
     let Poll::Ready(Ok(held)) = poll!(&mut waiting) else {
         panic!("it waits still")
     };
     assert_eq!((held.bytes(), fetch.bytes()), (50, 15));
-    // With all of the room, who waits comes first.
+    // With a share as large as the whole budget, a waiting request comes first.
     budget.add_share(20);
     let _waiting = ask(&budget, "green", 40).await;
     assert!(fetch.try_grow_to(20).is_err());
 }
 
-/// Namespaces of nobody are in one process, which has what one tenant may have.
+/// Namespaces without a tenant share one process, which has the limit of one tenant.
 #[tokio::test]
 async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     let budget = budget(60, 100);
@@ -295,7 +295,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     assert!(all_of_one.try_grow_to(31).is_err());
     let full = budget.try_acquire("a", 1).unwrap_err();
     assert!(full.transient() && full.to_string().contains("half"), "{full}");
-    // One of it that waits keeps nobody from the other half, and is not asked for of the hub.
+    // A request of one lane that waits leaves the other half free, and the hub is not asked for it.
     let _waiting = ask(&budget, "a", 10).await;
     assert_eq!(budget.demand().first, None);
     let of_another = budget.acquire("b", 30, later()).await.unwrap();
@@ -303,7 +303,7 @@ async fn where_several_share_what_one_may_have_each_has_half_of_it() {
     drop((all_of_one, of_another));
 }
 
-/// What grows has no turn to wait for; but an answer to the question for more of the whole takes a moment.
+/// Growth has no turn to wait for, but an answer about a larger share takes a moment.
 #[tokio::test]
 async fn what_grows_waits_for_a_larger_share() {
     let budget = budget(60, 100);
@@ -314,18 +314,18 @@ async fn what_grows_waits_for_a_larger_share() {
     let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(50)));
     assert!(poll!(&mut taking).is_pending());
     assert_eq!((budget.demand().growing, budget.demand().first), (30, None));
-    // Less than what it needs: it goes on to wait.
+    // Less than it needs: it continues to wait.
     budget.add_share(10);
     assert!(poll!(&mut taking).is_pending());
     budget.add_share(20);
     assert_eq!(taking.await, Ok(()));
     assert_eq!((held.bytes(), budget.demand().growing), (50, 0));
-    // Given up, it wants nothing.
+    // After the growth is dropped, it wants nothing.
     let mut taking = Box::pin(growing.take_patiently(|| held.try_grow_to(55)));
     assert!(poll!(&mut taking).is_pending());
     drop(taking);
     assert_eq!(budget.demand().growing, 0);
-    // What others give back here will do as well.
+    // Bytes that another holder of this process releases suffice, too.
     let other = {
         budget.add_share(10);
         budget.try_acquire("b", 10).unwrap()
@@ -354,7 +354,7 @@ fn on_a_thread_what_grows_waits_as_well() {
     assert_eq!((granted, budget.demand().growing), (Ok(50), 0));
 }
 
-/// Who holds some and waits for others that hold some may do so for ever.
+/// A holder that waits for other holders could wait for ever.
 #[tokio::test]
 async fn what_grows_waits_for_nothing_but_a_larger_share() {
     let whole = budget(60, 100);
@@ -367,12 +367,12 @@ async fn what_grows_waits_for_nothing_but_a_larger_share() {
     part.add_share(60);
     let mut held = part.try_acquire("a", 60).unwrap();
     let growing = part.clone();
-    // It has all that it may ever have.
+    // The lane already holds its limit.
     let refused = growing.take_patiently(|| held.try_grow_to(61)).await.unwrap_err();
     assert!(!refused.transient(), "{refused}");
     let refused = growing.take_patiently(|| part.try_acquire("a", 1)).await.unwrap_err();
     assert!(refused.to_string().contains("--things-per-tenant"), "{refused}");
-    // The time ends, and the reason is told.
+    // The time ends, and the error has the reason.
     let take = || part.try_acquire("b", 40);
     let refused = growing.take_until(Instant::now(), take).await.unwrap_err();
     assert!(refused.transient(), "{refused}");

@@ -1,8 +1,7 @@
-//! Patterns of paths, in the two notations that Flux's ArtifactGenerator has: Go's `path.Match` for single parts, and "doublestar" for whole
-//! paths, with `**` and `{a,b}`.
+//! Patterns of paths, in the two notations of Flux's ArtifactGenerator: Go's `path.Match` for single parts, and "doublestar" for whole paths, with `**` and `{a,b}`.
 //!
-//! A pattern becomes an automaton whose states are all followed at once, so matching takes a time that grows with the pattern and the path
-//! and never more; and its steps are counted, so that no list of patterns can burn time over many files.
+//! A pattern becomes an automaton whose states are all followed at once. So the time of a match is bounded by the size of the pattern and the path. The steps are
+//! counted, so a list of patterns can't use up time over many files.
 
 use std::cell::Cell;
 
@@ -13,7 +12,7 @@ const MOST_STATES: usize = 16 << 10;
 /// Braces within braces.
 const MOST_DEPTH: usize = 16;
 
-/// How many steps may still be taken.
+/// The number of steps that are left.
 #[derive(Debug)]
 pub(super) struct Steps(Cell<u64>);
 
@@ -22,13 +21,13 @@ impl Steps {
         Self(Cell::new(STEPS))
     }
 
-    /// Few of them, to see them end.
+    /// Creates a small number of steps, for a test that uses them up.
     #[cfg(test)]
     pub(super) fn of(steps: u64) -> Self {
         Self(Cell::new(steps))
     }
 
-    /// Takes some; whether there were any left.
+    /// Takes some steps, or fails if too few are left.
     pub(super) fn take(&self, steps: usize) -> Result<(), TooMuchWork> {
         let left = self.0.get().saturating_sub(steps as u64);
         self.0.set(left);
@@ -40,7 +39,7 @@ impl Steps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMuchWork;
 
-/// A pattern, ready to match.
+/// A compiled pattern.
 #[derive(Debug)]
 pub(super) struct Glob {
     states: Vec<State>,
@@ -49,9 +48,9 @@ pub(super) struct Glob {
 
 #[derive(Debug, Clone)]
 enum State {
-    /// One character, then on to another state.
+    /// Matches one character, then continues with another state.
     One(Matcher, usize),
-    /// On to either, with nothing.
+    /// Continues with either state, without a character.
     Either(usize, usize),
     Accept,
 }
@@ -62,7 +61,7 @@ enum Matcher {
     /// Anything but a slash.
     InPart,
     Anything,
-    /// One of these ranges, or none of them; never a slash.
+    /// A character in one of these ranges, or in none of them if negated; never a slash.
     Class(Vec<(char, char)>, bool),
 }
 
@@ -80,7 +79,7 @@ impl Matcher {
     }
 }
 
-/// What a pattern consists of.
+/// A part of a pattern.
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {
     One(Matcher),
@@ -95,7 +94,7 @@ enum Piece {
     Alternatives(Vec<Vec<Piece>>),
 }
 
-/// Whether a text has what makes it a pattern.
+/// Checks whether a text has a character of patterns.
 pub(super) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '[', ']'])
 }
@@ -136,7 +135,7 @@ impl Glob {
         Ok(self.states.len() - 1)
     }
 
-    /// Makes the states of pieces that lead on to `next`, and answers where they begin.
+    /// Makes the states of pieces that lead to `next`. Returns the first state.
     fn compile(&mut self, pieces: &[Piece], next: usize) -> Result<usize, String> {
         let mut next = next;
         for piece in pieces.iter().rev() {
@@ -150,7 +149,7 @@ impl Glob {
                     self.add(State::Either(slash, next))?
                 }
                 Piece::Parts => {
-                    // Nothing; or anything that ends with a slash.
+                    // Either nothing, or any text that ends with a slash.
                     let slash = self.add(State::One(Matcher::Character('/'), next))?;
                     let anything = self.repeat(&Matcher::Anything, slash)?;
                     self.add(State::Either(anything, next))?
@@ -180,7 +179,7 @@ impl Glob {
         Ok(either)
     }
 
-    /// Whether it matches all of a text.
+    /// Checks whether the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str, steps: &Steps) -> Result<bool, TooMuchWork> {
         steps.take(self.states.len())?;
         let mut marked = vec![usize::MAX; self.states.len()];
@@ -210,7 +209,7 @@ impl Glob {
             .any(|at| matches!(self.states.get(*at), Some(State::Accept))))
     }
 
-    /// Goes on with nothing as far as that leads.
+    /// Follows all transitions that need no character.
     fn follow(&self, waiting: &mut Vec<usize>, reached: &mut Vec<usize>, (marked, generation): (&mut [usize], usize)) {
         while let Some(at) = waiting.pop() {
             match marked.get_mut(at) {
@@ -243,7 +242,7 @@ impl Reader {
         character
     }
 
-    /// Whether what is next begins a part.
+    /// Checks whether the next character begins a part.
     fn begins_part(&self) -> bool {
         match self.at.checked_sub(1).and_then(|before| self.characters.get(before)) {
             None => true,
@@ -251,7 +250,7 @@ impl Reader {
         }
     }
 
-    /// Reads until the end, or within braces until they, or an alternative, end.
+    /// Reads to the end of the pattern; within braces, to the end of the alternative or of the braces.
     fn read(&mut self, depth: usize) -> Result<Vec<Piece>, &'static str> {
         if depth > MOST_DEPTH {
             return Err("braces within braces within braces");
@@ -296,7 +295,7 @@ impl Reader {
         }
     }
 
-    /// `*`, or `**` where that is a part of its own.
+    /// Reads `*`, or `**` if that is a whole part.
     fn read_star(&mut self, pieces: &mut Vec<Piece>) {
         let is_double = self.is_path && self.begins_part() && self.peek(1) == Some('*');
         match self.peek(2) {
@@ -306,7 +305,7 @@ impl Reader {
             }
             None | Some('}' | ',') if is_double => {
                 self.at += 2;
-                // The slash before it goes, too, when nothing is below.
+                // The slash before it is removed too, since `/**` also matches nothing.
                 if pieces.last() == Some(&Piece::One(Matcher::Character('/'))) {
                     pieces.pop();
                     pieces.push(Piece::Below);
@@ -323,7 +322,7 @@ impl Reader {
         }
     }
 
-    /// What stands in brackets.
+    /// Reads the content of brackets.
     fn read_class(&mut self) -> Result<Matcher, &'static str> {
         let is_negated = match self.peek(0) {
             Some('^') => true,
@@ -440,7 +439,7 @@ mod tests {
         let name = "a".repeat(250);
         let steps = Steps::of(1 << 20);
         let run = |glob: &Glob, times: usize| (0..times).try_for_each(|_| glob.matches(&name, &steps).map(drop));
-        // The control: once is nothing.
+        // The control: one file is cheap.
         assert_eq!(run(&bomb, 1), Ok(()));
         assert_eq!(run(&bomb, 1_000_000), Err(TooMuchWork));
     }

@@ -1,7 +1,6 @@
-//! An artifact of files of other artifacts: what an ArtifactGenerator generates.
+//! Composes an artifact from files of other artifacts, as an ArtifactGenerator orders.
 //!
-//! Owns the way from stored artifacts to another one. Nothing is fetched: what it is made of is in the store, found by source and digest, and
-//! verified when it is loaded. It is the same archive whenever it is made of the same.
+//! Nothing is fetched: the parts are in the store, found by source and digest, and verified when they are loaded. The same parts always give the same archive.
 
 mod glob;
 mod stage;
@@ -28,13 +27,13 @@ use crate::ignore::Ignore;
 use crate::limits::Limits;
 use crate::tree::Tree;
 
-/// Bytes that making one begins with: buffers of what unpacks and packs.
+/// Bytes that composing begins with: the buffers of unpacking and packing.
 const BUFFER_BYTES: u64 = 1 << 20;
 
 /// Why an artifact can't be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ComposeError {
-    /// What its recipe says can't be done with these files.
+    /// The recipe can't be followed with these files.
     #[error("{0}")]
     Invalid(String),
     /// A bound of [`Limits`] was reached.
@@ -45,22 +44,22 @@ pub enum ComposeError {
         /// The bound, with its unit.
         limit: String,
     },
-    /// There is no room for it.
+    /// A budget has no capacity for it.
     #[error("{0}")]
     OverBudget(#[from] OverBudget),
-    /// An artifact that it is made of could not be loaded, or itself not be stored.
+    /// A part could not be loaded, or the result not be stored.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// It took longer than it may.
+    /// Composing exceeded its time limit.
     #[error("it was not made within {0:?}")]
     Timeout(std::time::Duration),
-    /// Nobody waits for it any more.
+    /// The caller no longer waits for the artifact.
     #[error("it was given up")]
     Cancelled,
 }
 
 impl From<&ComposeError> for FetchFailure {
-    /// What the planner is told of it.
+    /// Converts the error into the planner's form.
     fn from(error: &ComposeError) -> Self {
         let reason = match error {
             ComposeError::Storage(StorageError::Missing { .. }) => FetchReason::SourceFetchFailed,
@@ -70,17 +69,17 @@ impl From<&ComposeError> for FetchFailure {
         Self {
             reason,
             message: error.to_string(),
-            // Other files may do, and those of a source come without another spec.
+            // Other files may work, and the files of a source change without a new spec.
             terminal: false,
             retry_after: None,
         }
     }
 }
 
-/// How many bytes the artifacts that one is made of take in memory together.
+/// Counts the bytes of memory that the parts of an artifact take together.
 ///
 /// # Errors
-/// [`StorageError::Missing`] when one of them is not stored any more, or another [`StorageError`].
+/// [`StorageError::Missing`] when a part is no longer stored, or another [`StorageError`].
 pub fn count_parts(request: &ComposeRequest, store: &ArtifactStore) -> Result<u64, StorageError> {
     list_parts(request)?.iter().try_fold(0_u64, |bytes, (_, key, digest)| {
         Ok(bytes.saturating_add(store.loaded_size(key, digest)?))
@@ -101,7 +100,7 @@ fn list_parts(request: &ComposeRequest) -> Result<Vec<(String, SourceKey, String
     artifacts.map(find).collect()
 }
 
-/// The known artifact, if just that would be made again.
+/// Returns the known artifact if composing would give the same one again.
 pub fn find_made(source: &SourceKey, request: &ComposeRequest, store: &ArtifactStore) -> Option<Fetched> {
     let known = request.known.as_ref()?;
     let is_same = known.fingerprint == request.fingerprint && store.contains(source, &known.facts.digest);
@@ -110,9 +109,9 @@ pub fn find_made(source: &SourceKey, request: &ComposeRequest, store: &ArtifactS
     })
 }
 
-/// Makes an artifact; `room` is what its parts take in memory, and given back when it is made.
+/// Composes an artifact. `room` is the memory of its parts, and is released when the artifact is complete.
 ///
-/// Cancel it by dropping the future: work on other threads stops.
+/// Drop the future to cancel: work on other threads stops.
 ///
 /// # Errors
 /// A [`ComposeError`] that says what failed.
@@ -183,7 +182,7 @@ fn write(
     stage.follow(&request.recipe)?;
     let files = std::mem::take(&mut stage.files);
     drop(stage);
-    // What Flux leaves out of every archive that it makes without being told.
+    // Flux leaves these files out of every archive that it makes.
     let ignore = Ignore::new(&[], None);
     let mut target = store.incoming_file(&account.lane)?;
     let path = target.path().to_owned();
@@ -232,7 +231,7 @@ fn write(
     })
 }
 
-/// What is known of it besides the file: its revision, and what it was made of.
+/// Describes the artifact besides its file: its revision, and its parts.
 fn describe(request: &ComposeRequest, digest: &str) -> StoredArtifact {
     let artifacts: BTreeMap<&str, &IncludedArtifact> = request
         .list_artifacts()

@@ -1,7 +1,6 @@
-//! The files of an artifact while it is made: what is copied where, with the meaning that `cp` has. Pure.
+//! The files of an artifact during composing: each copy has the meaning of `cp`. Pure.
 //!
-//! Owns what a path stands for, what patterns match and what is left out, and that nothing is both a file and a folder. Refuses symbolic links:
-//! what they lead to is not in the artifact that they would be copied to.
+//! No path is both a file and a folder. Symbolic links are refused: their targets are not in the artifact that the links would be copied to.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -19,7 +18,7 @@ use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarError, TarKind, TarReader};
 use crate::tree::{Entry, Node, Tree, check_path};
 
-/// What a file is charged besides its path and content.
+/// Bytes that a file is charged besides its path and content.
 const ENTRY: u64 = 160;
 
 /// A file of the artifact.
@@ -29,7 +28,7 @@ pub(super) struct Staged {
     pub(super) is_executable: bool,
 }
 
-/// The files so far, and what bounds them.
+/// The files so far, and their bounds.
 pub(super) struct Stage<'a> {
     pub(super) files: BTreeMap<String, Staged>,
     sources: &'a BTreeMap<String, Tree>,
@@ -37,7 +36,7 @@ pub(super) struct Stage<'a> {
     memory: &'a mut Growing,
     cancelled: &'a AtomicBool,
     pub(super) steps: Steps,
-    /// Bytes of all that was put here, what was put over it included.
+    /// Bytes of all files that were copied, overwritten ones included.
     bytes: u64,
     /// Entries of all archives that were extracted.
     entries: u64,
@@ -49,11 +48,11 @@ impl From<TooMuchWork> for ComposeError {
     }
 }
 
-/// A copy with its patterns read.
+/// A copy whose patterns were read.
 struct Copying<'c> {
     copy: &'c Copy,
     exclude: Vec<(Glob, bool)>,
-    /// What of `from` is no pattern: excluded paths may begin there, too.
+    /// The part of `from` before any pattern. Excluded paths may be relative to it, too.
     root: String,
 }
 
@@ -76,7 +75,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Copies everything that a recipe says, in its order.
+    /// Executes all copies of a recipe, in order.
     pub(super) fn follow(&mut self, recipe: &Recipe) -> Result<(), ComposeError> {
         for copy in &recipe.copies {
             self.copy(copy).map_err(|error| match error {
@@ -121,7 +120,7 @@ impl<'a> Stage<'a> {
                 "extract strategy is not supported for directories, got '{}'",
                 copy.from
             ))),
-            // A folder keeps its name; the root has none.
+            // A folder keeps its name; the root has no name.
             Some(Entry::Directory) => {
                 let to = join(&copy.to, name_of(&copy.from));
                 self.copy_folder(tree, &copying, &copy.from, &to)
@@ -130,7 +129,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A file that is named.
+    /// Copies a file that the copy names.
     fn copy_single(&mut self, tree: &Tree, copying: &Copying<'_>, content: &[u8]) -> Result<(), ComposeError> {
         let copy = copying.copy;
         if self.is_excluded(&copying.exclude, &copy.from, "")? {
@@ -153,9 +152,9 @@ impl<'a> Stage<'a> {
         self.put(tree, copy.strategy, &copy.from, to)
     }
 
-    /// All below a folder.
+    /// Copies all files below a folder.
     fn copy_folder(&mut self, tree: &Tree, copying: &Copying<'_>, folder: &str, to: &str) -> Result<(), ComposeError> {
-        // Folders that are left out, with all below them; paths come in an order in which those below come right behind.
+        // An excluded folder excludes all paths below it. Paths are sorted, so these come directly after it.
         let mut left_out: Option<String> = None;
         let mut kept = String::new();
         for path in list_below(tree, folder) {
@@ -177,7 +176,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The first of a path and the folders on the way to it from `folder` that is left out; `kept` is the folder that was last found not to be.
+    /// Returns the first excluded one of a path and its parent folders below `folder`. `kept` is the last folder that was found not to be excluded.
     fn find_excluded(
         &self,
         copying: &Copying<'_>,
@@ -248,7 +247,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// The files and folders that a pattern matches part by part, as Go's `fs.Glob` does: `**` is one part, too.
+    /// Lists the files and folders that a pattern matches part by part, as Go's `fs.Glob` does: here `**` is one part, too.
     fn match_parts(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
         let parts = pattern.split('/').map(Glob::part);
         let parts: Vec<Glob> = parts.collect::<Result<_, _>>().map_err(ComposeError::Invalid)?;
@@ -256,13 +255,13 @@ impl<'a> Stage<'a> {
         let mut looked_at = String::new();
         for (path, _) in tree.iter() {
             self.check_cancelled()?;
-            // As many parts of it as the pattern has.
+            // Take as many parts of the path as the pattern has.
             let mut ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
             let Some(end) = ends.nth(parts.len() - 1) else {
                 continue;
             };
             let candidate = path.get(..end).unwrap_or_default();
-            // What is below one folder comes one behind the other.
+            // Paths below one folder are adjacent.
             if candidate == looked_at {
                 continue;
             }
@@ -283,7 +282,7 @@ impl<'a> Stage<'a> {
         Ok(found)
     }
 
-    /// The files that a pattern matches as a whole.
+    /// Lists the files whose whole path matches a pattern.
     fn match_files(&self, tree: &Tree, pattern: &str) -> Result<Vec<String>, ComposeError> {
         let glob = Glob::path(pattern).map_err(ComposeError::Invalid)?;
         let mut found = Vec::new();
@@ -299,7 +298,7 @@ impl<'a> Stage<'a> {
         Ok(found)
     }
 
-    /// Whether a path is left out: as it is, by its name where a pattern is one, or from the root of what is copied.
+    /// Checks whether a path is excluded: by the whole path, by its name if a pattern is a name, or relative to the root of the copy.
     fn is_excluded(&self, exclude: &[(Glob, bool)], path: &str, root: &str) -> Result<bool, ComposeError> {
         let inner = if root.is_empty() {
             None
@@ -317,7 +316,7 @@ impl<'a> Stage<'a> {
         Ok(false)
     }
 
-    /// Puts a file of a source somewhere.
+    /// Puts a file of a source at a place.
     fn put(&mut self, tree: &Tree, strategy: Strategy, from: &str, to: String) -> Result<(), ComposeError> {
         let content = match tree.node(from) {
             Some(Node::File(content)) => content.clone(),
@@ -353,7 +352,7 @@ impl<'a> Stage<'a> {
             .map_err(ComposeError::OverBudget)?;
         self.bytes = self.bytes.saturating_add(staged.content.len() as u64);
         let too_large = |what, limit| Err(ComposeError::TooLarge { what, limit });
-        // What is put over something else was work, too.
+        // Overwriting a file is work, too.
         if self.bytes > self.limits.unpacked_bytes.saturating_mul(4) {
             return too_large(
                 "bytes that are copied",
@@ -391,15 +390,15 @@ impl<'a> Stage<'a> {
                 .is_some_and(|(found, _)| found.starts_with(&below))
     }
 
-    /// Puts the files of an archive somewhere.
+    /// Puts the files of an archive at a place.
     fn extract(&mut self, archive: &str, content: &[u8], to: &str) -> Result<(), ComposeError> {
         let invalid =
             |problem: String| ComposeError::Invalid(format!("failed to extract tarball '{archive}': {problem}"));
-        // Headers and filling come on top of the files.
+        // Headers and padding come on top of the files.
         let overhead = u64::from(self.limits.files).saturating_mul(1536);
         let bound = self.limits.unpacked_bytes.saturating_add(overhead);
         let failed = |left: u64, error: TarError| match error {
-            // It is cut off where no more of it is read.
+            // The archive is cut off at the bound.
             _ if left == 0 => invalid(format!("it unpacks to more than {bound} bytes")),
             TarError::Invalid(problem) => invalid(problem),
             TarError::Io(error) => invalid(error.to_string()),
@@ -457,7 +456,7 @@ fn refuse_link(path: &str) -> ComposeError {
     ))
 }
 
-/// Where a match goes, below the target: a pattern that ends with `/**` leaves out what stands before that.
+/// Returns the place of a match below the target. A pattern that ends with `/**` removes the part before that.
 fn place_match<'m>(pattern: &str, path: &'m str) -> &'m str {
     let folder = pattern.strip_suffix("/**");
     let inner = folder.and_then(|folder| path.strip_prefix(folder)?.strip_prefix('/'));
@@ -485,7 +484,7 @@ fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder).is_some_and(|inner| inner.starts_with('/'))
 }
 
-/// All files and links below a folder, with their whole paths.
+/// Lists all files and links below a folder, with their whole paths.
 fn list_below<'t>(tree: &'t Tree, folder: &str) -> impl Iterator<Item = &'t str> + use<'t> {
     let prefix = if folder.is_empty() {
         String::new()

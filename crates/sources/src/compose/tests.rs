@@ -1,4 +1,4 @@
-//! What is copied where, as Flux's controller copies it; and what strangers' files and patterns can't do.
+//! Copies give the results of Flux's controller; files and patterns of tenants can do no harm.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ use crate::budget::{ByteBudget, Room};
 use crate::limits::Limits;
 use crate::tree::Tree;
 
-/// A file, or with `-> ` in front of its content a link.
+/// Files with their content; a content that begins with `-> ` makes a link.
 type Files<'a> = &'a [(&'a str, &'a str)];
 
 fn tree(files: Files<'_>) -> Tree {
@@ -84,7 +84,7 @@ fn compose(sources: &[(&str, Files<'_>)], copies: Vec<Copy>) -> Result<BTreeMap<
     compose_within(&Limits::default(), &sources, copies)
 }
 
-/// Copies of a source and expects these paths.
+/// Copies from one source and expects these paths.
 fn check(files: Files<'_>, copies: Vec<Copy>, expected: &[&str]) {
     let what = format!("{copies:?}");
     let made = compose(&[("s", files)], copies).unwrap_or_else(|problem| panic!("{what}: {problem}"));
@@ -106,7 +106,7 @@ fn paths_are_copied_as_cp_does() {
     check(CONFIG, vec![plain("@s/config/app.yaml", "dest/")], &["dest/app.yaml"]);
     check(CONFIG, vec![plain("@s/config/app.yaml", "dest")], &["dest"]);
     check(CONFIG, vec![plain("@s/config/app.yaml", "a/b.yaml")], &["a/b.yaml"]);
-    // A folder keeps its name, with or without a slash; the root has none.
+    // A folder keeps its name, with or without a slash; the root has no name.
     let folder = [
         "dest/config/app.yaml",
         "dest/config/deep/db.yaml",
@@ -125,7 +125,7 @@ fn paths_are_copied_as_cp_does() {
             "other/app.yaml",
         ],
     );
-    // A file goes into what is a folder by then.
+    // A target that is a folder by then gets the file inside it.
     check(
         CONFIG,
         vec![plain("@s/other", ""), plain("@s/config/app.yaml", "other")],
@@ -146,7 +146,7 @@ fn paths_are_copied_as_cp_does() {
 
 #[test]
 fn patterns_match_part_by_part_as_fluxs_do() {
-    // What ends with `/**` loses what stands before; everything else keeps its whole path.
+    // A pattern that ends with `/**` removes the part before that; all others keep the whole path.
     check(
         CONFIG,
         vec![plain("@s/config/**", "dest/")],
@@ -158,7 +158,7 @@ fn patterns_match_part_by_part_as_fluxs_do() {
         &["dest/config/app.yaml", "dest/other/app.yaml"],
     );
     check(CONFIG, vec![plain("@s/config/*.yaml", "")], &["config/app.yaml"]);
-    // One part, not many: Flux's documentation says otherwise, its controller does this.
+    // `**` is one part, not many. Flux's documentation says otherwise, but its controller does this.
     check(
         CONFIG,
         vec![plain("@s/**/*.yaml", "")],
@@ -193,7 +193,7 @@ fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
         &["README.md", "config/app.yaml", "other/app.yaml"],
     );
     check(CONFIG, all(&["**/deep/**", "{other,README.md}"]), &["config/app.yaml"]);
-    // Relative to what of `from` is no pattern, too.
+    // Excluded paths may also be relative to the part of `from` before any pattern.
     let config = |exclude: &[&str]| vec![copy("@s/config/**", "", exclude, Strategy::Overwrite)];
     check(CONFIG, config(&["deep/**"]), &["app.yaml"]);
     check(CONFIG, config(&["config/deep/db.yaml"]), &["app.yaml", "deep/notes.md"]);
@@ -202,7 +202,7 @@ fn what_is_left_out_is_found_by_path_name_or_from_the_patterns_root() {
         vec![copy("@s/config", "", &["deep/db.yaml"], Strategy::Overwrite)],
         &["config/app.yaml", "config/deep/notes.md"],
     );
-    // A file that is named and left out is no mistake; a pattern of which all is left out is one.
+    // A named file may be excluded without an error; a pattern with all matches excluded is an error.
     check(
         CONFIG,
         vec![copy("@s/README.md", "", &["*.md"], Strategy::Overwrite)],
@@ -253,7 +253,7 @@ fn what_cant_be_copied_is_named() {
         ],
         "is a file already",
     );
-    // Links, by their own name, by a pattern, and below a folder.
+    // Links: by name, by a pattern, and below a folder.
     for from in ["@s/a/link", "@s/a/l*", "@s/a", "@s/**"] {
         check(
             link,
@@ -261,7 +261,7 @@ fn what_cant_be_copied_is_named() {
             "'a/link' is a symbolic link, which can't be copied",
         );
     }
-    // The control: beside it, and without it.
+    // The control: a file beside the link, and a folder without the link.
     assert!(compose(&[("s", link)], vec![plain("@s/a/file", "")]).is_ok());
     assert!(compose(&[("s", link)], vec![copy("@s/a", "", &["link"], Strategy::Overwrite)]).is_ok());
 }
@@ -278,7 +278,7 @@ fn yaml_is_merged_over_what_is_there() {
     let merge = |from: &str| copy(from, "values.yaml", &[], Strategy::Merge);
     let made = compose(sources, vec![plain("@chart/", ""), merge("@git/prod.yaml")]).unwrap();
     assert_eq!(made["values.yaml"], "image:\n  name: app\n  tag: v2\n");
-    // Where nothing is, it is copied.
+    // With no file to merge into, the file is copied.
     assert_eq!(
         compose(sources, vec![merge("@git/prod.yaml")]).unwrap()["values.yaml"],
         "image:\n  tag: v2\n"
@@ -305,7 +305,7 @@ fn pack(entries: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     archive.into_inner().unwrap().finish().unwrap()
 }
 
-/// A source that holds an archive, which is no text.
+/// A source with archives, which are not text.
 fn holding(archives: &[(&str, Vec<u8>)]) -> BTreeMap<String, Tree> {
     let (limits, room) = (Limits::default(), Room::unlimited("trees"));
     let mut bytes = Vec::new();
@@ -341,7 +341,7 @@ fn archives_are_extracted() {
         made,
         BTreeMap::from([("charts/app/Chart.yaml".to_owned(), "name: app".to_owned())])
     );
-    // Here `**` is any number of parts, and what is no archive is passed by.
+    // Here `**` is any number of parts, and files that are no archives are skipped.
     assert_eq!(compose_within(&limits, &sources, extract("@s/**/*")).unwrap().len(), 1);
     for (from, expected) in [
         (
@@ -389,7 +389,7 @@ fn what_an_archive_holds_stays_within_the_artifact() {
         let refused = compose_within(&limits, &sources, extract("@s/a.tgz")).unwrap_err();
         assert!(refused.contains(expected), "{refused}");
     }
-    // The control: what is within the bounds is extracted.
+    // The control: an archive within the bounds is extracted.
     let sources = holding(&[("a.tgz", pack(&[("in", EntryType::Regular, b"x")]))]);
     assert!(compose_within(&limits, &sources, extract("@s/a.tgz")).is_ok());
     let mut cut = pack(&[("in", EntryType::Regular, b"x")]);
@@ -412,14 +412,14 @@ fn copies_and_patterns_that_multiply_end() {
     assert!(compose_within(&limits, &sources, copies(1)).is_ok());
     let refused = compose_within(&limits, &sources, copies(2)).unwrap_err();
     assert!(refused.contains("files exceed 1000"), "{refused}");
-    // The same file over itself again and again.
+    // The same file over itself, many times.
     let large = "x".repeat(1 << 20);
     let sources = BTreeMap::from([("s".to_owned(), tree(&[("large", &large)]))]);
     let over = |times: usize| vec![plain("@s/large", "to"); times];
     assert!(compose_within(&limits, &sources, over(4)).is_ok());
     let refused = compose_within(&limits, &sources, over(5)).unwrap_err();
     assert!(refused.contains("bytes that are copied exceed 4 MiB"), "{refused}");
-    // Patterns that nothing matches, over names that they almost match.
+    // Patterns that match nothing, over names that almost match.
     let name = "a".repeat(200);
     let names: Vec<String> = (0..1000).map(|number| format!("{name}{number}")).collect();
     let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "x")).collect();
@@ -444,7 +444,7 @@ fn copies_and_patterns_that_multiply_end() {
             .unwrap_err()
             .contains("take too much work for so many files")
     );
-    // The control: as many of a kind that people write.
+    // The control: the same number of ordinary patterns.
     assert_eq!(run(&["*.md"; 10]), Ok(()));
 }
 

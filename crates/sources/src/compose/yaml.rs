@@ -1,6 +1,6 @@
 //! `Merge`: YAML over YAML, as Helm merges values. Maps are merged, everything else is replaced.
 //!
-//! Both texts are strangers': how much is made of them is bounded, and what is wrong is said without quoting them.
+//! Both texts come from tenants: the work on them is bounded, and errors don't quote them.
 
 use go_yaml::json::configuration_value;
 use go_yaml::meter::{self, Allowance};
@@ -14,13 +14,13 @@ const LONGEST: usize = 4 << 20;
 const MOST_NODES: usize = 500_000;
 /// Maps within maps.
 const MOST_DEPTH: usize = 200;
-/// What reading and writing one file may make and do.
+/// The bytes and steps that reading and writing one file may take.
 const ALLOWANCE: Allowance = Allowance {
     bytes: 256 << 20,
     steps: 50_000_000,
 };
 
-/// Puts the documents of one text over those of another, and writes the result.
+/// Merges the documents of `over` into those of `base`, and writes the result.
 pub(super) fn merge(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
     let _metering = meter::begin(ALLOWANCE, None);
     let mut merged = read(base).map_err(|problem| format!("what is there {problem}"))?;
@@ -33,7 +33,7 @@ pub(super) fn merge(base: &[u8], over: &[u8]) -> Result<Vec<u8>, String> {
     Ok(text.into_bytes())
 }
 
-/// All documents of a text, one over the other.
+/// Reads all documents of a text and merges them in order.
 fn read(text: &[u8]) -> Result<Map<String, Value>, String> {
     if text.len() > LONGEST {
         return Err(format!("is longer than {LONGEST} bytes"));

@@ -1,4 +1,4 @@
-//! Packs that are small to send and large to read: what they cost is bounded by what was given, in bytes held and in bytes made.
+//! Packs that are small to send and expensive to read: held bytes and produced bytes stay within the bounds.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use super::oid::{Algorithm, Hasher, Oid};
 use super::pack::{ObjectKind, Pack, PackError};
 use crate::limits::Limits;
 
-/// A pack that is being written.
+/// Writes a pack.
 struct Writer {
     bytes: Vec<u8>,
     count: u32,
@@ -54,7 +54,7 @@ impl Writer {
         self.entry(3, &[], content)
     }
 
-    /// A delta that takes the whole base and adds a text.
+    /// Appends a delta that copies the whole base and adds a text.
     fn delta(&mut self, base: usize, base_length: usize, more: &str) -> usize {
         let mut back = self.bytes.len() - base;
         let mut offset = vec![u8::try_from(back & 0x7f).unwrap()];
@@ -104,7 +104,7 @@ fn id(content: &[u8]) -> Oid {
     hasher.finish().unwrap()
 }
 
-/// Content of which a pack of a few kilobytes holds a long chain: each object is the one before and a letter.
+/// Makes a pack of a few kilobytes with a long chain: each object is the previous one plus a letter.
 fn chain(length: usize) -> (File, Vec<Oid>) {
     let mut pack = Writer::new();
     let mut content = vec![b'.'; 10_000];
@@ -131,11 +131,11 @@ fn a_chain_is_indexed_with_two_of_its_objects_in_memory() {
     let (file, ids) = chain(400);
     let measure = Measure::of(&file, Algorithm::Sha1, &Limits::default(), &GOES_ON).unwrap();
     assert_eq!(measure.objects, 401);
-    // The last delta, what it is made for, and what it makes.
+    // The last delta, its base, and its result.
     assert!((20_800..21_000).contains(&measure.largest), "{measure:?}");
     assert!(measure.total > 4_000_000 && measure.needed() < 400_000, "{measure:?}");
     let limits = Limits {
-        // A little more than to make each object once.
+        // A little more than producing each object once.
         delta_bytes: 401 * (10_400 + 3_000),
         ..Limits::default()
     };
@@ -167,20 +167,20 @@ fn reading_deep_objects_again_and_again_comes_to_an_end() {
         .take_while(|_| pack.read(&ids[400], ObjectKind::Blob).is_ok())
         .count();
     assert!((5..20).contains(&reads), "{reads}");
-    // With room to keep what was made, a commit with all of them as files costs little more than each of them once.
+    // With memory to cache the objects, a commit with all of them as files costs little more than producing each once.
     let mut pack = index(&file, &limits, &cancelled, 16 << 20).unwrap();
     for id in &ids {
         assert!(pack.read(id, ObjectKind::Blob).unwrap().is_some());
     }
 }
 
-/// Bases with many deltas, which have deltas again: all found, with no room to keep any of them.
+/// All objects of a bush of deltas are found, even without memory to cache any of them.
 #[test]
 fn a_bush_of_deltas_is_found_whatever_room_there_is() {
     let mut pack = Writer::new();
     let content = vec![b'.'; 5_000];
     let root = pack.blob(&content);
-    // The same object once more: its deltas are not looked for twice.
+    // The same object a second time: its deltas are resolved once.
     pack.blob(&content);
     let mut ids = vec![id(&content)];
     let mut level = vec![(root, content)];
@@ -222,7 +222,7 @@ fn what_deltas_declare_is_bounded_before_it_is_believed() {
         object_bytes: 1_000_000,
         ..Limits::default()
     };
-    // One delta of a few bytes that says that it makes, or is made for, more than a file may be; many that make more in sum.
+    // One short delta that declares a result, or a base, larger than a file may be; and many deltas whose sum is too large.
     for (base, made, count, what) in [
         (10_000, 1 << 40, 1, "bytes of one file"),
         (1 << 40, 10_000, 1, "bytes of one file"),

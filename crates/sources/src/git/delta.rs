@@ -1,23 +1,23 @@
 //! Applying a delta of a pack to its base, with every length checked.
 
-/// Bytes at the beginning of a delta that hold all that [`read_sizes`] reads.
+/// Bytes at the beginning of a delta that [`read_sizes`] needs.
 pub(crate) const HEAD: usize = 18;
 
-/// The sizes of base and result that a delta declares in its first bytes; none if they are malformed.
+/// Reads the sizes of base and result that a delta declares in its first bytes; `None` if they are malformed.
 pub(crate) fn read_sizes(head: &[u8]) -> Option<(u64, u64)> {
     let (base_size, rest) = size(head)?;
     let (result_size, _) = size(rest)?;
     Some((base_size, result_size))
 }
 
-/// The size of the result that a delta declares; none if the delta is malformed or made for another base.
+/// Reads the size of the result that a delta declares; `None` if the delta is malformed or has another base.
 pub(crate) fn read_result_size(base_length: usize, delta: &[u8]) -> Option<(u64, &[u8])> {
     let (base_size, rest) = size(delta)?;
     let (result_size, rest) = size(rest)?;
     (base_size == base_length as u64).then_some((result_size, rest))
 }
 
-/// Applies the instructions of a delta; none if they are malformed or do not give the declared size.
+/// Applies the instructions of a delta; `None` if they are malformed or do not give the declared size.
 ///
 /// The caller has checked the declared size against its limits.
 pub(crate) fn apply_delta(base: &[u8], instructions: &[u8], result_size: u64) -> Option<Vec<u8>> {
@@ -59,7 +59,7 @@ pub(crate) fn apply_delta(base: &[u8], instructions: &[u8], result_size: u64) ->
     (result.len() == result_size).then_some(result)
 }
 
-/// A number in groups of seven bits, low ones first.
+/// Reads a number in groups of seven bits, low ones first.
 fn size(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     for (index, byte) in bytes.iter().enumerate().take(9) {

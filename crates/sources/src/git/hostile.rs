@@ -1,4 +1,4 @@
-//! Packs and conversations with every byte changed and cut off at every place: an error or a result, nothing else.
+//! Packs and conversations with every byte changed, and cut off at every position, give an error or a result, and never a panic or a hang.
 
 #![allow(
     clippy::unwrap_used,
@@ -93,7 +93,7 @@ fn packs() {
             for flip in [0x01, 0x10, 0x80, 0xff] {
                 let mut bytes = pack.to_vec();
                 bytes[position] ^= flip;
-                // Ids are computed, so a change can lose objects, but never give another content for an id.
+                // Ids are computed, so a change can lose objects, but never give other content for an id.
                 if let Ok(Some(other)) = unpack(&bytes, &mut file) {
                     assert_eq!(other, digest, "byte {position} changed by {flip:#x}");
                 }
@@ -104,7 +104,7 @@ fn packs() {
 
 #[test]
 fn packs_whose_deltas_go_in_circles() {
-    // Two deltas, each with the other as base: nothing is ever resolved.
+    // Two deltas, each with the other as base, can't be resolved.
     let mut bytes = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
     bytes.push(0x74);
     bytes.extend_from_slice(&[7; 20]);
@@ -113,7 +113,7 @@ fn packs_whose_deltas_go_in_circles() {
     bytes.extend(deflate.finish().unwrap());
     let mut file = tempfile::tempfile().unwrap();
     assert!(matches!(unpack(&bytes, &mut file), Err(PackError::Malformed(_))));
-    // A bomb: a small entry that says it is small and is not, and one that says how large it is.
+    // Bombs: an entry that inflates to more than its declared size, and an entry with a huge declared size.
     for size in [4_u8, 0xff] {
         let mut bytes = b"PACK\0\0\0\x02\0\0\0\x01".to_vec();
         if size == 4 {

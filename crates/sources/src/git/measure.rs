@@ -1,7 +1,6 @@
-//! What a received pack would cost, found out before it is paid: one pass that keeps nothing but sums.
+//! Measures the cost of a received pack in one pass that stores only sums.
 //!
-//! Owns the estimate; whoever indexes the pack then asks for that much memory at once. It believes what deltas declare about their
-//! sizes, which holds because applying a delta that gives anything else fails.
+//! The caller acquires this much memory at once before it indexes the pack. The sums trust the sizes that deltas declare: applying a delta with another result fails.
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -16,24 +15,24 @@ use crate::limits::Limits;
 
 /// Bytes of an object in the tables of an indexed pack.
 const ENTRY_BYTES: u64 = 128;
-/// Bytes of the buffers that are used whatever the pack is.
+/// Bytes of the buffers, the same for every pack.
 const BUFFERS: u64 = 256 << 10;
-/// Bytes of objects that are kept for reuse where there is room.
+/// Bytes of objects that may be cached for reuse.
 const CACHE_BYTES: u64 = 16 << 20;
 
-/// What a pack takes.
+/// The cost of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// How many objects there are.
+    /// The number of objects.
     pub(crate) objects: u32,
-    /// Bytes held to make the one object that takes the most: itself, and its delta and base where it has them.
+    /// Bytes that producing the most expensive object takes: itself, and its delta and base if it has them.
     pub(crate) largest: u64,
     /// Bytes of all objects.
     pub(crate) total: u64,
 }
 
 impl Measure {
-    /// Reads a pack once, keeping nothing.
+    /// Reads a pack once and measures it.
     pub(crate) fn of(
         file: &File,
         algorithm: Algorithm,
@@ -71,19 +70,19 @@ impl Measure {
         })
     }
 
-    /// Bytes that it can't do without.
+    /// Returns the bytes that indexing needs.
     pub(crate) fn needed(&self) -> u64 {
         u64::from(self.objects) * ENTRY_BYTES + BUFFERS + self.largest
     }
 
-    /// Bytes that it is fast with, of which no more than `most` are asked for.
+    /// Returns the bytes for fast indexing: the needed ones and a cache. `most` limits the cache, and never the needed ones.
     pub(crate) fn wanted(&self, most: u64) -> u64 {
         let needed = self.needed();
         let room = most.saturating_sub(needed);
         needed + self.total.min(CACHE_BYTES).min(room)
     }
 
-    /// Of this many bytes, those in which objects may be kept for reuse.
+    /// Returns the part of this memory that may cache objects.
     pub(crate) fn spare(&self, memory: u64) -> u64 {
         memory.saturating_sub(self.needed())
     }

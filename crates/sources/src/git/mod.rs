@@ -1,8 +1,7 @@
 //! The Git protocol and its objects, read-only and bounded.
 //!
-//! Owns pkt-lines, the two versions of the protocol that servers speak, packs, and the objects in them. Written for
-//! outside input only: every length is checked against [`crate::Limits`] before anything is allocated for it. It refuses
-//! to negotiate: a fetch starts from nothing, asks for one commit, and keeps no repository.
+//! The module reads pkt-lines, both protocol versions of today's servers, packs, and the objects in them. All input is untrusted: every length is checked against
+//! [`crate::Limits`] before memory is allocated for it. A fetch does not negotiate: it starts from nothing, requests one commit, and keeps no repository.
 
 #[cfg(test)]
 mod bombs;

@@ -1,17 +1,17 @@
-//! The file `.gitmodules` of a commit: which repository belongs to which submodule.
+//! Reads the file `.gitmodules` of a commit: the paths and addresses of its submodules.
 //!
-//! Owns the form of Git's configuration files, as far as such a file needs it, and how an address relative to another is read. Refuses files
-//! that are too long, and says nothing of keys that only concern working trees, commands among them.
+//! Supports the form of Git's configuration files as far as `.gitmodules` needs it, and relative addresses. Files that are too long are refused. Keys that only concern
+//! working trees are ignored, commands among them.
 
 use std::collections::BTreeMap;
 
-/// The longest such file.
+/// The longest file in bytes.
 pub(crate) const LONGEST: u64 = 256 << 10;
 
-/// Reads a file: addresses by the paths of their submodules. Of two with the same path the last counts.
+/// Reads a file into addresses by the paths of their submodules. For two entries with the same path, the last one wins.
 ///
 /// # Errors
-/// Which line is wrong.
+/// The number of the wrong line.
 pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, String> {
     let mut modules: BTreeMap<String, (Option<String>, Option<String>)> = BTreeMap::new();
     let mut section: Option<String> = None;
@@ -31,7 +31,7 @@ pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, Strin
         let (key, value) = line.split_once('=').unwrap_or((line, ""));
         let Some(section) = &section else { continue };
         let mut value = value.trim().to_owned();
-        // A line that ends with a backslash goes on in the next one.
+        // A backslash at the end continues the line.
         while value.ends_with('\\') && !value.ends_with("\\\\") {
             value.pop();
             let (_, more) = lines.next().ok_or_else(|| wrong("goes on where there is no line"))?;
@@ -49,7 +49,7 @@ pub(crate) fn read_modules(text: &str) -> Result<BTreeMap<String, String>, Strin
     Ok(complete.collect())
 }
 
-/// The name of a submodule's section. The word before it is read in any case, as git reads it; the name is not.
+/// Reads the name of a submodule's section. As in git, the word before the name is case-insensitive, and the name is not.
 fn read_submodule(header: &str) -> Option<String> {
     let header = header.trim();
     let end = header.find([' ', '\t', '"', '.']).unwrap_or(header.len());
@@ -58,7 +58,7 @@ fn read_submodule(header: &str) -> Option<String> {
     is_submodule.then(|| name.trim().to_owned())
 }
 
-/// A value without its quotes, escapes and comment.
+/// Reads a value and removes its quotes, escapes and comment.
 fn read_value(text: &str) -> Option<String> {
     let mut value = String::with_capacity(text.len());
     let mut is_quoted = false;
@@ -83,10 +83,10 @@ fn read_value(text: &str) -> Option<String> {
     (!is_quoted).then_some(value)
 }
 
-/// The address of a submodule, in the form of a URL: as it stands, or relative to its parent's if it begins with `./` or `../`.
+/// Resolves the address of a submodule, in the form of a URL: unchanged, or relative to its parent's if it begins with `./` or `../`.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the address.
 pub(crate) fn resolve_address(parent: &str, address: &str) -> Result<String, &'static str> {
     if !address.starts_with("./") && !address.starts_with("../") {
         return Ok(match read_short_form(address) {
@@ -109,7 +109,7 @@ pub(crate) fn resolve_address(parent: &str, address: &str) -> Result<String, &'s
     Ok(format!("{scheme}://{host}/{}", parts.join("/")))
 }
 
-/// `user@host:path`, as ssh's own tools write addresses.
+/// Splits `user@host:path`, the short form of ssh addresses.
 fn read_short_form(address: &str) -> Option<(&str, &str)> {
     if address.contains("://") {
         return None;

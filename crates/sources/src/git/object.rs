@@ -1,15 +1,15 @@
-//! What commits, tags and trees say.
+//! Reads commits, tags and trees.
 
 use super::oid::{Algorithm, Oid};
 
-/// What is needed of a commit.
+/// The needed parts of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CommitObject {
     pub(crate) tree: Oid,
     pub(crate) subject: String,
 }
 
-/// Reads a commit; none if it is malformed.
+/// Reads a commit; `None` if it is malformed.
 pub(crate) fn read_commit(content: &[u8]) -> Option<CommitObject> {
     let text = String::from_utf8_lossy(content);
     let (headers, message) = text.split_once("\n\n").unwrap_or((&text, ""));
@@ -26,13 +26,13 @@ pub(crate) fn read_commit(content: &[u8]) -> Option<CommitObject> {
     })
 }
 
-/// What a tag object points to; none if it is malformed.
+/// Reads the target of a tag object; `None` if it is malformed.
 pub(crate) fn read_tag_target(content: &[u8]) -> Option<Oid> {
     let line = content.split(|byte| *byte == b'\n').next()?;
     Oid::from_hex(line.strip_prefix(b"object ")?)
 }
 
-/// What an entry of a tree is.
+/// The mode of a tree entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     File,
@@ -50,7 +50,7 @@ pub(crate) struct TreeEntry<'a> {
     pub(crate) oid: Oid,
 }
 
-/// Reads a tree; none if it is malformed.
+/// Reads a tree; `None` if it is malformed.
 pub(crate) fn read_tree(content: &[u8], algorithm: Algorithm) -> Option<Vec<TreeEntry<'_>>> {
     let mut entries = Vec::new();
     let mut rest = content;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sha2::Digest as _;
 
-/// Which hash a repository uses; a repository uses one for all of its objects.
+/// The hash of a repository; all objects of a repository use the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Algorithm {
     Sha1,
@@ -12,7 +12,7 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The name, as in the protocol and in revisions.
+    /// Returns the name, as in the protocol and in revisions.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sha1 => "sha1",
@@ -20,7 +20,7 @@ impl Algorithm {
         }
     }
 
-    /// Bytes of an id.
+    /// Returns the length of an id in bytes.
     pub(crate) fn length(self) -> usize {
         match self {
             Self::Sha1 => 20,
@@ -29,7 +29,7 @@ impl Algorithm {
     }
 }
 
-/// The hash of content that comes piece by piece.
+/// Hashes content that arrives in pieces.
 pub(crate) enum Hasher {
     Sha1(Box<sha1dc::Hasher>),
     Sha256(Box<sha2::Sha256>),
@@ -50,7 +50,7 @@ impl Hasher {
         }
     }
 
-    /// None when the content was made to collide in SHA-1, as git itself refuses it.
+    /// Returns the id; `None` if the content was made to collide in SHA-1, which git refuses, too.
     pub(crate) fn finish(self) -> Option<Oid> {
         match self {
             Self::Sha1(hasher) => {
@@ -70,7 +70,7 @@ pub(crate) struct Oid {
 }
 
 impl Oid {
-    /// An id of 20 or 32 bytes.
+    /// Reads an id of 20 or 32 bytes.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if !matches!(bytes.len(), 20 | 32) {
             return None;
@@ -83,7 +83,7 @@ impl Oid {
         })
     }
 
-    /// An id in hex.
+    /// Reads an id in hex.
     pub(crate) fn from_hex(text: &[u8]) -> Option<Self> {
         if !matches!(text.len(), 40 | 64) || !text.iter().all(u8::is_ascii_hexdigit) {
             return None;

@@ -1,8 +1,8 @@
 //! The objects of a received pack.
 //!
-//! Owns the indexing of a pack that nobody vouches for: ids are computed from the content, so what is found under an id is
-//! what that id names. Sizes are checked before memory is taken, and deltas before they are applied. What is held never exceeds
-//! what it was given, and what is made is counted: an object that was let go is made again, until too much was.
+//! The pack is untrusted. Ids are computed from the content, so an id always leads to the content that it names. Sizes are checked before memory is allocated, and deltas
+//! before they are applied. The held bytes never exceed the given memory. The produced bytes are counted: a dropped object is produced again when needed, until the count
+//! exceeds its limit.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -18,11 +18,11 @@ use super::oid::{Algorithm, Hasher, Oid};
 use super::scan::{EntryKind, ScanError, Scanner};
 use crate::limits::{Limits, describe_bytes};
 
-/// Git itself makes no longer chains of deltas.
+/// The longest chain of deltas; git makes no longer one.
 const LONGEST_CHAIN: usize = 4096;
-/// What making an object counts for besides its bytes.
+/// Bytes that producing an object counts for, besides its own bytes.
 const STEP: u64 = 1 << 10;
-/// No entry.
+/// The index that stands for no entry.
 const NONE: u32 = u32::MAX;
 
 /// Why a pack can't be used.
@@ -34,7 +34,7 @@ pub(crate) enum PackError {
         what: &'static str,
         limit: String,
     },
-    /// The fetch was given up meanwhile.
+    /// The fetch was cancelled.
     Cancelled,
 }
 
@@ -69,11 +69,11 @@ impl ObjectKind {
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    /// Where the entry starts, and how much further its compressed data does.
+    /// The offset of the entry, and the distance from there to its compressed data.
     start: u64,
     skip: u8,
     size: u64,
-    /// The entry that a delta is made for, known after indexing.
+    /// The index of the delta's base, known after indexing.
     base: u32,
 }
 
@@ -81,30 +81,30 @@ struct Entry {
 pub(crate) struct Pack<'a> {
     file: &'a File,
     entries: Vec<Entry>,
-    /// Sorted by id once all are known.
+    /// Sorted by id after all ids are known.
     objects: Vec<(Oid, u32, ObjectKind)>,
     cancelled: &'a AtomicBool,
     inflate: Decompress,
-    /// Bytes that may still be made, and how many that were in the beginning.
+    /// The bytes that may still be produced, and their initial limit.
     work: (u64, u64),
-    /// Bytes of objects that may be kept for reuse: one half for bases on the stack, the other for what was made again.
+    /// Bytes of objects that may be cached: one half for bases on the stack, the other half for objects that were produced again.
     spare: u64,
     cache: HashMap<u32, Rc<Vec<u8>>>,
     cached: VecDeque<u32>,
     cached_bytes: u64,
 }
 
-/// The deltas of a pack by what they are made for.
+/// The deltas of a pack, by their bases.
 struct Deltas {
-    /// Base, weight and entry, sorted: of a base, the delta that most others depend on comes last.
+    /// Base, weight and entry, sorted: for each base, the delta with the most dependants comes last.
     by_offset: Vec<(u32, u32, u32)>,
-    /// Id of the base and entry, sorted.
+    /// Id of the base, and entry, sorted.
     by_id: Vec<(Oid, u32)>,
 }
 
 /// An object whose deltas are being applied.
 struct Base {
-    /// Nothing when it was let go for want of room.
+    /// `None` after the content was dropped to free memory.
     content: Option<Rc<Vec<u8>>>,
     index: u32,
     kind: ObjectKind,
@@ -114,7 +114,7 @@ struct Base {
 }
 
 impl<'a> Pack<'a> {
-    /// Indexes a pack file, verifying all of it, in no more than `memory` bytes, which [`Measure`] found enough.
+    /// Indexes a pack file and verifies all of it, in at most `memory` bytes. [`Measure`] has found this to be enough.
     pub(crate) fn index(
         file: &'a File,
         algorithm: Algorithm,
@@ -133,7 +133,7 @@ impl<'a> Pack<'a> {
             check(cancelled)?;
             let start = scanner.position();
             let (kind, size) = scanner.header(algorithm)?;
-            // It was measured, and is checked all the same: nothing is taken for what a file says without a bound.
+            // Measured before, and checked all the same: no size from the file is used without a bound.
             check_size(size, &mut 0, limits)?;
             let skip = u8::try_from(scanner.position() - start)
                 .map_err(|_| PackError::Malformed("an entry has an endless header".to_owned()))?;
@@ -186,7 +186,7 @@ impl<'a> Pack<'a> {
         Ok(pack)
     }
 
-    /// Computes the ids of all deltas, each base before what is made from it.
+    /// Computes the ids of all deltas, each base before the deltas that need it.
     fn resolve(&mut self, algorithm: Algorithm, limits: &Limits, deltas: &Deltas) -> Result<(), PackError> {
         let mut unresolved = deltas.by_offset.len() + deltas.by_id.len();
         for complete in 0..self.objects.len() {
@@ -205,7 +205,7 @@ impl<'a> Pack<'a> {
                 kept = kept.saturating_sub(base.bytes());
                 let Some(child) = deltas.next(&mut base) else { continue };
                 if self.entries.get(child as usize).is_none_or(|entry| entry.base != NONE) {
-                    // Its base stands in the pack twice.
+                    // The base is in the pack twice, and this delta was already resolved.
                     kept += base.bytes();
                     stack.push(base);
                     continue;
@@ -229,7 +229,7 @@ impl<'a> Pack<'a> {
                 unresolved = unresolved.saturating_sub(1);
                 let mut next = deltas.base(&oid, child, base.kind, base.depth + 1);
                 if base.is_leaf() {
-                    // This was the last and heaviest: what it is made from is not needed for what is made from it.
+                    // This was the last and heaviest delta: its own deltas don't need the content of its base.
                     drop(content);
                 } else {
                     base.content = Some(content);
@@ -250,7 +250,7 @@ impl<'a> Pack<'a> {
         Ok(())
     }
 
-    /// Lets go of bases until the rest fits: those at the bottom, which are needed last.
+    /// Drops the content of bases until the rest fits, from the bottom of the stack: those are needed last.
     fn let_go(&self, stack: &mut [Base], kept: &mut u64) {
         for base in stack {
             if *kept <= self.spare / 2 {
@@ -269,7 +269,7 @@ impl<'a> Pack<'a> {
         delta::apply_delta(base, instructions, size).ok_or_else(make_bad_delta)
     }
 
-    /// Counts what is about to be made.
+    /// Counts bytes before they are produced.
     fn spend(&mut self, bytes: u64) -> Result<(), PackError> {
         let (left, limit) = self.work;
         let left = left.checked_sub(bytes.saturating_add(STEP));
@@ -292,7 +292,7 @@ impl<'a> Pack<'a> {
         Ok(Scanner::at(self.file, data, buffer, &mut self.inflate).inflate(entry.size)?)
     }
 
-    /// Reads an object; none if the pack has no object of this id and kind.
+    /// Reads an object; `None` if the pack has no object of this id and kind.
     pub(crate) fn read(&mut self, oid: &Oid, kind: ObjectKind) -> Result<Option<Rc<Vec<u8>>>, PackError> {
         match self.find(oid) {
             Some((index, found)) if found == kind => Ok(Some(self.make(index)?)),
@@ -300,7 +300,7 @@ impl<'a> Pack<'a> {
         }
     }
 
-    /// Makes the content of an entry: from the entry down to what is known or complete, then up again.
+    /// Produces the content of an entry: walks down from the entry to a cached or complete one, then applies the deltas upwards.
     fn make(&mut self, index: u32) -> Result<Rc<Vec<u8>>, PackError> {
         check(self.cancelled)?;
         let mut chain = Vec::new();
@@ -327,12 +327,12 @@ impl<'a> Pack<'a> {
         Ok(content)
     }
 
-    /// Whether anybody still waits for what is made of this.
+    /// Returns an error if the fetch was cancelled.
     pub(crate) fn check(&self) -> Result<(), PackError> {
         check(self.cancelled)
     }
 
-    /// The kind of an object.
+    /// Returns the kind of an object.
     pub(crate) fn kind(&self, oid: &Oid) -> Option<ObjectKind> {
         self.find(oid).map(|(_, kind)| kind)
     }
@@ -343,7 +343,7 @@ impl<'a> Pack<'a> {
         (found == oid).then_some((*index, *kind))
     }
 
-    /// Keeps an object for reuse, in place of those that were kept first.
+    /// Caches an object, in place of the oldest cached ones.
     fn remember(&mut self, index: u32, content: Rc<Vec<u8>>) {
         let bytes = content.len() as u64;
         if bytes > self.spare / 8 || self.cache.contains_key(&index) {
@@ -362,7 +362,7 @@ impl<'a> Pack<'a> {
 }
 
 impl Deltas {
-    /// An object, with the deltas that are made for it.
+    /// Returns an object together with the deltas that it is the base of.
     fn base(&self, oid: &Oid, index: u32, kind: ObjectKind, depth: usize) -> Base {
         let by_id = |oid| self.by_id.partition_point(|(base, _)| base < oid);
         let id_end = self.by_id.partition_point(|(base, _)| base <= oid);
@@ -378,7 +378,7 @@ impl Deltas {
         }
     }
 
-    /// The next delta of a base, lightest first.
+    /// Returns the next delta of a base, lightest first.
     fn next(&self, base: &mut Base) -> Option<u32> {
         if let Some(at) = base.by_id.next() {
             return self.by_id.get(at).map(|(_, entry)| *entry);
@@ -397,10 +397,10 @@ impl Base {
     }
 }
 
-/// Gives each delta its weight: how many are made from it, itself included.
+/// Computes the weight of each delta: the number of entries that depend on it, itself included.
 fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
     let mut weights = vec![1_u32; entries];
-    // A base comes before what is made from it, so from the end on each weight is complete when it is added.
+    // A base stands before its deltas. So, from the end on, each weight is complete when it is added.
     for (base, weight, entry) in by_offset.iter_mut().rev() {
         *weight = weights.get(*entry as usize).copied().unwrap_or(1);
         if let Some(of_base) = weights.get_mut(*base as usize) {
@@ -409,7 +409,7 @@ fn weigh(by_offset: &mut [(u32, u32, u32)], entries: usize) {
     }
 }
 
-/// Reads the header of a pack: how many entries follow.
+/// Reads the header of a pack and returns the number of entries.
 pub(super) fn read_header(scanner: &mut Scanner<'_>, limits: &Limits) -> Result<u32, PackError> {
     let count = match scanner.bytes::<12>()? {
         [b'P', b'A', b'C', b'K', 0, 0, 0, 2 | 3, a, b, c, d] => u32::from_be_bytes([a, b, c, d]),
@@ -461,7 +461,7 @@ pub(super) fn check_size(size: u64, total: &mut u64, limits: &Limits) -> Result<
     Ok(())
 }
 
-/// A hash that has begun with what comes before an object's content.
+/// Returns a hasher that has read the object header, which precedes the content.
 fn named(algorithm: Algorithm, kind: ObjectKind, size: u64) -> Hasher {
     let mut hasher = Hasher::new(algorithm);
     hasher.update(format!("{} {size}\0", kind.name()).as_bytes());

@@ -5,7 +5,7 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, BufReader};
 
-/// What stands in a stream of pkt-lines.
+/// An item in a stream of pkt-lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
     /// A line, its final newline included.
@@ -30,7 +30,7 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
         }
     }
 
-    /// Reads to the end what should end here, so that the connection can be used again; gives up after a few bytes.
+    /// Reads the rest of an answer, so that the connection can be used again; gives up after a few bytes.
     pub(crate) async fn finish(&mut self) {
         let mut spare = [0; 1024];
         for _ in 0..16 {
@@ -41,7 +41,7 @@ impl<R: AsyncRead + Unpin> PacketReader<R> {
         }
     }
 
-    /// The next packet. The end of the stream is an error: Git says where it ends.
+    /// Reads the next packet. The end of the stream is an error, since Git marks the end of its data.
     pub(crate) async fn next(&mut self) -> io::Result<Packet> {
         let mut digits = [0; 4];
         self.inner.read_exact(&mut digits).await?;
@@ -80,7 +80,7 @@ pub(crate) fn write_delimiter(out: &mut Vec<u8>) {
     out.extend_from_slice(b"0001");
 }
 
-/// A line without its final newline.
+/// Returns a line without its final newline.
 pub(crate) fn trim_line(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)
 }

@@ -1,4 +1,4 @@
-//! Reading a pack file: entry headers and inflating, both from a file that is never mapped or read whole.
+//! Reads a pack file: entry headers and inflated data. The file is never mapped or read as a whole.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 use super::oid::{Algorithm, Oid};
 
-/// What an entry of a pack is.
+/// The kind of an entry of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     Commit,
@@ -49,7 +49,7 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Reads from this position on. The inflater is lent, for making one is costly.
+    /// Creates a scanner at this position. It borrows the inflater, because creating one is expensive.
     pub(crate) fn at(file: &'a File, position: u64, buffer_size: usize, inflate: &'a mut Decompress) -> Self {
         Self {
             file,
@@ -61,7 +61,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Where the next byte stands in the file.
+    /// Returns the position of the next byte in the file.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
@@ -87,7 +87,7 @@ impl<'a> Scanner<'a> {
         Ok(byte)
     }
 
-    /// The next bytes, of a number known in advance.
+    /// Reads a fixed number of bytes.
     pub(crate) fn bytes<const N: usize>(&mut self) -> Result<[u8; N], ScanError> {
         let mut bytes = [0; N];
         for byte in &mut bytes {
@@ -149,7 +149,7 @@ impl<'a> Scanner<'a> {
         Ok(out)
     }
 
-    /// Inflates an entry that must give exactly this many bytes, and hands them out piece by piece.
+    /// Inflates an entry that must give exactly this many bytes, and passes them on piece by piece.
     pub(crate) fn pieces(&mut self, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), ScanError> {
         let mut piece = [0_u8; PIECE];
         let mut left = size;
@@ -161,7 +161,7 @@ impl<'a> Scanner<'a> {
             }
             let (before_in, before_out) = (self.inflate.total_in(), self.inflate.total_out());
             let input = self.buffer.get(self.start..self.end).unwrap_or_default();
-            // Where nothing more may come there is still room for a byte: it would be an error, and an empty object needs it to end.
+            // At least one byte of space, even at the end: an extra byte would be an error, and an empty object needs space to end.
             let room = usize::try_from(left).unwrap_or(PIECE).clamp(1, PIECE);
             let out = piece.get_mut(..room).unwrap_or_default();
             let status = self

@@ -1,7 +1,7 @@
-//! The conversation with a Git server: what it offers, which references it has, and one pack.
+//! The conversation with a Git server: its capabilities, its references, and one pack.
 //!
-//! Owns protocol version 2 and, for servers that know no better, version 0 (and 1, which is 0 with a greeting). It asks
-//! for one commit without history; a server that sends more is bounded by bytes and objects like any other.
+//! Supports protocol version 2, and version 0 for older servers (version 1 is 0 with a greeting). A request asks for one commit without history. A server that sends more
+//! is bounded by bytes and objects like any other.
 
 use std::io;
 
@@ -14,23 +14,23 @@ use crate::artifact::TaskWrite;
 use crate::budget::OverBudget;
 use crate::limits::Limits;
 
-/// How the server says who it talks to.
+/// The client name that is sent to the server.
 const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// What went wrong while talking.
+/// Why a conversation failed.
 #[derive(Debug)]
 pub(crate) enum WireError {
     /// The stream ended or broke.
     Broken(io::Error),
-    /// The server said something that is no Git protocol.
+    /// The server violated the Git protocol.
     Malformed(&'static str),
-    /// The server said that it can't or won't.
+    /// The server reported an error.
     Remote(String),
     /// More references or objects than allowed.
     TooLarge { what: &'static str, limit: String },
-    /// There is no room for what it lists.
+    /// A budget has no capacity for the list of references.
     OverBudget(OverBudget),
-    /// The pack could not be written down.
+    /// The pack could not be written to disk.
     Storage(io::Error),
 }
 
@@ -47,16 +47,16 @@ impl From<io::Error> for WireError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteReference {
     pub(crate) name: String,
-    /// What it points to: a commit, or a tag object.
+    /// The target: a commit, or a tag object.
     pub(crate) oid: Oid,
-    /// What the tag object points to.
+    /// The target of the tag object.
     pub(crate) peeled: Option<Oid>,
 }
 
-/// What the server offers.
+/// The server's first message.
 #[derive(Debug)]
 pub(crate) enum Advertisement {
-    /// Version 2: references are asked for.
+    /// Version 2: references have to be requested.
     Two { algorithm: Algorithm, shallow: bool },
     /// Versions 0 and 1: all references come at once.
     Zero {
@@ -73,7 +73,7 @@ impl Advertisement {
         }
     }
 
-    /// Reads what a server says first.
+    /// Reads the first message of a server.
     pub(crate) async fn read<R>(
         reader: &mut PacketReader<R>,
         limits: &Limits,
@@ -152,7 +152,7 @@ impl Advertisement {
     }
 }
 
-/// The request for references that start with one of these prefixes (version 2).
+/// Writes the request for references that start with one of these prefixes (version 2).
 pub(crate) fn write_list_request(algorithm: Algorithm, prefixes: &[String]) -> Vec<u8> {
     let mut out = Vec::new();
     pktline::write_line(&mut out, "command=ls-refs");
@@ -190,7 +190,7 @@ where
         let mut words = text.split(' ');
         let (oid, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let Some(oid) = Oid::from_hex(oid.as_bytes()) else {
-            // A branch without a commit ("unborn") names nothing that could be fetched.
+            // A branch without a commit ("unborn") has nothing to fetch.
             continue;
         };
         let peeled = words
@@ -211,7 +211,7 @@ where
     Ok(references)
 }
 
-/// The request for a pack, and what its answer holds before the pack.
+/// A request for a pack, and how to read the part of its answer before the pack.
 pub(crate) struct PackRequest {
     pub(crate) body: Vec<u8>,
     shallow: bool,
@@ -220,7 +220,7 @@ pub(crate) struct PackRequest {
 }
 
 impl PackRequest {
-    /// Asks for these objects, without history if `shallow` and the server can.
+    /// Creates a request for these objects, without history if `shallow` and the server supports it.
     pub(crate) fn new(advertisement: &Advertisement, wants: &[Oid], shallow: bool) -> Self {
         let mut body = Vec::new();
         match advertisement {
@@ -259,7 +259,7 @@ impl PackRequest {
                 let shallow = shallow && offers("shallow");
                 let side_band = offers("side-band-64k");
                 let mut chosen = vec![format!("agent={AGENT}")];
-                // Azure DevOps and CodeCommit answer nobody who does not take the better one of these that they offer, as git does.
+                // As git does, request the better offered one: Azure DevOps and CodeCommit answer only clients that request it.
                 let acknowledgements = ["multi_ack_detailed", "multi_ack"]
                     .into_iter()
                     .find(|name| offers(name));
@@ -299,7 +299,7 @@ impl PackRequest {
         }
     }
 
-    /// Reads the answer and writes the pack in it down.
+    /// Reads the answer and writes its pack to `out`.
     pub(crate) async fn read<R, W>(
         &self,
         reader: &mut PacketReader<R>,
@@ -337,7 +337,7 @@ impl PackRequest {
             };
             match line.split_first() {
                 Some((1, data)) => pack.write(data).await?,
-                // Progress, for people at a terminal.
+                // Progress messages, meant for a terminal.
                 Some((2, _)) => {}
                 Some((3, message)) => return Err(WireError::Remote(clean_words(message))),
                 _ => return Err(WireError::Malformed("a part of the pack has no channel")),
@@ -346,7 +346,7 @@ impl PackRequest {
     }
 }
 
-/// Writes a pack down and looks at its first bytes, which say how many objects it has.
+/// Writes a pack to disk and reads the number of objects in its first bytes.
 pub(crate) struct PackWriter<'a, W> {
     out: &'a mut W,
     limits: &'a Limits,
@@ -387,7 +387,7 @@ impl<'a, W: TaskWrite> PackWriter<'a, W> {
     }
 }
 
-/// The next line without its newline; none at a flush or delimiter. A server's error is an error.
+/// Reads the next line without its newline; `None` at a flush or delimiter. An error of the server becomes an error.
 async fn next_line<R>(reader: &mut PacketReader<R>) -> Result<Option<Vec<u8>>, WireError>
 where
     R: AsyncRead + Unpin,
@@ -401,7 +401,7 @@ where
     }
 }
 
-/// What a server says, fit for a condition: the first 300 characters, without control characters.
+/// Cleans a server's message for a condition: the first 300 characters, without control characters.
 pub(crate) fn clean_words(message: &[u8]) -> String {
     let text = String::from_utf8_lossy(message);
     let text: String = text
@@ -464,7 +464,7 @@ async fn push(
             limit: limits.references.to_string(),
         });
     }
-    // Twice its own size, as the list may just have grown.
+    // Twice the size, because the list may just have grown.
     let bytes = reference.name.len() + 2 * size_of::<RemoteReference>();
     memory.add(bytes as u64).await.map_err(WireError::OverBudget)?;
     references.push(reference);

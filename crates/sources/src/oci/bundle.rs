@@ -1,8 +1,8 @@
-//! Bundles of Sigstore, the form in which cosign writes signatures since version 3: a statement of in-toto in an envelope of DSSE. Pure.
+//! Bundles of Sigstore, the form of cosign's signatures since version 3: an in-toto statement in a DSSE envelope. Pure.
 //!
-//! Owns what such a statement must say to be the signature of an artifact: an attestation that the same key has made, of what is in it or of who built it,
-//! names the artifact as well, and is none. Refuses whatever isn't made with a key: what certificates and logs stand beside it is not looked at.
-//! The forms: Sigstore's bundle 0.3 (`sigstore_bundle.proto`), DSSE 1.0.2, in-toto's Statement 1, and cosign's `BUNDLE_SPEC.md`.
+//! A statement counts as a signature of an artifact only with the right predicate type. Other attestations of the same key name the artifact too, for instance its SBOM
+//! or its builder, and are no signatures. Only bundles that are made with a key are accepted; certificates and logs in a bundle are ignored. The forms: Sigstore's bundle
+//! 0.3 (`sigstore_bundle.proto`), DSSE 1.0.2, in-toto's Statement 1, and cosign's `BUNDLE_SPEC.md`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,9 +12,9 @@ use super::reference::Digest;
 
 /// The media type of a bundle.
 pub(super) const BUNDLE_TYPE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
-/// What a statement is about that is a signature.
+/// The predicate type of a statement that is a signature.
 pub(super) const PREDICATE_TYPE: &str = "https://sigstore.dev/cosign/sign/v1";
-/// What is in the envelope.
+/// The media type of the payload, and the type of its statement.
 const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
 
@@ -58,7 +58,7 @@ struct SubjectDigest {
     sha256: String,
 }
 
-/// Whether a bundle is a signature of this artifact. `is_trusted` says of what is signed, and of a signature, whether somebody who is trusted made it.
+/// Checks whether a bundle is a signature of this artifact. `is_trusted` gets the signed bytes and a signature, and returns whether a trusted key made it.
 pub(super) fn is_signature_of(digest: &Digest, bundle: &[u8], is_trusted: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     let Ok(bundle) = serde_json::from_slice::<Bundle>(bundle) else {
         return false;
@@ -68,7 +68,7 @@ pub(super) fn is_signature_of(digest: &Digest, bundle: &[u8], is_trusted: impl F
         payload_type,
         signatures,
     } = bundle.dsse_envelope;
-    // A bundle has one signature, and what it is of is one thing.
+    // A bundle has one signature, and it signs one payload.
     let ([signature], true) = (
         signatures.as_slice(),
         payload_type == PAYLOAD_TYPE && bundle.media_type == BUNDLE_TYPE,
@@ -78,7 +78,7 @@ pub(super) fn is_signature_of(digest: &Digest, bundle: &[u8], is_trusted: impl F
     let (Ok(payload), Ok(signature)) = (STANDARD.decode(payload), STANDARD.decode(&signature.sig)) else {
         return false;
     };
-    // Nothing of it is read before it is known who wrote it.
+    // The payload is parsed only after its signature was verified.
     is_trusted(&encode(PAYLOAD_TYPE, &payload), &signature)
         && serde_json::from_slice::<Statement>(&payload).is_ok_and(|statement| {
             statement.kind == STATEMENT_TYPE
@@ -90,7 +90,7 @@ pub(super) fn is_signature_of(digest: &Digest, bundle: &[u8], is_trusted: impl F
         })
 }
 
-/// What is signed of a payload: DSSE's encoding before authentication.
+/// Encodes a payload for its signature: DSSE's pre-authentication encoding.
 fn encode(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()
@@ -123,7 +123,7 @@ mod tests {
             if path != "/dsseEnvelope/payload" {
                 bundle["dsseEnvelope"]["payload"] = json!(STANDARD.encode(statement.to_string()));
             }
-            // Who is trusted signs all that is a statement.
+            // The trusted key has signed every statement here.
             is_signature_of(&digest, bundle.to_string().as_bytes(), |signed, signature| {
                 signed.starts_with(b"DSSEv1 28 application/vnd.in-toto+json ") && signature == b"signed"
             })

@@ -1,31 +1,31 @@
-//! What a registry answers to who shows no credentials, and whom credentials may go to then. Pure.
+//! The challenge of a registry to a request without credentials, and which hosts may then get credentials. Pure.
 //!
-//! The registry names the server of tokens (its *realm*), and a registry may be anybody's. So a realm is believed only if it is spoken to
-//! as safely as the registry is, and the registry's credentials go there only where it is plainly the same party. Registries that keep
-//! their tokens elsewhere can be used with an entry for that host in the Secret: then it is the Secret that says so, not the registry.
+//! The registry names the server of tokens (its *realm*), and a registry may be hostile. So a realm is accepted only if its connection is as safe as the registry's. The
+//! registry's credentials go there only if both clearly belong to the same party. For a registry with its token server elsewhere, the Secret can have an entry for that
+//! host: then the Secret decides, not the registry.
 
 use url::{Host, Url};
 
 use crate::policy::{Endpoint, Scheme};
 
-/// How a registry wants to be asked.
+/// The authentication that a registry requires.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
-    /// With a user and a password, itself.
+    /// A user and a password for the registry itself.
     Basic,
-    /// With a token that somebody else gives.
+    /// A token of another server.
     Bearer { realm: String, service: Option<String> },
 }
 
-/// Who gives tokens.
+/// A server of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Realm {
     pub(crate) endpoint: Endpoint,
-    /// The path and the query, as they are written.
+    /// The path and the query, as written.
     pub(crate) target: String,
 }
 
-/// Reads the values of `WWW-Authenticate`; a token is the better way where both are offered.
+/// Reads the values of `WWW-Authenticate`. If both schemes are offered, a token is preferred.
 pub(crate) fn read_challenge<'a>(values: impl Iterator<Item = &'a str>) -> Option<Challenge> {
     let mut basic = None;
     for value in values {
@@ -50,7 +50,7 @@ pub(crate) fn read_challenge<'a>(values: impl Iterator<Item = &'a str>) -> Optio
 
 type Parameters = Vec<(String, String)>;
 
-/// `Bearer realm="a",service="b", Basic realm="c"` by its schemes.
+/// Splits `Bearer realm="a",service="b", Basic realm="c"` by its schemes.
 fn split_challenges(value: &str) -> Vec<(String, Parameters)> {
     let mut challenges: Vec<(String, Parameters)> = Vec::new();
     for item in split_outside_quotes(value) {
@@ -116,10 +116,10 @@ fn unquote(text: &str) -> String {
 }
 
 impl Realm {
-    /// Reads where tokens are given: over https, or, for a registry that is spoken to over plain HTTP, on its own host over that.
+    /// Reads the address of a token server: over https. For a registry over plain HTTP, also plain HTTP on the registry's own host.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem of the realm.
     pub(crate) fn read(text: &str, registry: &Endpoint) -> Result<Self, &'static str> {
         let url = Url::parse(text).map_err(|_| "it names no URL for its tokens")?;
         let scheme = match url.scheme() {
@@ -151,11 +151,10 @@ impl Realm {
         Ok(Self { endpoint, target })
     }
 
-    /// Whether the registry's credentials may go there: it is the registry's host, or below it, or beside it.
+    /// Checks whether the registry's credentials may go to this realm: it is the registry's host, or below it, or beside it.
     ///
-    /// Beside means that all but the first part of the registry's name is the same, as of `auth.docker.io` and `index.docker.io`, or
-    /// `gitlab.com` and `registry.gitlab.com`. That has two parts at least, and not two of three letters or less, as `co.uk` has:
-    /// everybody has names there.
+    /// Beside means that the names are the same except for the first part of the registry's name, as with `auth.docker.io` and `index.docker.io`, or `gitlab.com` and
+    /// `registry.gitlab.com`. The common part must not be a public suffix, such as `co.uk`, where anyone can register a name.
     pub(crate) fn is_of_site(&self, registry: &Endpoint) -> bool {
         let (realm, registry) = (self.endpoint.host.as_str(), registry.host.as_str());
         if realm == registry {
@@ -172,7 +171,7 @@ impl Realm {
         let Some((_, site)) = registry.split_once('.') else {
             return false;
         };
-        // Below a public suffix, such as `co.uk` or `github.io`, names are of different owners.
+        // Names below a public suffix, such as `co.uk` or `github.io`, have different owners.
         let is_everybodys = psl::suffix_str(site).is_none_or(|suffix| suffix == site);
         !is_everybodys && (realm == site || is_below(site))
     }

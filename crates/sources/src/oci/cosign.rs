@@ -1,9 +1,8 @@
-//! Signatures of cosign, made with a key.
+//! Verifies signatures of cosign that are made with a key.
 //!
-//! A signature of an artifact is a manifest of its own under a tag that follows from the artifact's digest, or, since version 3, one that refers to the artifact.
-//! Each of its layers is a text that names a digest, and has the signature of that text as an annotation, or it is a [`bundle`] of both. Owns where they are
-//! looked for, how many of them, and what such a text must say: a signature that is good
-//! and is about another artifact is none. Refuses what trust in others would be needed for: certificates, logs, identities.
+//! A signature is a manifest of its own. Its tag follows from the artifact's digest, or, since version 3, it refers to the artifact. Each layer is either a text that
+//! names a digest, with the signature of this text as an annotation, or a [`bundle`] of both. A good signature of another artifact does not count. Certificates, logs and
+//! identities are not supported, since they need trust in others.
 
 use std::fmt;
 
@@ -22,17 +21,17 @@ use super::registry::Registry;
 use crate::account::Growing;
 use crate::secret::SecretData;
 
-/// The media type of the text that is signed.
+/// The media type of the signed text.
 const PAYLOAD_TYPE: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
-/// The annotation with its signature.
+/// The annotation with the signature of the text.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
-/// What the text must say that it is.
+/// The required type in the text.
 const PAYLOAD_KIND: &str = "cosign container image signature";
-/// How many signatures of an artifact are looked at, and how many manifests that refer to it.
+/// The most signatures of an artifact that are checked, and the most manifests that refer to it.
 const SIGNATURES: usize = 64;
 const REFERRERS: usize = 64;
-/// What a registry says that a signature is: a bundle, a manifest as it is under the tag (`cosign sign` of version 2 with referrers), or what stands for either
-/// where `artifactType` isn't known.
+/// The artifact types of signatures that registries report: a bundle, a manifest as under the tag (`cosign sign` of version 2 with referrers), or the replacement for
+/// either where the registry does not know `artifactType`.
 const REFERRER_TYPES: [&str; 5] = [
     BUNDLE_TYPE,
     "application/vnd.dev.cosign.artifact.sig.v1+json",
@@ -40,19 +39,19 @@ const REFERRER_TYPES: [&str; 5] = [
     "application/vnd.oci.image.config.v1+json",
     "",
 ];
-/// What such a text may be long.
+/// The largest signed text in bytes.
 const PAYLOAD_BYTES: u64 = 64 << 10;
-/// The same of a bundle, with what stands beside the signature.
+/// The largest bundle in bytes, with the parts beside the signature.
 const BUNDLE_BYTES: u64 = 128 << 10;
-/// How many keys may be trusted.
+/// The most keys that may be trusted.
 const KEYS: usize = 32;
-/// What stands before the point in the form that a public key of P-256 is written in.
+/// The bytes before the point in the encoding of a P-256 public key.
 const P256_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
-/// A public key of ECDSA with P-256, which is what cosign makes.
+/// A public key of ECDSA with P-256, the kind that cosign makes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PublicKey {
     point: Vec<u8>,
@@ -83,7 +82,7 @@ struct Image {
 }
 
 impl PublicKey {
-    /// The keys of a Secret: everything under a name that ends in `.pub`.
+    /// Reads the keys of a Secret: every entry whose name ends in `.pub`.
     pub(crate) fn read_all(secret: &SecretData) -> Result<Vec<Self>, OciError> {
         let invalid = |problem: String| OciError::InvalidSecret {
             field: "spec.verify.secretRef",
@@ -113,32 +112,32 @@ impl PublicKey {
         (point.len() == 65 && point.first() == Some(&4)).then(|| Self { point: point.to_vec() })
     }
 
-    /// Whether something is signed with it.
+    /// Checks whether this key has signed the bytes.
     fn has_signed(&self, signed: &[u8], signature: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, &self.point);
         key.verify(signed, signature).is_ok()
     }
 
-    /// What tells it from others.
+    /// Returns the bytes that identify the key.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.point
     }
 }
 
-/// Whether a text is signed with one of the keys, and says that it is about this artifact.
+/// Checks whether one of the keys has signed the text, and whether the text names this artifact.
 fn is_signature_of(digest: &Digest, payload: &[u8], signature: &str, keys: &[PublicKey]) -> bool {
     let Ok(signature) = STANDARD.decode(signature.trim()) else {
         return false;
     };
     let is_signed = keys.iter().any(|key| key.has_signed(payload, &signature));
-    // Nothing of it is read before it is known who wrote it.
+    // The text is parsed only after its signature was verified.
     is_signed
         && serde_json::from_slice::<Payload>(payload).is_ok_and(|payload| {
             payload.critical.kind == PAYLOAD_KIND && payload.critical.image.digest == digest.as_str()
         })
 }
 
-/// Verifies that one of the keys has signed the artifact of this digest: as it says under the tag of its signatures, or in what refers to it.
+/// Verifies that one of the keys has signed the artifact of this digest. The signatures are under the tag of the artifact, or in manifests that refer to it.
 pub(super) async fn verify(
     registry: &mut Registry<'_>,
     digest: &Digest,
@@ -176,7 +175,7 @@ pub(super) async fn verify(
         let before = memory.mark();
         let bytes = match registry.get_manifest(referrer.as_str(), memory).await {
             Ok((bytes, _)) => bytes,
-            // It was deleted, and whoever keeps the list under a tag has not heard of that.
+            // The manifest was deleted, but the list under a tag still names it.
             Err(OciError::NotFound { .. }) => continue,
             Err(error) => return Err(error),
         };
@@ -192,7 +191,7 @@ pub(super) async fn verify(
     Err(OciError::Unverified { problem })
 }
 
-/// Whether it is worth a look. What it is stands in its own manifest: registries that don't know `artifactType` tell the type of its config.
+/// Checks whether a referrer may be a signature. Its own manifest has the real type: registries that don't know `artifactType` report the type of its config.
 fn may_be_signature(referrer: &Referrer) -> bool {
     let is_known = REFERRER_TYPES.contains(&referrer.artifact_type.as_str());
     is_known
@@ -202,7 +201,7 @@ fn may_be_signature(referrer: &Referrer) -> bool {
             .is_none_or(|about| about == PREDICATE_TYPE)
 }
 
-/// Whether one of the layers is a signature of this artifact: a text with its signature beside it, or a bundle.
+/// Checks whether one of the layers is a signature of this artifact: a text with its signature beside it, or a bundle.
 async fn has_signature(
     registry: &mut Registry<'_>,
     (digest, signatures): (&Digest, &ImageManifest),

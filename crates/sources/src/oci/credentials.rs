@@ -1,8 +1,7 @@
-//! Which credentials a Secret of type `kubernetes.io/dockerconfigjson` has for a repository. Pure.
+//! Finds the credentials for a repository in a Secret of type `kubernetes.io/dockerconfigjson`. Pure.
 //!
-//! Owns the forms that Docker writes: `auth`, `username` and `password`, `identitytoken`, `registrytoken`. Owns the choice of an entry, by Kubernetes' rules:
-//! an entry names a host, with `*` and `?` within a label, and the beginning of a path. The longest matching path wins. An unreadable entry is an error only for
-//! its own repositories.
+//! Reads the forms that Docker writes: `auth`, `username` and `password`, `identitytoken`, `registrytoken`. Kubernetes' rules choose an entry: an entry names a host,
+//! with `*` and `?` within a label, and the beginning of a path. The longest matching path wins. An unreadable entry is an error only for its own repositories.
 
 use std::collections::BTreeMap;
 
@@ -18,22 +17,22 @@ use crate::secret::{Hidden, SecretData};
 
 /// The key of such a Secret.
 const CONFIG_KEY: &str = ".dockerconfigjson";
-/// The key of the form before it.
+/// The key of the older form.
 const OLD_CONFIG_KEY: &str = ".dockercfg";
 /// Base64 with and without padding, as Kubernetes reads it.
 const UNPADDED_TOO: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// What Docker calls its Hub.
+/// Docker's name for Docker Hub.
 const DOCKER_HUB: &str = "index.docker.io";
 
-/// How to prove who we are to one host.
+/// A credential for one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Credential {
     /// A user and a password.
     Basic { username: String, password: Hidden },
-    /// A token that others are given for: OAuth 2's `refresh_token`.
+    /// A token to get other tokens: OAuth 2's `refresh_token`.
     Identity(Hidden),
     /// A token for the registry itself.
     Registry(Hidden),
@@ -48,18 +47,18 @@ pub(crate) struct Keychain {
 #[derive(Debug, Clone)]
 struct Entry {
     pattern: Pattern,
-    /// The credential, or what is wrong with the entry.
+    /// The credential, or the problem of the entry.
     credential: Result<Credential, String>,
 }
 
-/// The repositories that an entry is for.
+/// The repositories of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
-    /// Name of a host; a label may have `*` and `?` in it.
+    /// The name of a host; labels may contain `*` and `?`.
     host: String,
     /// Port, if one is named.
     port: Option<String>,
-    /// How the path of the repository begins, with a slash in front; empty for all.
+    /// The beginning of the repository's path, with a slash in front; empty for all.
     path: String,
 }
 
@@ -92,7 +91,7 @@ impl Keychain {
                 };
                 return Err(problem_of(problem));
             };
-            // What a parser says could quote the text; it is left out.
+            // The parser's error could quote the text, so it is left out.
             let config: Config = serde_json::from_slice(text).map_err(|_| {
                 problem_of(".dockerconfigjson is not the configuration of Docker: an object with auths")
             })?;
@@ -109,14 +108,14 @@ impl Keychain {
                 let pattern = Pattern::read(&name);
                 own.push(Entry { pattern, credential });
             }
-            // As Kubernetes: in the reverse order of their names, so that a longer path comes first, and a wildcard last.
+            // As in Kubernetes: in the reverse order of their names, so that a longer path comes first, and a wildcard last.
             own.sort_by(|one, other| other.pattern.cmp(&one.pattern));
             entries.append(&mut own);
         }
         Ok(Self { entries })
     }
 
-    /// The first entry for a path at a host.
+    /// Returns the first entry for a path at a host.
     ///
     /// # Errors
     /// [`OciError::InvalidSecret`] when this entry can't be read.
@@ -132,7 +131,7 @@ impl Keychain {
 }
 
 impl Pattern {
-    /// `https://index.docker.io/v1/` as `index.docker.io`.
+    /// Reads the name of an entry, for instance `https://index.docker.io/v1/` as `index.docker.io`.
     fn read(entry: &str) -> Self {
         let rest = entry.split_once("://").map_or(entry, |(_, rest)| rest);
         let (host, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -140,7 +139,7 @@ impl Pattern {
             Some((host, port)) => (host, Some(port.to_owned())),
             None => (host, None),
         };
-        // The version of the registry's API is no part of a repository's path.
+        // The version of the registry API is not part of a repository's path.
         let interface = ["/v1/", "/v2/"].iter().any(|prefix| path.starts_with(prefix));
         let path = if interface {
             path.get(3..).unwrap_or_default()
@@ -167,7 +166,7 @@ impl Pattern {
     }
 }
 
-/// Whether a label of a host fits to a pattern with `*` and `?`.
+/// Checks whether a label of a host matches a pattern with `*` and `?`.
 fn fits(pattern: &str, label: &str) -> bool {
     let (pattern, label) = (pattern.as_bytes(), label.as_bytes());
     let (mut at, mut from) = (0, 0);
@@ -198,7 +197,7 @@ fn fits(pattern: &str, label: &str) -> bool {
         .all(|letter| *letter == b'*')
 }
 
-/// An entry; none if it says nothing.
+/// Reads the credential of an entry; `None` if it has none.
 fn read_auth(name: &str, auth: Auth) -> Result<Option<Credential>, String> {
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let invalid = |what: &str| describe_entry(name, what);
@@ -368,7 +367,7 @@ mod tests {
             let error = find(&keychain, &format!("https://{host}")).unwrap_or_default();
             assert!(error.contains(problem) && !error.contains("sesame"), "{error}");
         }
-        // The others are as good as they were.
+        // The other entries stay usable.
         assert_eq!(find(&keychain, "https://e.example").as_deref(), Some("u:x"));
         assert_eq!(
             find_for(&keychain, "https://a.example", "team/good/app").as_deref(),

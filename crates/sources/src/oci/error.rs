@@ -1,4 +1,4 @@
-//! What can go wrong while an artifact is fetched from a registry, and which of Flux's reasons that is.
+//! Errors of fetching an artifact from a registry, and their reasons as Flux names them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_planner::source::{FetchFailure, FetchReason};
 use crate::budget::OverBudget;
 use crate::error::{FetchError, StorageError, describe_wait};
 
-/// Why a fetch did not give an artifact. Carries no credential: registries are named by host and path alone.
+/// Why a fetch gave no artifact. Carries no credential: registries are named by host and path alone.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
     /// `spec.url` is not the address of a repository in a registry.
@@ -29,12 +29,12 @@ pub enum OciError {
     /// A Secret lacks a key or holds one that can't be read.
     #[error("the Secret of {field} can't be used: {problem}")]
     InvalidSecret {
-        /// The field that names it.
+        /// The field that names the Secret.
         field: &'static str,
         /// Which key, and what it must hold; never the value.
         problem: String,
     },
-    /// The registry, or its server of tokens, wants credentials, or others than those given.
+    /// The registry, or its token server, requires credentials, or rejects the given ones.
     #[error("authentication to {host} failed: {problem}")]
     Unauthorized {
         /// The host.
@@ -42,17 +42,17 @@ pub enum OciError {
         /// What was tried and what to do.
         problem: String,
     },
-    /// There is no such tag or digest.
+    /// The tag or digest does not exist.
     #[error("{what} not found in {url}: {problem}")]
     NotFound {
         /// As `tag "latest"`.
         what: String,
         /// The repository.
         url: String,
-        /// What that may mean.
+        /// Possible causes.
         problem: &'static str,
     },
-    /// No tag is a version that matches.
+    /// No tag is a version in the range.
     #[error("no tag of {url} matches {what}")]
     NoMatch {
         /// The repository.
@@ -65,14 +65,14 @@ pub enum OciError {
     HttpStatus {
         /// The repository.
         url: String,
-        /// What was asked for.
+        /// The requested object.
         what: String,
         /// The HTTP status code.
         status: u16,
-        /// How long the registry asks to be left alone.
+        /// The wait that the registry requests.
         retry_after: Option<Duration>,
     },
-    /// The registry does not speak its protocol as it should.
+    /// The registry violates its protocol.
     #[error("{url} does not answer as a registry: {problem}")]
     Protocol {
         /// The repository.
@@ -80,19 +80,19 @@ pub enum OciError {
         /// What was expected or is wrong.
         problem: String,
     },
-    /// What arrived is not what was asked for.
+    /// The received bytes have another digest.
     #[error("{what} of {url} has digest {found}, not {expected}")]
     DigestMismatch {
-        /// What it is.
+        /// The kind of object.
         what: &'static str,
         /// The repository.
         url: String,
-        /// The digest that was asked for.
+        /// The requested digest.
         expected: String,
-        /// The digest of what arrived.
+        /// The digest of the received bytes.
         found: String,
     },
-    /// The manifest or the layer is not what an artifact can be made of.
+    /// No artifact can be made of the manifest or the layer.
     #[error("artifact {digest} can't be used: {problem}")]
     InvalidArtifact {
         /// Digest of the manifest.
@@ -100,10 +100,10 @@ pub enum OciError {
         /// What is wrong with it.
         problem: String,
     },
-    /// No signature is one of a trusted author.
+    /// No signature is by a trusted key.
     #[error("failed to verify the signature using provider 'cosign': {problem}")]
     Unverified {
-        /// What was looked at, and what is missing.
+        /// The checked signatures, and what is missing.
         problem: String,
     },
     /// A bound was reached.
@@ -114,7 +114,7 @@ pub enum OciError {
         /// The bound, with its unit.
         limit: String,
     },
-    /// There is no room for it within what its tenant, or all of them, may hold.
+    /// The budget of the tenant, or of all tenants, has no capacity for it.
     #[error("artifact over a budget: {0}; take less of it with spec.ignore, or ask an administrator for more")]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
@@ -131,7 +131,7 @@ impl From<FetchError> for OciError {
             FetchError::OverBudget(refused) => Self::OverBudget(refused),
             FetchError::Storage(error) => Self::Storage(error),
             FetchError::TooLarge { what, limit, .. } => Self::TooLarge { what, limit },
-            // What TLS is given stands in a Secret of its own.
+            // The TLS settings have a Secret of their own.
             FetchError::InvalidSecret { problem } => Self::InvalidSecret {
                 field: "spec.certSecretRef",
                 problem,
@@ -142,7 +142,7 @@ impl From<FetchError> for OciError {
 }
 
 impl OciError {
-    /// The reason of the condition, as Flux's source-controller names it.
+    /// Returns the reason of the condition, as Flux's source-controller names it.
     pub fn reason(&self) -> FetchReason {
         match self {
             Self::InvalidUrl { .. } => FetchReason::UrlInvalid,
@@ -170,14 +170,14 @@ impl OciError {
         }
     }
 
-    /// Whether only a change of the object itself can help: the object is `Stalled`.
+    /// Returns true if only a change of the object itself can help: the object is `Stalled`.
     pub fn stalled(&self) -> bool {
         matches!(self, Self::InvalidUrl { .. } | Self::InvalidField { .. })
     }
 }
 
 impl From<&OciError> for FetchFailure {
-    /// What the planner is told of it.
+    /// Converts the error into the planner's form.
     fn from(error: &OciError) -> Self {
         Self {
             reason: error.reason(),

@@ -1,7 +1,7 @@
-//! One fetch of an artifact from beginning to end: which it is, stop if nothing changed, else verify, receive and store.
+//! One fetch of an artifact: resolve the reference, stop if nothing changed, else verify, receive and store.
 //!
-//! Owns the order of these phases. The signature is verified before anything of the artifact is received, and what is received is what
-//! was signed: from the tag on, everything is asked for by its digest.
+//! The signature is verified before any content of the artifact is received. After the tag was resolved, every request uses a digest, so the received content is the
+//! signed content.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -36,15 +36,14 @@ use crate::select::read_tag_version;
 
 /// Bytes of the buffers of a connection.
 const CONNECTION_BYTES: u64 = 512 << 10;
-/// Bytes of what unpacks a layer.
+/// Bytes for unpacking a layer.
 const UNPACKING_BYTES: u64 = 1 << 20;
-/// The media type of Helm's charts, in whose tags `_` stands for the `+` that tags can't have.
+/// The media type of Helm charts. Tags can't have `+`, so tags of charts have `_` instead.
 const CHART_TYPE: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
 
-/// Fetches what the request names, if it isn't the known artifact already.
+/// Fetches the reference of the request, if it isn't the known artifact already.
 ///
-/// Cancel it by dropping the future: connections close and work on other threads stops. What it holds, in memory and on disk, is
-/// charged to the account and to the store; for memory it waits.
+/// Drop the future to cancel: connections close and work on other threads stops. Memory and disk are charged to the account and to the store; the fetch waits for memory.
 ///
 /// # Errors
 /// An [`OciError`] that says what failed and what to do.
@@ -65,7 +64,7 @@ async fn fetch_in_time(
     store: &ArtifactStore,
     account: &Account,
 ) -> Result<Fetched, OciError> {
-    // Whoever waits for room to the end is told so, instead of that the time is over.
+    // A fetch that waits for capacity until the end should report this instead of a timeout.
     let spare = Duration::from_secs(1).min(request.asked.timeout / 10);
     let dialer = Dialer::new(reach, limits).through(request.proxy.as_ref(), request.tls.ca.as_deref());
     let fetching = Fetch {
@@ -83,11 +82,11 @@ async fn fetch_in_time(
             timeout: request.asked.timeout,
         }));
     };
-    // Whatever a protocol made of the end of its stream: if too much arrived, that is the reason.
+    // If too much arrived, that is the reason, whatever error the protocol made of it.
     result.map_err(|error| dialer.budget().exceeded().map_or(error, OciError::from))
 }
 
-/// What besides the artifact decides the content of what is stored, and whether it may be.
+/// Returns the digest of everything besides the artifact that decides the stored content, and whether it may be stored.
 fn fingerprint(request: &OciRequest) -> String {
     let mut hash = Sha256::new();
     let mut add = |name: &str, bytes: &[u8]| {
@@ -136,7 +135,7 @@ impl Fetch<'_> {
     async fn run(&self) -> Result<Fetched, OciError> {
         let OciRequest { url, keychain, tls, .. } = self.request;
         if let ArtifactReference::Digest(digest) = &self.request.reference
-            // What a digest names never changes: what is stored needs no registry.
+            // The content of a digest never changes: a stored artifact needs no registry.
             && let Some(unchanged) = self.unchanged(digest.as_str())
         {
             return Ok(unchanged);
@@ -180,7 +179,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Which artifact is meant: its revision, and its digest.
+    /// Resolves the reference to a revision and a digest.
     async fn resolve(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<(String, Digest), OciError> {
         let tag = match &self.request.reference {
             ArtifactReference::Digest(digest) => return Ok((digest.to_string(), digest.clone())),
@@ -194,7 +193,7 @@ impl Fetch<'_> {
         Ok((format!("{tag}@{digest}"), digest))
     }
 
-    /// The highest tag in the range.
+    /// Finds the highest tag in the range.
     async fn find_tag(&self, registry: &mut Registry<'_>, memory: &mut Growing) -> Result<String, OciError> {
         let ArtifactReference::Semver { range, filter } = &self.request.reference else {
             return Err(self.no_match());
@@ -214,11 +213,11 @@ impl Fetch<'_> {
                 return 0;
             };
             found.push((version, tag.to_owned()));
-            // The list may have twice the room that it needs, and a version holds parts of its tag.
+            // The capacity of the list may be twice its length, and a version holds parts of its tag.
             (2 * (size_of::<(Version, String)>() + tag.len()) + 64) as u64
         };
         registry.list_tags(self.limits.references, memory, look).await?;
-        // Versions that differ in build metadata only are ordered by it, then by name: the same choice every time.
+        // Versions that differ only in build metadata are ordered by it, then by name, so that the choice is always the same.
         found.sort_by(|one, other| other.cmp(one));
         let tags = found.into_iter().map(|(_, tag)| tag);
         let tag = match filter {
@@ -228,7 +227,7 @@ impl Fetch<'_> {
         tag.ok_or_else(|| self.no_match())
     }
 
-    /// The first tag that matches. A pattern may be made to take long, so that is work for a thread of its own, in the lane's turn.
+    /// Returns the first tag that matches. A pattern may be made to take long, so this runs on a thread of its own, in the lane's turn.
     async fn filter(&self, filter: Regex, tags: Vec<String>) -> Result<Option<String>, OciError> {
         let Account { lane, unpacking, .. } = self.account;
         let turn = unpacking.acquire(lane, 1, self.deadline).await?;
@@ -240,7 +239,7 @@ impl Fetch<'_> {
         looking.await.map_err(|error| self.explain_end(&error))
     }
 
-    /// Why work on another thread ended without an answer.
+    /// Explains why work on another thread ended without an answer.
     fn explain_end(&self, error: &tokio::task::JoinError) -> OciError {
         OciError::Protocol {
             url: self.request.url.to_string(),
@@ -265,7 +264,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// The manifest of the artifact; of a list of manifests, the one for Flux's platform.
+    /// Gets the manifest of the artifact. From a list of manifests, takes the one for Flux's platform.
     async fn get_image(
         &self,
         registry: &mut Registry<'_>,
@@ -288,7 +287,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Receives a layer into a file, and looks whether it is the one that was asked for.
+    /// Receives a layer into a file, and checks its digest.
     async fn receive(&self, registry: &mut Registry<'_>, layer: &manifest::Layer) -> Result<Incoming, OciError> {
         if layer.size > self.limits.received_bytes {
             return Err(OciError::TooLarge {
@@ -303,7 +302,7 @@ impl Fetch<'_> {
             Some(refused) => OciError::OverBudget(refused),
             None => self.store.io("write", &path, error).into(),
         };
-        // Written without leaving the thread: pieces of 64 KiB go to the page cache.
+        // Written on this thread: pieces of 64 KiB go to the page cache.
         let mut out = incoming.task_writer(self.store);
         let mut hash = Sha256::new();
         let mut received = 0_u64;
@@ -338,7 +337,7 @@ impl Fetch<'_> {
         Ok(incoming)
     }
 
-    /// Turns a layer into a stored artifact, on a thread for blocking work, in its turn and when there is room for what it takes.
+    /// Turns a layer into a stored artifact, on a thread for blocking work, in the lane's turn, after the budget has capacity for its memory.
     async fn extract(&self, received: Received) -> Result<Fetched, OciError> {
         let Account {
             lane,
@@ -352,7 +351,7 @@ impl Fetch<'_> {
         let ignore = self.request.asked.ignore.clone();
         let digest = received.digest.to_string();
         let work = move |cancelled: &AtomicBool| -> Result<_, OciError> {
-            // Both are held until the work really ends, also when nobody waits for it any more.
+            // Both are held until the work really ends, even after the fetch was cancelled.
             let _turn = turn;
             let mut memory = Growing::used(memory);
             let mut target = store.incoming_file(&lane)?;
@@ -425,7 +424,7 @@ fn explain(error: LayerError, digest: &str, store: &ArtifactStore, target: &std:
         LayerError::TooLarge { what, limit } => OciError::TooLarge { what, limit },
         LayerError::OverBudget(refused) => OciError::OverBudget(refused),
         LayerError::Io(source) => store.io("write", target, source).into(),
-        // Nobody waits for this any more; it is only seen if the clock and the fetch end together.
+        // The fetch was cancelled. This error is visible only if the timeout and the fetch end at the same moment.
         LayerError::Cancelled => StorageError::Io {
             action: "write",
             path: "the artifact".to_owned(),

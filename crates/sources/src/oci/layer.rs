@@ -1,8 +1,7 @@
-//! From a layer of an artifact to an archive of ours: what it holds, read twice and held never.
+//! Turns a layer into an archive of the store. The layer is read twice and never held in memory.
 //!
-//! Owns which files become the artifact's: regular files and symbolic links, by the rules that trees from Git have, and without what is
-//! ignored. First all names are read, to know what is ignored and that nothing stands there twice; then what stays is copied. The
-//! length of what it unpacks to is bounded, whatever the layer says of itself.
+//! Regular files and symbolic links become files of the artifact, by the rules for trees from Git, except ignored ones. The first pass reads all names, to apply the
+//! ignore files and to refuse duplicate paths. The second pass copies the selected files. The unpacked length is bounded, whatever the layer declares.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,14 +18,14 @@ use crate::limits::{Limits, describe_bytes};
 use crate::tar_reader::{TarEntry, TarError, TarKind, TarReader};
 use crate::tree::check_path;
 
-/// Bytes of one ignore file, and of all of a layer.
+/// Bytes of one ignore file, and of all ignore files of a layer.
 const IGNORE_FILE_BYTES: u64 = 64 << 10;
 const IGNORE_BYTES: usize = 256 << 10;
 
 /// Why a layer can't be made into an archive.
 #[derive(Debug)]
 pub(super) enum LayerError {
-    /// What is wrong with it.
+    /// The problem of the layer.
     Invalid(String),
     TooLarge {
         what: &'static str,
@@ -35,7 +34,7 @@ pub(super) enum LayerError {
     OverBudget(OverBudget),
     /// The received layer could not be read, or the archive not be written.
     Io(std::io::Error),
-    /// Nobody waits for it any more.
+    /// The fetch was cancelled.
     Cancelled,
 }
 
@@ -48,7 +47,7 @@ impl From<TarError> for LayerError {
                     what: "bytes that its layer unpacks to",
                     limit: "what so many files may take".to_owned(),
                 },
-                // What the decompressor says of what it can't read.
+                // The decompressor reports unreadable data with these kinds.
                 std::io::ErrorKind::InvalidInput | std::io::ErrorKind::InvalidData => {
                     Self::Invalid("its layer is no tar archive that is compressed with gzip".to_owned())
                 }
@@ -64,7 +63,7 @@ impl From<WriteError> for LayerError {
             WriteError::Invalid(problem) => Self::Invalid(problem),
             WriteError::TooLarge { what, limit } => Self::TooLarge { what, limit },
             WriteError::OverBudget(refused) => Self::OverBudget(refused),
-            // Content is copied from the one to the other: which of them failed tells the error.
+            // The error of a copy shows whether the reader or the writer failed.
             WriteError::Io(error) => match account::find_refusal(&error) {
                 Some(refused) => Self::OverBudget(refused),
                 None => TarError::from(error).into(),
@@ -73,7 +72,7 @@ impl From<WriteError> for LayerError {
     }
 }
 
-/// A layer that was received, and what bounds the work on it.
+/// A received layer, and the bounds of the work on it.
 pub(super) struct Layer<'a> {
     pub(super) file: &'a File,
     pub(super) ignore: Option<&'a str>,
@@ -105,7 +104,7 @@ impl Layer<'_> {
         Ok(archive.finish()?)
     }
 
-    /// Of each file and link, in their order, whether it becomes the artifact's.
+    /// Returns for each file and link, in order, whether it becomes part of the artifact.
     fn list_kept(&self, memory: &mut Growing) -> Result<Vec<bool>, LayerError> {
         let mut paths: Vec<String> = Vec::new();
         // Reasons to refuse files. They count only for files that no pattern excludes.
@@ -126,7 +125,7 @@ impl Layer<'_> {
                     limit: self.limits.files.to_string(),
                 });
             }
-            // Twice: for the list, and for the order in which it is looked through.
+            // Twice: for the list, and for the sorted list.
             let bytes = path.len() + 4 * size_of::<String>();
             memory.add_blocking(bytes as u64).map_err(LayerError::OverBudget)?;
             let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -156,14 +155,14 @@ impl Layer<'_> {
         if let Some((path, _)) = neighbours.find(|(one, two)| one == two) {
             return Err(LayerError::Invalid(format!("{path:?} stands in its layer twice")));
         }
-        // Whoever unpacks the artifact would write through a link, if that is what has something below it.
+        // Unpacking would write through a link if the link had files below it.
         let mut folders = sorted
             .iter()
             .flat_map(|path| path.match_indices('/').filter_map(|(end, _)| path.get(..end)));
         if let Some(path) = folders.find(|folder| sorted.binary_search(folder).is_ok()) {
             return Err(LayerError::Invalid(format!("{path:?} is both a file and a folder")));
         }
-        // Patterns of an inner folder come after, and so win over, those of the folders around it.
+        // Patterns of an inner folder come after, and win over, patterns of outer folders.
         ignores.sort();
         let ignore = Ignore::new(&ignores, self.ignore);
         let kept = paths.iter().enumerate().map(|(index, path)| {
@@ -180,7 +179,7 @@ impl Layer<'_> {
         kept.collect()
     }
 
-    /// Why the artifact can't have a file.
+    /// Returns the reason why the artifact can't have a file.
     fn find_problem(&self, entry: &TarEntry) -> Option<LayerError> {
         let TarEntry { path, is_text, kind } = entry;
         if !is_text {
@@ -199,7 +198,7 @@ impl Layer<'_> {
         })
     }
 
-    /// Folders come with what is in them; and what belongs to git is nobody's content.
+    /// Checks whether an entry is always left out: a folder, which follows from its files, or a file of git itself.
     fn is_left_out(&self, entry: &TarEntry) -> bool {
         matches!(entry.kind, TarKind::Folder) || entry.path.split('/').any(|part| part.eq_ignore_ascii_case(".git"))
     }
@@ -207,7 +206,7 @@ impl Layer<'_> {
     fn open(&self) -> Result<TarReader<impl Read>, LayerError> {
         let mut file = self.file;
         file.seek(SeekFrom::Start(0)).map_err(LayerError::Io)?;
-        // Headers and filling come on top of the files: a kilobyte and a half for each, and long names.
+        // Headers and padding come on top of the files: a kilobyte and a half for each, and long names.
         let overhead = u64::from(self.limits.files).saturating_mul(1536 + 2 * self.limits.path_bytes as u64);
         let bound = self.limits.unpacked_bytes.saturating_add(overhead);
         let unpacked = Bounded {
@@ -225,7 +224,7 @@ impl Layer<'_> {
     }
 }
 
-/// The patterns of an ignore file, or why it has none.
+/// Reads the patterns of an ignore file. The inner error says why it has none.
 fn read_ignore_file(
     path: &str,
     kind: &TarKind,
@@ -242,7 +241,7 @@ fn read_ignore_file(
     Ok(String::from_utf8(text).or_else(|_| invalid("is not UTF-8 text")))
 }
 
-/// Ends with an error where a reader would be read too far: an end would look as if that were all.
+/// A reader that fails at its bound. A plain end would look like the end of the archive.
 struct Bounded<R> {
     inner: R,
     left: u64,

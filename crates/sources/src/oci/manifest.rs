@@ -1,6 +1,6 @@
-//! Manifests of artifacts, and lists of manifests. Pure.
+//! Reads manifests of artifacts, and lists of manifests. Pure.
 //!
-//! Refuses what could be read as both, and everything older than schema version 2.
+//! A document that could be read as both is refused, and so is everything before schema version 2.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use serde::Deserialize;
 
 use super::reference::Digest;
 
-/// What a list of referrers is.
+/// The media type of a list of referrers.
 pub(super) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
-/// Where a bundle says what its statement is about.
+/// The annotation with the predicate type of a bundle's statement.
 const PREDICATE: &str = "dev.sigstore.bundle.predicateType";
 
-/// What is asked for.
+/// The media types that a request accepts.
 pub(super) const MANIFEST_TYPES: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, \
      application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json";
 
-/// How long an annotation may be that goes into a status, and how long all of them together.
+/// The longest annotation that goes into a status, and the longest sum of all annotations, in bytes.
 const ANNOTATION_BYTES: usize = 1 << 10;
 const ANNOTATIONS_BYTES: usize = 4 << 10;
 
-/// What a manifest is.
+/// A manifest document.
 #[derive(Debug)]
 pub(super) enum Manifest {
-    /// Of an artifact.
+    /// The manifest of an artifact.
     Image(Image),
-    /// A list of manifests, one for each platform: the digest of the one that is taken.
+    /// A list of manifests for several platforms: the digest of the selected one.
     Index(Digest),
 }
 
@@ -46,12 +46,12 @@ pub(super) struct Layer {
     pub(super) annotations: BTreeMap<String, String>,
 }
 
-/// A manifest that says that it belongs to another one.
+/// A manifest that refers to another one.
 #[derive(Debug)]
 pub(super) struct Referrer {
     pub(super) digest: Digest,
     pub(super) artifact_type: String,
-    /// What it says that it is about.
+    /// The predicate type that it declares.
     pub(super) predicate: Option<String>,
 }
 
@@ -84,10 +84,10 @@ struct Platform {
     os: String,
 }
 
-/// Reads a manifest. Of a list, the manifest for `linux/amd64` is taken, as Flux does; one without a platform is such.
+/// Reads a manifest. From a list, selects the manifest for `linux/amd64`, as Flux does; a manifest without a platform counts as such.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the manifest.
 pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
     let raw: RawManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("its manifest is none that is known: {error}"))?;
@@ -115,10 +115,10 @@ pub(super) fn read_manifest(bytes: &[u8]) -> Result<Manifest, String> {
     }
 }
 
-/// Reads a list of referrers. What has a digest that isn't known here is left out.
+/// Reads a list of referrers. Entries with an unknown kind of digest are left out.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem of the list.
 pub(super) fn read_referrers(bytes: &[u8]) -> Result<Vec<Referrer>, String> {
     let raw: RawManifest =
         serde_json::from_slice(bytes).map_err(|error| format!("its list of referrers is none: {error}"))?;
@@ -150,10 +150,10 @@ fn read_digest(text: &str) -> Result<Digest, String> {
 }
 
 impl Image {
-    /// The layer that is taken: the first of a media type, or the first of all.
+    /// Selects a layer: the first of a media type, or the first of all.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing layer.
     pub(super) fn select_layer(&self, media_type: Option<&str>) -> Result<&Layer, String> {
         if self.layers.is_empty() {
             return Err("no layers found in artifact".to_owned());
@@ -167,7 +167,7 @@ impl Image {
         }
     }
 
-    /// What may stand in a status of its annotations: what is short, as far as it fits, without control characters.
+    /// Lists the annotations that may go into a status: the short ones without control characters, as many as fit.
     pub(super) fn list_metadata(&self) -> BTreeMap<String, String> {
         let mut bytes = 0;
         let is_shown = |(key, value): &(&String, &String)| {
@@ -179,7 +179,7 @@ impl Image {
             bytes += length;
             true
         };
-        // Where it comes from is told first: it is what is asked for most.
+        // The standard annotations about the origin come first: users ask for them most.
         let (known, other): (Vec<_>, Vec<_>) = self
             .annotations
             .iter()

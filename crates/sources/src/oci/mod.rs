@@ -1,13 +1,13 @@
-//! Artifacts of container registries: the registry protocol, who is shown which credential, signatures, and layers into archives.
+//! Artifacts of container registries: the registry protocol, credentials, signatures, and layers into archives.
 //!
-//! Every connection goes through the dialer, as Git's do. Owns these rules, and refuses what breaks them:
+//! Every connection goes through the dialer, as for Git. A fetch fails if one of these rules would be broken:
 //!
-//! - What asks for credentials is believed from the registry alone, never from where it redirects to.
-//! - Credentials of the registry go to the registry, and to the server of tokens that it names if that is of the same site, or if the
-//!   Secret has an entry for its host ([`challenge::Realm`]). To any other a request goes without credentials.
-//! - A token goes to the registry alone. Only the right to pull is ever asked for.
-//! - Plain HTTP is spoken with a registry that is said to be `insecure`, and with no other; TLS is never unverified.
-//! - A manifest, a blob and a signature are what their digests say.
+//! - Only the registry itself may ask for credentials, never the target of its redirect.
+//! - Credentials of the registry go to the registry. They go to its token server only if both are of the same site, or if the Secret has an entry for
+//!   its host ([`challenge::Realm`]). All other hosts get requests without credentials.
+//! - A token goes to the registry alone. Only the right to pull is requested.
+//! - Plain HTTP is used only for a registry that is declared `insecure`; TLS is always verified.
+//! - A manifest, a blob and a signature must have their digests.
 
 mod bundle;
 mod challenge;

@@ -1,7 +1,6 @@
-//! What to fetch from a registry: what the planner asks for, read and complete, before anything is connected to. Pure.
+//! The request for an artifact of a registry: the planner's request, read and complete, before any connection. Pure.
 //!
-//! Owns what an address, a tag and a digest may look like. Refuses an address that Docker would complete by guessing: `oci://team/app`
-//! could be meant for Docker Hub, or for a host called `team`.
+//! Checks addresses, tags and digests. An address that Docker would complete by guessing is refused: `oci://team/app` could mean Docker Hub, or a host called `team`.
 
 use std::fmt;
 
@@ -21,35 +20,35 @@ use crate::secret::{self, SecretData, TlsOptions};
 /// Bytes that a compiled `semverFilter` may take.
 const FILTER_BYTES: usize = 64 << 10;
 
-/// What the planner asks for, and what was read of it and of its Secrets: everything that decides a fetch. Its `Debug` shows no credential.
+/// The planner's request with everything that was read of it and of its Secrets: all that decides a fetch. Its `Debug` shows no credential.
 #[derive(Debug, Clone)]
 pub struct OciRequest {
     /// The object that the artifact belongs to.
     pub source: SourceKey,
-    /// What is asked for.
+    /// The planner's request.
     pub asked: FetchRequest,
-    /// Where the repository is.
+    /// The address of the repository.
     pub url: RepositoryUrl,
-    /// Which artifact of it.
+    /// The artifact in the repository.
     pub reference: ArtifactReference,
     pub(crate) keychain: Keychain,
     pub(crate) tls: TlsOptions,
-    /// What stands between, if anything does.
+    /// The proxy, if the request names one.
     pub(crate) proxy: Option<Proxy>,
-    /// Of which one must have signed the artifact; none when nothing is verified.
+    /// The trusted keys, of which one must have signed the artifact; `None` if nothing is verified.
     pub(crate) keys: Option<Vec<PublicKey>>,
 }
 
-/// The Secrets that a request names, as they were read.
+/// The data of the Secrets that a request names.
 #[derive(Default)]
 pub struct OciSecrets {
-    /// With credentials: that of `spec.secretRef` first, then the ServiceAccount's.
+    /// Secrets with credentials: the one of `spec.secretRef` first, then the ServiceAccount's.
     pub credentials: Vec<SecretData>,
-    /// That of `spec.certSecretRef`.
+    /// The Secret of `spec.certSecretRef`.
     pub certificates: Option<SecretData>,
-    /// That of `spec.verify.secretRef`.
+    /// The Secret of `spec.verify.secretRef`.
     pub keys: Option<SecretData>,
-    /// That of `spec.proxySecretRef`.
+    /// The Secret of `spec.proxySecretRef`.
     pub proxy: Option<SecretData>,
 }
 
@@ -60,55 +59,55 @@ pub struct RepositoryUrl {
     path: String,
 }
 
-/// Which artifact of a repository is meant: `spec.ref`, with Flux's precedence digest > semver > tag.
+/// The artifact of a repository that is meant: `spec.ref`, with Flux's precedence digest > semver > tag.
 #[derive(Debug, Clone)]
 pub enum ArtifactReference {
-    /// Exactly this one.
+    /// Exactly this artifact.
     Digest(Digest),
     /// The highest tag in a range of versions.
     Semver {
         /// The range.
         range: Range,
-        /// What a tag must match to be looked at.
+        /// A filter that tags must match.
         filter: Option<Regex>,
     },
-    /// What a tag points to.
+    /// The target of a tag.
     Tag(String),
 }
 
-/// `sha256:<hex>`.
+/// A digest `sha256:<hex>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digest(String);
 
 impl Digest {
-    /// Reads one; no other algorithm is known.
+    /// Reads a digest; other algorithms are not supported.
     pub fn parse(text: &str) -> Option<Self> {
         let hex = text.strip_prefix("sha256:")?;
         let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         (hex.len() == 64 && hex.bytes().all(is_hex)).then(|| Self(text.to_owned()))
     }
 
-    /// Of bytes that were hashed.
+    /// Makes a digest of a finished hash.
     pub(crate) fn of(hash: impl AsRef<[u8]>) -> Self {
         Self(format!("sha256:{}", hex::encode(hash)))
     }
 
-    /// As it is written.
+    /// Returns the digest as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its digits.
+    /// Returns the hex digits.
     pub(crate) fn hex(&self) -> &str {
         self.0.strip_prefix("sha256:").unwrap_or_default()
     }
 
-    /// Its tag of cosign's signatures.
+    /// Returns the tag of cosign's signatures for this digest.
     pub(crate) fn signature_tag(&self) -> String {
         format!("{}.sig", self.referrers_tag())
     }
 
-    /// The tag that stands for what refers to it, in a registry that doesn't tell that (OCI Distribution 1.1, referrers tag schema).
+    /// Returns the tag of the list of referrers, for a registry without the referrers API (OCI Distribution 1.1, referrers tag schema).
     pub(crate) fn referrers_tag(&self) -> String {
         self.0.replacen(':', "-", 1)
     }
@@ -168,7 +167,7 @@ impl RepositoryUrl {
                 "its path is no repository: parts of small letters, digits, dots, dashes and underscores, with slashes between them",
             ));
         }
-        // Docker Hub has more names than one, and a library that its users leave out.
+        // Docker Hub has several names, and its users leave out the folder `library`.
         let mut endpoint = endpoint;
         let is_hub = matches!(
             endpoint.host.as_str(),
@@ -185,12 +184,12 @@ impl RepositoryUrl {
         Ok(Self { endpoint, path })
     }
 
-    /// Scheme, host and port.
+    /// Returns scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The repository within the registry.
+    /// Returns the path of the repository in the registry.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -208,10 +207,10 @@ impl fmt::Display for RepositoryUrl {
 }
 
 impl OciRequest {
-    /// Reads what is asked for, with the data of the Secrets that it names.
+    /// Reads the planner's request, with the data of the Secrets that it names.
     ///
     /// # Errors
-    /// An [`OciError`] that names the field, or the key of the Secret, that can't be used. No credential is in it.
+    /// An [`OciError`] that names the unusable field, or key of the Secret. The error contains no credential.
     pub fn read(source: SourceKey, asked: FetchRequest, secrets: &OciSecrets) -> Result<Self, OciError> {
         let url = RepositoryUrl::parse(asked.url.reveal(), asked.insecure)?;
         let reference = read_reference(&asked.reference)?;
@@ -262,13 +261,13 @@ fn read_reference(spec: &OciRepositoryRef) -> Result<ArtifactReference, OciError
     Ok(ArtifactReference::Tag(tag))
 }
 
-/// Whether a text may be a tag: nothing that could lead a request elsewhere.
+/// Checks whether a text may be a tag, so that it can't lead a request elsewhere.
 pub(crate) fn is_tag(text: &str) -> bool {
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     (1..=128).contains(&text.len()) && text.bytes().all(known) && !text.starts_with(['.', '-'])
 }
 
-/// Compiles a filter as Go reads it, within a bound: matching takes time in proportion to what it compiles to.
+/// Compiles a filter as Go reads it, within a bound, because the time of a match is proportional to the compiled size.
 fn read_filter(filter: &str) -> Result<Regex, String> {
     let translated = go_words::pattern::translate(filter).map_err(|error| error.to_string())?;
     regex::RegexBuilder::new(&translated)

@@ -1,7 +1,6 @@
-//! The registry protocol: which requests it makes, and how they come to their right.
+//! The registry protocol: its requests, and their credentials.
 //!
-//! Owns when credentials are shown, and to whom (the rules stand in the module above). Refuses to answer a challenge of anybody but the
-//! registry, and to follow a list of tags without end.
+//! The rules for credentials are in the documentation of the module above. Only the registry's own challenges are answered, and lists of tags are read up to a bound.
 
 use http::header::{ACCEPT, HeaderMap, HeaderName, HeaderValue, LINK, WWW_AUTHENTICATE};
 use http::{Method, StatusCode};
@@ -23,17 +22,17 @@ use crate::limits::describe_bytes;
 use crate::policy::{Endpoint, Scheme};
 use crate::secret::{Credentials, Hidden, SecretData, TlsOptions};
 
-/// What a manifest may be long: what registries accept.
+/// The largest manifest in bytes, as registries accept it.
 pub(super) const MANIFEST_BYTES: u64 = 4 << 20;
-/// What a page of tags may be long.
+/// The largest page of tags in bytes.
 const PAGE_BYTES: u64 = 4 << 20;
-/// How many pages of tags are read, full or not.
+/// The most pages of tags that are read, full or not.
 const PAGES: usize = 1000;
-/// How many tags a page is asked to have.
+/// Tags that each request for a page asks for.
 const PAGE_TAGS: usize = 1000;
-/// How many pages of referrers are read.
+/// The most pages of referrers that are read.
 const REFERRER_PAGES: usize = 8;
-/// What reading a manifest into a value takes, at most, for a byte of it.
+/// Bytes of memory that parsing takes at most for each byte of a manifest.
 const PARSED: u64 = 16;
 
 /// One repository of a registry, for one fetch.
@@ -45,10 +44,10 @@ pub(super) struct Registry<'a> {
     tls: &'a TlsOptions,
 }
 
-/// What is asked for below a repository.
+/// A request below a repository.
 struct Question<'q> {
     method: Method,
-    /// Path and query below `/v2/<path>/`.
+    /// The path and query below `/v2/<path>/`.
     below: &'q str,
     accept: &'q str,
 }
@@ -70,7 +69,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// The digest of what a tag points to, if the registry tells it without giving the manifest out.
+    /// Returns the digest of a tag's target, if the registry sends it without the manifest.
     pub(super) async fn resolve_tag(&mut self, tag: &str) -> Result<Option<Digest>, OciError> {
         let below = format!("manifests/{tag}");
         let what = format!("tag {tag:?}");
@@ -84,7 +83,7 @@ impl<'a> Registry<'a> {
         Ok(answer.headers(&name).next().and_then(Digest::parse))
     }
 
-    /// A manifest by its tag or digest, and its digest, which is what was asked for if it was a digest.
+    /// Gets a manifest by its tag or digest, together with its digest. A digest in the request is verified.
     pub(super) async fn get_manifest(
         &mut self,
         reference: &str,
@@ -108,7 +107,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// A small blob, whole.
+    /// Gets a small blob as a whole.
     pub(super) async fn get_blob(
         &mut self,
         digest: &Digest,
@@ -126,7 +125,7 @@ impl<'a> Registry<'a> {
         Ok(bytes)
     }
 
-    /// A blob as it arrives. Who reads it checks its digest.
+    /// Opens a blob that arrives as a stream. The caller checks its digest.
     pub(super) async fn open_blob(&mut self, digest: &Digest) -> Result<Body, OciError> {
         Ok(self.ask_for_blob(digest).await?.into_body())
     }
@@ -139,8 +138,8 @@ impl<'a> Registry<'a> {
         Ok(answer)
     }
 
-    /// Shows everything that refers to a manifest to `look`, as long as it wants more: as the registry tells it, or, where that can't, as whoever pushed it
-    /// has written it under a tag.
+    /// Shows the manifests that refer to a manifest to `look`, until `look` wants no more. They come from the registry, or, if it has no referrers API, from the list
+    /// that a client has pushed under a tag.
     pub(super) async fn list_referrers(
         &mut self,
         digest: &Digest,
@@ -185,13 +184,13 @@ impl<'a> Registry<'a> {
         Ok(())
     }
 
-    /// The status with which a page of its tags is answered.
+    /// Returns the status of the answer to a request for tags.
     pub(super) async fn ask_for_tags(&mut self) -> Result<StatusCode, OciError> {
         let question = question(Method::GET, "tags/list?n=1", "application/json");
         Ok(self.ask(question).await?.status())
     }
 
-    /// Shows every tag of the repository to `look`, page by page; it says how many bytes it keeps of each.
+    /// Shows every tag of the repository to `look`, page by page. `look` returns how many bytes it keeps of each.
     pub(super) async fn list_tags(
         &mut self,
         most: usize,
@@ -234,20 +233,20 @@ impl<'a> Registry<'a> {
         })
     }
 
-    /// Where the next page is: of the same list of the same repository, in the registry.
+    /// Reads the address of the next page, which must be of the same list of the same repository in the registry.
     fn read_next(&self, list: &str, link: &str) -> Result<String, OciError> {
         let refused = || self.protocol("the next page of a list is none of this repository");
         let base =
             Url::parse(&format!("{}/v2/{}/{list}", self.url.endpoint(), self.url.path())).map_err(|_| refused())?;
         let next = base.join(link).map_err(|_| refused())?;
-        // Of another host, as a proxy may make of it, nothing is taken but the query.
+        // Of an address on another host, as a proxy may produce it, only the query is used.
         if next.path() != base.path() {
             return Err(refused());
         }
         Ok(format!("{list}?{}", next.query().unwrap_or_default()))
     }
 
-    /// Asks, with credentials if the registry wants them.
+    /// Sends a request, with credentials if the registry requires them.
     async fn ask(&mut self, question: Question<'_>) -> Result<HttpAnswer, OciError> {
         let answer = self.send(&question).await?;
         if answer.status() != StatusCode::UNAUTHORIZED || answer.endpoint() != self.url.endpoint() {
@@ -295,7 +294,7 @@ impl<'a> Registry<'a> {
         Ok(self.client.send_and_follow(request, follow).await?)
     }
 
-    /// Comes by what the registry asks for.
+    /// Gets the authorization that a challenge requires.
     async fn authorize(&mut self, challenge: Option<Challenge>) -> Result<(), OciError> {
         let registry = self.url.endpoint();
         let own = self.keychain.find(registry, self.url.path())?;
@@ -341,7 +340,7 @@ impl<'a> Registry<'a> {
         };
         let tls = TlsOptions {
             ca: self.tls.ca.clone(),
-            // The certificate is for the registry alone.
+            // The client certificate is for the registry alone.
             client: self.tls.client.clone().filter(|_| realm.endpoint == *registry),
         };
         let scope = format!("repository:{}:pull", self.url.path());
@@ -399,7 +398,7 @@ impl<'a> Registry<'a> {
         }
     }
 
-    /// Reads a text that is held in memory, and that a value is made of which takes so many bytes for each.
+    /// Reads a text into memory. `parsed` bytes of memory are charged for each of its bytes, for the value that is made of it.
     async fn read(
         &self,
         answer: HttpAnswer,
@@ -450,7 +449,7 @@ impl<'a> Registry<'a> {
     }
 }
 
-/// The status with which a page of a repository's tags is answered, to whoever shows what is in these Secrets. Their `ca.crt` is believed besides the system's
+/// Returns the status of the answer to a request for a repository's tags, with the credentials of these Secrets. Trusts their `ca.crt` in addition to the system's
 /// authorities.
 pub(crate) async fn ask_for_tags(
     dialer: &Dialer,
@@ -469,7 +468,7 @@ fn question<'q>(method: Method, below: &'q str, accept: &'q str) -> Question<'q>
     Question { method, below, accept }
 }
 
-/// A connection broke while a body was read.
+/// Makes the error for a connection that broke while a body was read.
 pub(super) fn broken(url: &dyn std::fmt::Display, error: &std::io::Error) -> OciError {
     OciError::Connection(crate::error::FetchError::Broken {
         url: url.to_string(),
@@ -477,7 +476,7 @@ pub(super) fn broken(url: &dyn std::fmt::Display, error: &std::io::Error) -> Oci
     })
 }
 
-/// Reads a short answer of somebody else than the registry.
+/// Reads a short answer of another server than the registry.
 pub(super) async fn read_small(body: Body, limit: u64, what: &'static str, shown: &str) -> Result<Vec<u8>, OciError> {
     let mut bytes = Vec::new();
     let mut body = body.take(limit.saturating_add(1));
@@ -511,7 +510,7 @@ fn read_endpoint(url: &Url) -> Option<Endpoint> {
     })
 }
 
-/// The target of `<…>; rel="next"`.
+/// Returns the target of `<…>; rel="next"`.
 fn find_next(value: &str) -> Option<&str> {
     let (target, parameters) = value.trim().strip_prefix('<')?.split_once('>')?;
     let is_next = parameters.split(';').any(|parameter| {

@@ -1,4 +1,4 @@
-//! A page of tags, shown tag by tag: none of them is held, however many a registry says there are. Pure.
+//! Reads a page of tags and shows them one by one. No tag is held in memory, however many the registry lists. Pure.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 /// Shows each tag of a page to `look`, until it refuses.
 ///
 /// # Errors
-/// When it is no page of tags, or `look` refused one.
+/// When the text is no page of tags, or `look` refused a tag.
 pub(super) fn read_page(bytes: &[u8], look: &mut dyn FnMut(&str) -> bool) -> Result<(), serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     deserializer.deserialize_map(Page(look))?;
@@ -52,7 +52,7 @@ impl<'de> Visitor<'de> for TagList<'_> {
         formatter.write_str("a list of tags")
     }
 
-    /// A repository whose tags were all deleted has `null`.
+    /// A repository after the deletion of all its tags has `null`.
     fn visit_unit<E>(self) -> Result<(), E> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How a token is had from the server that a registry names. Refuses redirects: a token is given, or it is not.
+//! Gets a token from the token server that a registry names. Redirects are refused.
 
 use bytes::Bytes;
 use http::Method;
@@ -14,18 +14,18 @@ use crate::dialer::Dialer;
 use crate::http::{HttpClient, HttpRequest};
 use crate::secret::{Credentials, Hidden, TlsOptions};
 
-/// What a token, and what is said beside it, may be long.
+/// The largest answer with a token, in bytes.
 const ANSWER_BYTES: u64 = 256 << 10;
-/// What it calls itself.
+/// The client name in requests.
 pub(super) const AGENT: &str = concat!("tenure/", env!("CARGO_PKG_VERSION"));
 
-/// What a token is for.
+/// A request for a token.
 pub(super) struct TokenRequest<'a> {
     pub(super) realm: &'a Realm,
     pub(super) service: Option<&'a str>,
     /// `repository:<path>:pull`.
     pub(super) scope: &'a str,
-    /// What is shown for it, if anything.
+    /// The credential for the token server, if any.
     pub(super) credential: Option<&'a Credential>,
 }
 
@@ -37,7 +37,7 @@ struct TokenAnswer {
     access_token: String,
 }
 
-/// Asks for a token.
+/// Requests a token.
 pub(super) async fn fetch_token(
     dialer: &Dialer,
     tls: &TlsOptions,
@@ -60,7 +60,7 @@ pub(super) async fn fetch_token(
     let answer = client.send(&message).await?;
     let status = answer.status();
     let code = status.as_u16();
-    // A word that is no API's says that the address is kept out, and nothing of what was shown.
+    // A 403 that is no JSON comes from another program than the API: it blocks the address, and is no answer about the credential.
     let is_kept_out = code == 403 && !answer.content_type().contains("json");
     if matches!(code, 400 | 401 | 403) && !is_kept_out {
         let problem = if credential.is_some() {
@@ -100,7 +100,7 @@ pub(super) async fn fetch_token(
     Ok(Hidden::new(token))
 }
 
-/// `GET`, as the registry's own protocol has it.
+/// Writes a `GET` request, as in the registry's own protocol.
 fn write_question(request: &TokenRequest<'_>) -> HttpRequest {
     let mut query = Serializer::new(String::new());
     if let Some(service) = request.service {
@@ -112,7 +112,7 @@ fn write_question(request: &TokenRequest<'_>) -> HttpRequest {
     write_request(request, Method::GET, target, Bytes::new())
 }
 
-/// `POST`, as OAuth 2 has it, for who has a token for tokens.
+/// Writes a `POST` request, as in OAuth 2, with a token to get tokens.
 fn write_exchange(request: &TokenRequest<'_>, token: &Hidden) -> HttpRequest {
     let mut form = Serializer::new(String::new());
     form.append_pair("grant_type", "refresh_token");

@@ -1,4 +1,4 @@
-//! HTTP credentials, certificates, and what is said when they are wrong.
+//! HTTP credentials and certificates, and the errors when they are wrong.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use serde_json::json;
@@ -205,7 +205,7 @@ async fn https_needs_a_certificate_that_is_believed() {
         assert!(!message.contains("BEGIN"), "{message}");
     }
 
-    // The name must fit too.
+    // The name in the certificate must match, too.
     let (certificate, key) = authority.sign("git.example.com", ExtendedKeyUsagePurpose::ServerAuth);
     let tls = Tls {
         certificate,

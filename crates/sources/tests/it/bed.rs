@@ -1,4 +1,4 @@
-//! A git server, a store and a policy that allows exactly that server.
+//! A git server, a store, and a policy that allows only this server.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -74,7 +74,7 @@ impl Bed {
         fetch(&request, &self.policy, &self.limits, &self.store, &self.account).await
     }
 
-    /// Fetches a reference that must be there.
+    /// Fetches a reference that must exist.
     pub(crate) async fn get(&self, reference: Value) -> (StoredArtifact, String) {
         self.get_request(&self.request(reference)).await
     }
@@ -86,7 +86,7 @@ impl Bed {
         }
     }
 
-    /// Fetches what must fail, and returns the error with its message.
+    /// Fetches a request that must fail, and returns the error with its message.
     pub(crate) async fn refuse(&self, reference: Value) -> (FetchError, String) {
         self.refuse_request(&self.request(reference)).await
     }
@@ -113,7 +113,7 @@ impl Bed {
         archives
     }
 
-    /// Nothing is left of a fetch, whether it succeeded or not.
+    /// Checks that a fetch has left nothing behind, whether it succeeded or not.
     pub(crate) fn assert_tidy(&self) {
         let incoming = self.folder.path().join("artifacts/.incoming");
         assert_eq!(std::fs::read_dir(incoming).unwrap().count(), 0);
@@ -141,14 +141,14 @@ pub(crate) fn secret(pairs: &[(&str, &str)]) -> Option<SecretData> {
     )
 }
 
-/// A program on `PATH`, or among those that tests are run beside.
+/// Finds a program on `PATH`, or in the folder of additional test programs.
 pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
     let folders = ["PATH", "TENURE_BESIDE"].into_iter().filter_map(std::env::var_os);
     let mut folders = folders.flat_map(|paths| std::env::split_paths(&paths).collect::<Vec<_>>());
     folders.find_map(|folder| Some(folder.join(name)).filter(|file| file.is_file()))
 }
 
-/// Bytes that do not compress; another seed gives others.
+/// Makes bytes that do not compress; another seed gives other bytes.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2).wrapping_add(1);
     let mut next = move || {
@@ -160,7 +160,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length / 8).flat_map(|_| next()).collect()
 }
 
-/// The request for a GitRepository with this spec.
+/// Makes the request for a GitRepository with this spec.
 pub(crate) fn read_spec(mut spec: Value, secret: Option<&SecretData>) -> Result<GitRequest, FetchError> {
     spec["interval"] = json!("1m");
     let spec: GitRepositorySpec = serde_json::from_value(spec).unwrap();

@@ -1,4 +1,4 @@
-//! Repositories and servers that are too much, and fetches that are given up.
+//! Repositories and servers that exceed bounds, and cancelled fetches.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ async fn a_server_that_ignores_depth_is_bounded_all_the_same() {
         ..Options::default()
     })
     .await;
-    // Without this capability no depth can be asked for, and the history comes along.
+    // Without this capability no depth can be requested, and the whole history is sent.
     for n in 0..20 {
         bed.repository
             .commit([("big", noise(n, 50_000))], "again")
@@ -142,7 +142,7 @@ async fn a_server_that_ignores_depth_is_bounded_all_the_same() {
     );
 }
 
-/// Trees that share their subtrees: two to the thirtieth files in thirty objects.
+/// Trees that share their subtrees: 2^30 files in thirty objects.
 #[tokio::test]
 async fn a_tree_bomb_is_counted() {
     let bed = Bed::new().await;
@@ -189,7 +189,7 @@ async fn a_tree_bomb_is_counted() {
     assert!(matches!(error, FetchError::TooLarge { what: "files", .. }), "{error}");
 }
 
-/// A server that answers every connection with these bytes and then keeps it open or closes it.
+/// Starts a server that answers every connection with these bytes and then keeps it open or closes it.
 async fn answering(bytes: Vec<u8>, endless: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/app.git", listener.local_addr().unwrap());
@@ -254,7 +254,7 @@ async fn servers_that_are_no_git_servers() {
     bed.policy.allow = vec![endpoint(&url)];
     let (_, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
     assert!(message.contains("encoded"), "{message}");
-    // Nobody listens there: the port was just given back.
+    // The port was just released, so no server listens there.
     let port = TcpListener::bind("127.0.0.1:0")
         .await
         .unwrap()
@@ -269,7 +269,7 @@ async fn servers_that_are_no_git_servers() {
         "{message}"
     );
     assert!(error.transient());
-    // A name too long for any resolver to ask about: no network is needed to know that.
+    // The name is too long for any resolver, so the test needs no network.
     let host = "x".repeat(70);
     let url = format!("http://{host}/app.git");
     let (error, message) = bed.refuse_request(&bed.request_spec(json!({"url": url}))).await;
@@ -284,7 +284,7 @@ async fn an_endless_answer_ends() {
     let mut bed = Bed::new().await;
     bed.limits.received_bytes = 1 << 20;
     for bytes in [
-        // An endless header, an endless list of references.
+        // An endless header, and an endless list of references.
         b"HTTP/1.1 200 OK\r\nX-Y: ".to_vec(),
         b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(),
     ] {

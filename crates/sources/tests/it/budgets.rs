@@ -1,4 +1,4 @@
-//! What fetches and archives are charged, and what becomes of a repository that there is no room for.
+//! The charges for fetches and archives, and repositories that exceed the budgets.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
         error.transient() && message.contains("--things allows 8 MiB"),
         "{message}"
     );
-    // It waits: room that is given back while it does is its own.
+    // The fetch waits, and gets memory that is released meanwhile.
     request.asked.timeout = Duration::from_secs(60);
     let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
         while !bed.account.memory.is_wanted() {
@@ -54,7 +54,7 @@ async fn a_fetch_waits_for_memory_and_gives_it_back() {
     });
     fetched.unwrap();
     drop(more);
-    // So with the turn.
+    // The turn works the same way.
     let turn = bed.account.unpacking.acquire("mine", 1, later()).await.unwrap();
     let (fetched, ()) = tokio::join!(bed.fetch(&request, None), async {
         while !bed.account.unpacking.is_wanted() {
@@ -92,7 +92,7 @@ async fn a_repository_beyond_its_tenants_budget_is_refused_with_the_setting() {
         expected(&error) && message.contains("1 MiB is what --things-per-tenant"),
         "{message}"
     );
-    // What stays out of the artifact needs no room in memory.
+    // Excluded files need no memory.
     let spec = json!({"url": bed.server.http_url("app"), "ref": main, "ignore": "a"});
     bed.get_request(&bed.request_spec(spec)).await;
     bed.assert_tidy();
@@ -115,7 +115,7 @@ async fn a_list_of_references_is_charged() {
     assert_eq!(bed.account.memory.held(), 0);
 }
 
-/// Bytes of all files below a folder.
+/// Returns the bytes of all files below a folder.
 fn on_disk(folder: &std::path::Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
@@ -137,7 +137,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
     for n in 0..6 {
         let files = [("a", Content::File(noise(n, 300_000)))];
         bed.repository.commit(files, "another").await.unwrap();
-        // The pack, the archive that is written, the current one and the one before it are more than there is room for.
+        // The pack, the archive in progress, the current archive and the previous one together exceed the budget.
         let (artifact, _) = bed.get(main.clone()).await;
         assert_eq!(disk.held(), on_disk(&folder));
         assert!(bed.store.contains(&source(), &artifact.facts.digest));
@@ -157,7 +157,7 @@ async fn archives_are_charged_and_old_revisions_make_room() {
     assert_eq!(disk.held(), on_disk(&folder));
     assert_eq!(disk.held(), disk.held_by(""));
 
-    // Opened anew, what is there is charged to whom it belongs, and what doesn't fit is removed.
+    // After the store is opened again, existing archives are charged to their lanes, and archives beyond the budget are removed.
     let disk = budget(1 << 20, 2 << 20);
     let store = ArtifactStore::open(&folder, disk.clone()).unwrap();
     store.adopt(&source(), &last.facts.digest, "tenant/a").unwrap();
@@ -191,7 +191,7 @@ fn what_is_left_of_sources_that_are_gone_is_removed() {
         std::fs::create_dir_all(root.join(place)).unwrap();
         std::fs::write(root.join(place).join(&archive), "x").unwrap();
     }
-    // Of an older layout, which knew no uids.
+    // A file of an older layout without uids.
     std::fs::write(root.join("team/app").join(&archive), "x").unwrap();
     store
         .retain("GitRepository", |namespace, name, uid| {

@@ -1,4 +1,4 @@
-//! What an artifact holds.
+//! The content of an artifact.
 
 use std::process::Stdio;
 
@@ -120,7 +120,7 @@ async fn ignored_files_stay_out() {
 #[tokio::test]
 async fn deltas_of_a_packed_repository_are_resolved() {
     let bed = Bed::new().await;
-    // Files that are alike, so that git makes deltas of them, in chains.
+    // Similar files, so that git makes chains of deltas.
     let text = |n: usize| {
         (0..400)
             .map(|line| format!("line {line} of {}\n", line * n / 7))
@@ -140,7 +140,7 @@ async fn deltas_of_a_packed_repository_are_resolved() {
     }
 }
 
-/// Commits a tree whose entries git gets as `mktree` reads them.
+/// Commits a tree with these entries, in the input format of `mktree`.
 async fn commit_tree(bed: &Bed, entries: &[u8]) -> String {
     let tree = run_git(bed, &["mktree", "-z"], entries).await;
     let person = ["-c", "user.name=x", "-c", "user.email=x@example.com"];
@@ -200,7 +200,7 @@ async fn what_is_ignored_may_be_called_anything() {
             json!({"url": bed.server.http_url("app"), "ref": {"branch": "main"}, "sparseCheckout": ["app.yaml"]});
         bed.get_request(&bed.request_spec(spec)).await;
     }
-    // A submodule has its files below its path.
+    // The files of a submodule are below its path.
     let link = [format!("160000 commit {}\t", "1".repeat(40)).as_bytes(), b"caf\xe9\0"].concat();
     commit_tree(&bed, &[file(&blob, "app.yaml"), link].concat()).await;
     let mut request = bed.request(json!({"branch": "main"}));
@@ -209,7 +209,7 @@ async fn what_is_ignored_may_be_called_anything() {
     assert!(message.contains("is not UTF-8"), "{message}");
     request.asked.ignore = Some("caf*/\n".to_owned());
     bed.get_request(&request).await;
-    // The patterns see the name with a replacement for what is no character.
+    // The patterns see a replacement character for bytes that are no UTF-8.
     commit_tree(&bed, &[file(&blob, "app.yaml"), latin("100644 blob", &blob)].concat()).await;
     let spec = json!({"url": bed.server.http_url("app"), "ref": {"branch": "main"}, "ignore": "caf?.txt\n"});
     bed.get_request(&bed.request_spec(spec)).await;

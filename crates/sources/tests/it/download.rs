@@ -1,4 +1,4 @@
-//! Artifacts that other controllers have made: what comes is what the digest says, or nothing.
+//! Artifacts of other controllers: the stored content has the digest, or nothing is stored.
 
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ async fn what_the_digest_says_is_stored_and_not_fetched_again() {
     let before = stand.server.heard().len();
     asked.known = Some(artifact);
     assert!(matches!(stand.fetch(&asked).await, Ok(Fetched::Unchanged { .. })));
-    // It is called something else: that is new, and the file is the same.
+    // Another revision of the same file is a new artifact.
     asked.revision = "v2".to_owned();
     let Ok(Fetched::Stored { artifact, .. }) = stand.fetch(&asked).await else {
         panic!("nothing stored")
@@ -101,7 +101,7 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
     let other = digest(b"another");
     check(stand.fetch(&stand.ask(&other)).await, "and its status says");
     assert!(!stand.store.contains(&source(), &good) && !stand.store.contains(&source(), &other));
-    // Where sources may not go, whoever names it.
+    // Addresses that the policy denies for sources, too.
     for url in [
         "http://169.254.169.254/latest/x",
         "http://localhost:1/x",
@@ -133,7 +133,7 @@ async fn nothing_else_is_stored_and_nowhere_else_is_looked() {
         stand.fetch(&stand.ask(&good)).await.is_err(),
         "it is longer than may be received"
     );
-    // The control: with room it is stored.
+    // The control: within the bounds it is stored.
     stand.limits = Limits::default();
     assert!(stand.fetch(&stand.ask(&good)).await.is_ok());
 }

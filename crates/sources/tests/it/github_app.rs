@@ -1,4 +1,4 @@
-//! GitHub Apps: a server that plays GitHub's API, and one with the repository that its tokens open.
+//! GitHub Apps: a server that imitates GitHub's API, and one with the repository that its tokens open.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,14 +19,14 @@ use crate::bed::{Bed, endpoint, source};
 
 const KEY: &str = include_str!("../data/github-app.pem");
 
-/// What the API says next.
+/// The next answer of the API.
 #[derive(Clone)]
 enum Says {
-    /// Its usual.
+    /// A token as usual.
     Token { seconds: i64 },
-    /// A head and a body, as they stand.
+    /// A head and a body, unchanged.
     Raw(String),
-    /// More than anybody reads.
+    /// More bytes than the client reads.
     Flood,
 }
 
@@ -95,7 +95,7 @@ impl Api {
     }
 }
 
-/// As GitHub answers whoever has signed with the App's key.
+/// Answers as GitHub does to a request that is signed with the App's key.
 fn answer(asked: &str, head: &str, seconds: i64) -> String {
     let json = |status: &str, body: Value| {
         let body = body.to_string();
@@ -137,12 +137,12 @@ fn is_signed(head: &str) -> bool {
     let (from, until) = (claims["iat"].as_i64().unwrap(), claims["exp"].as_i64().unwrap());
     let now = Timestamp::now().as_second();
     assert_eq!(header, json!({ "alg": "RS256", "typ": "JWT" }));
-    // GitHub takes none that holds for more than ten minutes.
+    // GitHub refuses claims that are valid for more than ten minutes.
     assert!(from <= now && now < until && until - from <= 600, "{claims}");
     claims["iss"] == "42" && public.verify(message.as_bytes(), &signature).is_ok()
 }
 
-/// A repository that only a token of the App opens.
+/// Makes a repository that only a token of the App opens.
 async fn bed() -> (Bed, Api) {
     let api = Api::start().await;
     let mut bed = Bed::with(Options {
@@ -207,7 +207,7 @@ async fn a_token_is_fetched_once_for_a_source_and_no_other_source_has_it() {
         asks,
     ];
     assert_eq!(api.take_asked(), finds);
-    // One that ends soon is not used again.
+    // A token that ends soon is not used again.
     tokens.forget(&source());
     api.say(Says::Token { seconds: 240 });
     bed.get_request(&first).await;
@@ -231,7 +231,7 @@ async fn a_token_that_is_not_accepted_is_not_kept() {
     let (error, message) = bed.refuse_request(&request).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
     assert!(!message.contains("ghs_wrong"), "{message}");
-    // As soon as GitHub gives a good one, it is used.
+    // After GitHub has issued a good token, it is used.
     api.say(Says::Token { seconds: 3600 });
     bed.get_request(&request).await;
     assert_eq!(api.take_asked().len(), 2);
@@ -323,7 +323,7 @@ async fn whatever_the_api_says_is_an_error_without_its_words() {
     .unwrap();
     let (_, message) = bed.refuse_request(&foreign).await;
     assert!(message.contains("the App is not known"), "{message}");
-    // The API is an address like any other.
+    // The policy applies to the API like to any other address.
     for base in [
         "http://169.254.169.254/latest",
         "https://localhost/api/v3",
@@ -386,7 +386,7 @@ async fn mistakes_in_the_secret_are_named_without_its_values() {
     )
     .unwrap_err();
     assert_eq!(error.reason(), FetchReason::InvalidProviderConfiguration);
-    // And a Secret of an App without the provider: it would be fetched without credentials.
+    // The Secret of an App without the provider is refused: the fetch would run without credentials.
     let secrets = GitSecrets {
         credentials: Some(app(&api, &[id])),
         ..GitSecrets::default()

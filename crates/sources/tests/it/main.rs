@@ -1,4 +1,4 @@
-//! Fetches against a real git server on the loopback address, and against servers that misbehave.
+//! Fetches from a real git server on the loopback address, and from servers that misbehave.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Parts of repositories: folders that alone are taken, and files of other repositories that are added.
+//! Parts of repositories: sparse folders, and included files of other repositories.
 
 use serde_json::json;
 use tenure_git_server::Content;
@@ -32,7 +32,7 @@ fn sparse(bed: &Bed, folders: &[&str]) -> GitRequest {
 async fn only_the_folders_asked_for_are_taken() {
     let bed = Bed::new().await;
     bed.repository.commit(FILES, "files").await.unwrap();
-    // Names that only begin alike are others, and the ignore files of what is not taken say nothing.
+    // A folder whose name only begins the same is not selected. Ignore files of folders that are not selected have no effect.
     let (artifact, _) = bed.get_request(&sparse(&bed, &["app", "deploy/base"])).await;
     assert_eq!(
         paths(&bed, &artifact),
@@ -69,7 +69,7 @@ async fn what_is_not_taken_does_not_count() {
     assert_eq!(paths(&bed, &artifact), ["few/a"]);
 }
 
-/// A repository beside the bed's own, with what is stored for it.
+/// Makes a repository beside the bed's own, and stores its artifact.
 async fn beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArtifact {
     bed.repository.commit_on(name, files.to_vec(), "beside").await.unwrap();
     let mut request = bed.request(json!({ "branch": name }));
@@ -78,7 +78,7 @@ async fn beside(bed: &Bed, name: &str, files: &[(&str, Content)]) -> IncludedArt
     IncludedArtifact::from(&artifact)
 }
 
-/// A request that includes what is stored for others, each from here to there.
+/// Makes a request that includes stored artifacts of other sources, each from one path to another.
 fn including(bed: &Bed, includes: &[(&str, &IncludedArtifact, &str, &str)]) -> GitRequest {
     let mut asked = bed.request(json!({"branch": "main"})).asked;
     let include = |(name, artifact, from, to): &(&str, &IncludedArtifact, &str, &str)| IncludeRequest {
@@ -111,7 +111,7 @@ async fn files_of_other_repositories_go_where_it_is_said() {
         ["base/kit/link", "base/kit/run.sh", "kit/link", "kit/run.sh", "own.yaml"]
     );
     assert_eq!(artifact.included, [base.clone(), base.clone()]);
-    // The same again is the same, byte for byte.
+    // The same request gives the same archive, byte for byte.
     let (again, _) = bed.get_request(&request).await;
     assert_eq!(again.facts, artifact.facts);
 
@@ -120,7 +120,7 @@ async fn files_of_other_repositories_go_where_it_is_said() {
     let (artifact, _) = bed.get_request(&one).await;
     assert_eq!(paths(&bed, &artifact), ["deep/er.yaml", "own.yaml"]);
 
-    // Another artifact of what is included makes another artifact of this one, though its own commit is the same.
+    // Another artifact of an included source makes another artifact of this one, although its own commit is the same.
     let known = Some(&artifact);
     assert!(matches!(
         bed.fetch(&one, known).await.unwrap(),
@@ -155,7 +155,7 @@ async fn nothing_is_put_over_or_behind_something_else() {
             "\"own.yaml\" stands in the included repository \"base\" and in the repository itself",
         ),
         ("a", "folder", "\"folder/in.yaml\" stands in"),
-        // Behind a link that leads out, and below a file; and a file where there is a folder.
+        // Behind a link that leads out, and below a file; and a file in place of a folder.
         ("", "out", "\"out\" of the repository itself is no folder"),
         ("", "out/er", "\"out\" of the repository itself is no folder"),
         ("a", "own.yaml/x", "\"own.yaml\" of the repository itself is no folder"),
@@ -166,7 +166,7 @@ async fn nothing_is_put_over_or_behind_something_else() {
         ),
         ("gone", "base", "there is no file at \"gone\""),
         ("a/in", "base", "there is no file at \"a/in\""),
-        // The planner lets none of these through.
+        // The planner refuses all of these earlier.
         ("", "../up", "has an empty, \".\" or \"..\" part"),
         ("", ".git/hooks", "leads into .git"),
     ] {
@@ -174,7 +174,7 @@ async fn nothing_is_put_over_or_behind_something_else() {
         assert!(matches!(error, FetchError::Misplaced { .. }), "{message}");
         assert!(message.contains(expected), "{from} {to}: {message}");
     }
-    // What is there of a folder may be added to.
+    // Files may be added to an existing folder.
     let (artifact, _) = bed
         .get_request(&including(&bed, &[("base", &base, "b.yaml", "folder/b.yaml")]))
         .await;
@@ -212,7 +212,7 @@ async fn everything_that_is_included_counts_against_one_limit() {
     bed.limits.files = 2;
     let (error, message) = bed.refuse_request(&twice).await;
     assert!(matches!(error, FetchError::TooLarge { what: "files", .. }), "{message}");
-    // What is read for a small part of a large archive counts, too.
+    // Bytes that are read for a small part of a large archive count, too.
     bed.limits.files = 100;
     bed.limits.unpacked_bytes = 50 << 10;
     let includes: Vec<_> = ["b", "c", "d", "e", "f", "g"]

@@ -1,4 +1,4 @@
-//! Which addresses are reached: the decision as data, and that the connector obeys it.
+//! The addresses that sources may reach: the decision as data, and its enforcement by the dialer.
 
 use std::net::IpAddr;
 
@@ -82,7 +82,7 @@ fn the_default_allows_public_addresses_only() {
         ("2001::1", "a reserved address"),
         ("100::1", "a reserved address"),
         ("4000::1", "a reserved address"),
-        // What carries an IPv4 address is judged by it.
+        // An address that carries an IPv4 address is checked as that.
         ("::ffff:127.0.0.1", "a loopback address"),
         ("::ffff:169.254.169.254", "a cloud metadata address"),
         ("::127.0.0.1", "a loopback address"),
@@ -93,7 +93,7 @@ fn the_default_allows_public_addresses_only() {
         ("2002:a9fe:a9fe::", "a cloud metadata address"),
         ("2606:4700::5efe:10.0.0.1", "a private address"),
         ("fe80::5efe:127.0.0.1", "a loopback address"),
-        // The IPv4 address that one carries can refuse it, and never allows it.
+        // A carried IPv4 address can only add a refusal, and never allows an address.
         ("::140.82.121.4", "a reserved address"),
         ("::ffff:0:140.82.121.4", "a reserved address"),
         ("64:ff9b:1::5efe:140.82.121.4", "a local NAT64 address"),
@@ -185,7 +185,7 @@ async fn nothing_is_connected_to_that_is_denied() {
     let bed = Bed::new().await;
     bed.repository.commit([("a", "b")], "first").await.unwrap();
     let port = bed.server.http_address().port();
-    // The server listens there, so whoever connects is counted.
+    // The server listens there and counts every connection.
     for (host, class) in [
         ("127.0.0.1", "a loopback address"),
         ("localhost", "a loopback address"),
@@ -220,7 +220,7 @@ async fn nothing_is_connected_to_that_is_denied() {
             );
         }
     }
-    // An exception for the address is none for a name of it.
+    // An exception for an address does not allow a name of this address.
     let url = format!("http://localhost:{port}/app.git");
     let request = bed.request_spec(json!({"url": url, "ref": {"branch": "main"}}));
     let (error, message) = bed.refuse_request(&request).await;
@@ -236,7 +236,7 @@ async fn nothing_is_connected_to_that_is_denied() {
     bed.get_request(&request).await;
 }
 
-/// The blocks of the IANA special-purpose registry that are not globally reachable, each with what its addresses are. A carried public address changes nothing.
+/// The blocks of the IANA special-purpose registry that are not globally reachable, each with its class. A carried public address changes nothing.
 #[test]
 fn special_blocks_are_refused_whatever_they_carry() {
     let blocks = [
@@ -268,6 +268,6 @@ fn special_blocks_are_refused_whatever_they_carry() {
         }
         assert!(class(&policy, &format!("{block}:0:5efe:10.0.0.1")).is_some(), "{block}");
     }
-    // Carried by a public address, it is public.
+    // Within a public address, the carried public address is allowed.
     assert_eq!(class(&policy, "2606:4700::5efe:140.82.121.4"), None);
 }

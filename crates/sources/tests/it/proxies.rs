@@ -1,4 +1,4 @@
-//! Sources that are reached through a proxy.
+//! Sources behind a proxy.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::bed::{Bed, endpoint, secret, source};
 
-/// A proxy that notes the head of each request, and knows names that nobody else does.
+/// A proxy that records the head of each request, and resolves names that no resolver knows.
 pub(crate) struct TestProxy {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -30,7 +30,7 @@ impl Drop for TestProxy {
 }
 
 impl TestProxy {
-    /// `names` says where a host and port are that it is asked for; `authorization` is what it wants to be shown.
+    /// Starts a proxy. `names` has the addresses of hosts; `authorization` is the required header value.
     pub(crate) async fn start(names: BTreeMap<String, SocketAddr>, authorization: Option<&'static str>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -93,7 +93,7 @@ async fn serve(
         copy_bidirectional(&mut client, &mut server).await?;
         return Ok(());
     }
-    // The request goes on as it is asked for from a server, with one answer for each connection.
+    // The request is forwarded in the form for a server, with one answer per connection.
     let (host, path) = target.strip_prefix("http://").unwrap().split_once('/').unwrap();
     let mut server = TcpStream::connect(names.get(host).unwrap()).await?;
     let head = head.replacen(&target, &format!("/{path}"), 1);
@@ -112,7 +112,7 @@ async fn serve(
     Ok(())
 }
 
-/// A request for the branch `main` of a URL through a proxy.
+/// Makes a request for the branch `main` of a URL through a proxy.
 fn through(bed: &Bed, url: &str, proxy: &SecretData) -> GitRequest {
     let mut asked = bed.request(json!({"branch": "main"})).asked;
     asked.url = tenure_api::SourceUrl::new(url);
@@ -183,7 +183,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
     bed.repository.commit([("a", "x")], "first").await.unwrap();
     let proxy = TestProxy::start(BTreeMap::new(), Some(SHOWN)).await;
     let good = bed.server.http_url("app");
-    // A proxy at an address that sources may not reach.
+    // A proxy at an address that the policy denies.
     let (error, message) = bed.refuse_request(&through(&bed, &good, &way(&proxy))).await;
     assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     for address in [
@@ -196,7 +196,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
         let (error, message) = bed.refuse_request(&through(&bed, &good, &way)).await;
         assert!(matches!(error, FetchError::AddressDenied(_)), "{address}: {message}");
     }
-    // One that may be reached doesn't make what is behind it reachable.
+    // An allowed proxy does not allow the addresses behind it.
     bed.policy.allow.push(endpoint(&format!("{}/x", proxy.url())));
     let port = bed.server.http_address().port();
     for url in [
@@ -213,7 +213,7 @@ async fn neither_the_proxy_nor_what_is_behind_it_gets_around_the_policy() {
         };
         let request = through(&bed, &url, &way(&proxy));
         let (error, message) = bed.refuse_request(&request).await;
-        // The key of the ssh URL is looked at first.
+        // The key of the ssh URL is checked first.
         assert!(
             matches!(error, FetchError::AddressDenied(_) | FetchError::InvalidSecret { .. }),
             "{url}: {message}"
@@ -290,7 +290,7 @@ async fn an_answer_without_end_is_ended_and_a_secret_that_was_not_read_is_no_way
     assert!(matches!(error, FetchError::InvalidProxy { .. }), "{error}");
 }
 
-/// Opens connections for a process that can't, within a policy of its own, and notes what it is asked for.
+/// Opens connections for a process that can't, within a policy of its own, and records the requests.
 #[derive(Debug)]
 struct Elsewhere {
     policy: Policy,
@@ -326,14 +326,14 @@ async fn where_another_process_opens_connections_it_judges_what_is_behind_a_prox
     let asked = Mutex::default();
     let elsewhere = Arc::new(Elsewhere { policy, asked });
     let reach = Reach::Through(Arc::clone(&elsewhere) as Arc<dyn Connect>);
-    // What is behind it, and may not be reached, is refused before the proxy hears of it.
+    // A denied server behind the proxy is refused before the proxy gets a request.
     let request = through(&bed, "http://169.254.169.254/latest.git", &way(&proxy));
     let error = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("a cloud metadata address"), "{error}");
     assert_eq!(proxy.heads(), Vec::<String>::new());
-    // The control: what the proxy alone knows is fetched, over connections to the proxy and to nothing else.
+    // The control: a name that only the proxy resolves is fetched, with connections to the proxy alone.
     let request = through(&bed, "http://repository.invalid/app.git", &way(&proxy));
     let fetched = fetch(&request, &reach, &bed.limits, &bed.store, &bed.account).await;
     assert!(fetched.is_ok(), "{fetched:?}");

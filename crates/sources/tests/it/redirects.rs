@@ -1,4 +1,4 @@
-//! Redirects: followed to what is allowed, never with credentials to somebody else.
+//! Redirects are followed to allowed targets, and never with credentials to another host.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 
 use crate::bed::{Bed, endpoint, secret};
 
-/// Answers every request with this status and location, and keeps what it was sent.
+/// Answers every request with this status and location, and records the received requests.
 async fn redirector(
     status: u16,
     location: impl Fn(u64) -> String + Send + 'static,
@@ -146,7 +146,7 @@ async fn credentials_stay_with_their_server() {
     bed.repository.commit([("a", "b")], "first").await.unwrap();
     bed.secret = secret(&[("username", "u"), ("password", "sesame")]);
 
-    // From a server that may have them to one that may not, although they would be right there.
+    // From a server that may have the credentials to one that may not, although that server would accept them.
     let target = bed.server.http_url("app");
     let (url, heard) = redirector(302, move |_| format!("{target}{TAIL}")).await;
     bed.policy.allow.push(endpoint(&format!("{url}/x")));
@@ -156,7 +156,7 @@ async fn credentials_stay_with_their_server() {
     assert!(message.contains("after a redirect to another host"), "{message}");
     assert!(heard.lock().unwrap()[0].contains("authorization: Basic "), "{heard:?}");
 
-    // The other way round nothing leaks: what a redirect says about a user is not sent.
+    // In the other direction nothing leaks: a user in the target of a redirect is not sent.
     let (other, heard) = redirector(404, |_| String::new()).await;
     let with_user = other.replace("http://", "http://admin:secret@");
     let (url, _) = redirector(302, move |_| format!("{with_user}/x{TAIL}")).await;

@@ -1,4 +1,4 @@
-//! Every kind of reference, its revision, and what is said when it isn't there.
+//! Every kind of reference, its revision, and the error when it is missing.
 
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -147,7 +147,7 @@ async fn nothing_is_received_when_nothing_changed() {
     assert_eq!(bed.fetch(&request, Some(&artifact)).await.unwrap(), unchanged);
     assert_eq!(bed.server.packs_sent(), 1, "the references were enough");
 
-    // Another ignore, a lost file, or another commit: each needs a new one.
+    // Other ignore patterns, a lost file, or another commit each need a new artifact.
     let mut other = request.clone();
     other.asked.ignore = Some("b".to_owned());
     assert!(matches!(
@@ -168,7 +168,7 @@ async fn nothing_is_received_when_nothing_changed() {
     }
     assert_eq!(bed.server.packs_sent(), 4);
 
-    // A commit never changes: the server isn't even asked.
+    // A commit never changes: a stored one needs no request.
     let request = bed.request(json!({"commit": first}));
     let (artifact, _) = bed.get_request(&request).await;
     let requests = bed.server.requests();
@@ -231,7 +231,7 @@ async fn repositories_of_sha256() {
     assert_eq!(bed.load(&artifact).len(), 2);
 }
 
-/// A reference that is not UTF-8 does not hide the others. A tag of a tree is named.
+/// References that are not UTF-8 don't hide the others. A tag of a tree is named in the error.
 #[tokio::test]
 async fn strange_references_are_named_or_passed_over() {
     for versions in [ProtocolVersions::All, ProtocolVersions::OnlyZero] {

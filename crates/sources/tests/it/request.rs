@@ -1,4 +1,4 @@
-//! What a specification may say.
+//! Valid and invalid specifications.
 
 use serde_json::{Value, json};
 use tenure_sources::{FetchError, GitRequest, Reference, RemoteUrl, SourceKey};

@@ -1,4 +1,4 @@
-//! Signs objects of a repository, as git has ssh-keygen do it.
+//! Signs objects of a repository as git does with ssh-keygen.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,11 +10,11 @@ use ring::digest::{SHA512, digest};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use tenure_sources::SecretData;
 
-/// Somebody with a key of SSH.
+/// An author with an SSH key.
 pub(crate) struct Author(Ed25519KeyPair);
 
 impl Author {
-    /// Another seed is somebody else.
+    /// Creates an author; another seed gives another author.
     pub(crate) fn new(seed: u8) -> Self {
         Self(Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap())
     }
@@ -23,7 +23,7 @@ impl Author {
         [string(b"ssh-ed25519"), string(self.0.public_key().as_ref())].concat()
     }
 
-    /// A Secret that trusts this one.
+    /// Returns a Secret that trusts this author.
     pub(crate) fn secret(&self) -> SecretData {
         let line = format!("ssh-ed25519 {} author\n", STANDARD.encode(self.public()));
         SecretData::from([("author.sshpub".to_owned(), line.into_bytes())])
@@ -47,7 +47,7 @@ impl Author {
         )
     }
 
-    /// The same commit, signed; its id.
+    /// Writes a signed copy of a commit and returns its id.
     pub(crate) fn sign_commit(&self, folder: &Path, commit: &str) -> String {
         let content = git(folder, &["cat-file", "commit", commit], b"");
         let signature = self.sign(&content).trim_end().replace('\n', "\n ");
@@ -56,7 +56,7 @@ impl Author {
         write(folder, "commit", &format!("{headers}\ngpgsig {signature}\n\n{message}"))
     }
 
-    /// A tag that calls itself so; the id of the object.
+    /// Writes a signed tag object with this name and returns its id.
     pub(crate) fn sign_tag(&self, folder: &Path, name: &str, commit: &str) -> String {
         let payload = format!("object {commit}\ntype commit\ntag {name}\ntagger A <a@b.c> 1700000000 +0000\n\nwords\n");
         let signature = self.sign(payload.as_bytes());
@@ -64,7 +64,7 @@ impl Author {
     }
 }
 
-/// Writes an object into a repository; its id.
+/// Writes an object into a repository and returns its id.
 pub(crate) fn write(folder: &Path, kind: &str, content: &str) -> String {
     let id = git(
         folder,

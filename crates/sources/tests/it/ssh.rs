@@ -31,7 +31,7 @@ async fn bed(versions: ProtocolVersions) -> Bed {
     bed
 }
 
-/// A server with ssh, and the Secret that opens it.
+/// Makes a server with ssh, and a Secret with a key that it accepts.
 pub(crate) async fn bed_with_key() -> Bed {
     let mut bed = bed(ProtocolVersions::All).await;
     bed.secret = secret(&[
@@ -83,7 +83,7 @@ async fn branches_tags_and_commits_over_both_versions() {
 async fn a_key_with_a_passphrase() {
     let mut bed = bed(ProtocolVersions::All).await;
     let known = bed.server.known_hosts().unwrap();
-    // ssh-keygen is asked, for it writes the form that people have.
+    // ssh-keygen writes the key, in the form that users have.
     let path = bed.folder.path().join("key");
     std::fs::write(&path, write_key(&key(1))).unwrap();
     #[cfg(unix)]
@@ -143,7 +143,7 @@ async fn a_key_with_a_passphrase() {
     }
 }
 
-/// A key whose passphrase would be stretched for years is refused before that.
+/// A key with an extreme number of rounds for its passphrase is refused before any round.
 #[tokio::test]
 async fn a_passphrase_is_not_stretched_for_ever() {
     let mut bed = bed(ProtocolVersions::All).await;
@@ -215,7 +215,7 @@ async fn strangers_are_told_apart() {
             ("AuthenticationFailed", false)
         );
     }
-    // Several lines about the host, one of them right.
+    // Several lines about the host, one of them with the right key.
     let lines = format!("{host} {other}\n*,!x {}", known.split_once(' ').unwrap().1);
     bed.secret = secret(&[("identity", &own), ("known_hosts", &lines)]);
     bed.get_request(&request(&bed)).await;

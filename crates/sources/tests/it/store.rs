@@ -1,4 +1,4 @@
-//! The folder of artifacts: what is kept, what is verified.
+//! The folder of artifacts: stored files and their verification.
 
 use std::io::Write as _;
 
@@ -55,7 +55,7 @@ async fn a_changed_archive_is_refused_and_fetched_again() {
     assert!(matches!(error, StorageError::DigestMismatch { .. }), "{error}");
     let (mut again, _) = bed.get_request(&request).await;
     bed.load(&again);
-    // All the same but the time.
+    // Everything is equal except the time.
     assert_ne!(again.stored_at, artifact.stored_at);
     again.stored_at = artifact.stored_at;
     assert_eq!(again, artifact);
@@ -135,7 +135,7 @@ fn archives_that_lie_are_refused() {
         (b"l", EntryType::Symlink, b"../a"),
     ]);
     assert_eq!(load(&good, &limits).unwrap().len(), 3);
-    // A layer of an artifact that is stored as it stands was packed by others: with folders, and a dot in front of every path.
+    // A layer that was copied unchanged comes from another program: with folders, and a dot in front of every path.
     let by_others = archive(&[(b"./", EntryType::Directory, b""), (b"./a", regular, b"1")]);
     assert!(load(&by_others, &limits).unwrap().entry("a").is_some());
     let deep = format!("{}f", "d/".repeat(45));

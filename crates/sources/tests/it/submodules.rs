@@ -1,4 +1,4 @@
-//! Repositories in repositories.
+//! Submodules of repositories.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,7 +21,7 @@ fn recursive(bed: &Bed) -> GitRequest {
     request
 }
 
-/// Commits submodules, each at a path, from an address, at a commit, and whatever else there is.
+/// Commits submodules, each with its path, address and commit, and other files.
 async fn commit(repository: &Repository, modules: &[(&str, &str, &str)], files: &[(&str, &str)]) -> String {
     let mut changes: Vec<(String, Content)> = Vec::new();
     let mut text = String::new();
@@ -89,7 +89,7 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
         bed.fetch(&request, Some(&artifact)).await.unwrap(),
         Fetched::Unchanged { .. }
     ));
-    // Patterns of the source hold for all of it.
+    // Ignore patterns of the source apply to everything.
     request.asked.ignore = Some("/lib/two\n*.txt\n".to_owned());
     let (artifact, _) = bed.get_request(&request).await;
     assert_eq!(
@@ -102,7 +102,7 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
             "own.yaml"
         ]
     );
-    // Of folders that alone are taken, those in them.
+    // With sparse folders, only the submodules in them are fetched.
     let mut request = recursive(&bed);
     request.asked.sparse = vec!["lib/one".to_owned()];
     let (artifact, _) = bed.get_request(&request).await;
@@ -112,7 +112,7 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
     );
     bed.assert_tidy();
 
-    // Without an address a part of the commit would be missing, unless it is left out anyway.
+    // A submodule without an address is refused, unless its files are excluded anyway.
     let nowhere = [("lib/nowhere", Content::Submodule(inner.clone()))];
     bed.repository.commit(nowhere, "nowhere").await.unwrap();
     refused(&bed, "the submodule \"lib/nowhere\" has no address").await;
@@ -126,7 +126,7 @@ async fn each_is_fetched_at_the_commit_that_is_named_with_those_inside() {
         .await
         .unwrap();
 
-    // A commit that isn't there.
+    // A commit that does not exist.
     let missing = "1".repeat(40);
     let modules = [("lib/one", "../library.git", missing.as_str()), modules[1]];
     commit(&bed.repository, &modules, &[]).await;
@@ -212,11 +212,11 @@ async fn no_address_and_no_path_leads_out() {
         let error = refused(&bed, expected).await;
         assert_ne!(error.reason(), FetchReason::UrlInvalid);
     }
-    // A list that is a link to something else.
+    // A `.gitmodules` that is a link.
     let link = [(".gitmodules", Content::Link("a".to_owned()))];
     bed.repository.commit(link, "link").await.unwrap();
     refused(&bed, "\".gitmodules\" is no regular file").await;
-    // A path that the list gives to no submodule puts nothing there.
+    // A path in `.gitmodules` without a submodule puts no files there.
     let odd = format!(
         "[submodule \"x\"]\n\tpath = ../../up\n\turl = {}\n",
         bed.server.http_url("app")
@@ -236,7 +236,7 @@ async fn their_number_their_depth_and_their_size_are_bounded() {
         .await
         .unwrap();
     let first = last.clone();
-    // The repository in itself, again and again.
+    // A repository that contains itself, ten times nested.
     for _ in 0..10 {
         last = commit(&bed.repository, &[("in", "./", &last)], &[]).await;
     }

@@ -7,7 +7,7 @@ use tenure_sources::{FetchError, GitRequest, GitSecrets, SecretData};
 use crate::bed::{Bed, source};
 use crate::signing::{Author, git, write};
 
-/// A request for what these keys have signed.
+/// Makes a request for objects that these keys have signed.
 fn verified(bed: &Bed, reference: Value, mode: VerifyMode, keys: &SecretData) -> GitRequest {
     let mut asked = bed.request(reference).asked;
     asked.verify = Some(VerifyRequest {
@@ -55,7 +55,7 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
     assert!(told.starts_with(&expected), "{told}");
     assert_eq!(bed.load(&artifact).len(), 1);
 
-    // The same again needs nothing; with other keys, what is stored says nothing: it is verified again.
+    // The same request needs no fetch. With other keys, the stored artifact is verified again.
     let again = bed.fetch(&request(&author.secret()), Some(&artifact)).await.unwrap();
     assert!(matches!(again, Fetched::Unchanged { .. }), "{again:?}");
     let error = bed.fetch(&request(&other.secret()), Some(&artifact)).await.unwrap_err();
@@ -105,7 +105,7 @@ async fn only_a_commit_that_a_trusted_key_has_signed_is_stored() {
         "the signature is not good for the SSH key",
     )
     .await;
-    // Somebody else's.
+    // Signed by another author.
     let others = other.sign_commit(&folder, &plain);
     bed.repository.set_reference("refs/heads/main", &others).await.unwrap();
     refused(
@@ -192,7 +192,7 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
     )
     .await;
 
-    // A server that gives out an old tag as the newest one.
+    // A server that serves an old tag under the newest name.
     let old = bed.repository.resolve("refs/tags/v1.0.0^0").await.unwrap();
     assert_eq!(old.as_deref(), Some(plain.as_str()));
     let old = String::from_utf8(git(&folder, &["rev-parse", "refs/tags/v1.0.0"], b"")).unwrap();
@@ -202,7 +202,7 @@ async fn a_tag_has_to_be_signed_and_to_be_the_one_that_was_asked_for() {
         .unwrap();
     let newest = request(json!({ "semver": ">=1.0.0" }), VerifyMode::Tag);
     refused(&bed, &newest, bad_tag, "calls itself \"v1.0.0\"").await;
-    // And one that leads to another commit under the same signature.
+    // And a tag that leads to another commit under the same signature.
     let content = String::from_utf8(git(&folder, &["cat-file", "tag", old.trim()], b"")).unwrap();
     let moved = write(&folder, "tag", &content.replace(&plain, &signed));
     bed.repository.set_reference("refs/tags/v1.0.0", &moved).await.unwrap();

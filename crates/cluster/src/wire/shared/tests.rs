@@ -1,4 +1,4 @@
-//! Connections that are shared, over pipes: how many there are, who has which, and what becomes of one that ends.
+//! Tests of shared connections, over pipes: their number, their owners, and the end of one.
 
 use std::convert::Infallible;
 
@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// A server at the other end of pipes. To `/watch` it answers without an end, to `/flood` with as much as anybody takes.
+/// A server at the other end of pipes. It answers `/watch` without an end, and `/flood` with as much as the client takes.
 #[derive(Clone, Default)]
 struct Server {
     opened: Arc<AtomicUsize>,
-    /// How many streams it takes.
+    /// The number of streams that the server allows.
     most: Option<u32>,
-    /// It takes connections and never reads from them.
+    /// Whether the server accepts connections and never reads from them.
     is_dead: bool,
-    /// Ends the first connection in good order: what is under way on it goes on.
+    /// Shuts the first connection down gracefully: its open streams continue.
     shutdown: CancellationToken,
 }
 
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// The lane of what is nobody's.
+/// Returns the pool's lane.
 fn pool_lane() -> Holder {
     let nobody = Placement::Unclaimed {
         default_service_account: "default".to_owned(),
@@ -101,7 +101,7 @@ async fn send(
     connections.clone().send(request).await
 }
 
-/// What stays open, until this is dropped.
+/// Opens watches, which stay open until the result is dropped.
 async fn watch(connections: &SharedConnections, number: usize) -> Vec<Response<HeldBody>> {
     let opened = (0..number).map(|_| send(connections, Holder::Controller, Purpose::Watches, "/watch"));
     let opened = join_all(opened).await.into_iter().collect::<Result<_, _>>();
@@ -131,7 +131,7 @@ async fn no_connection_carries_more_than_the_server_takes() {
         most: Some(5),
         ..Server::default()
     };
-    // Each has its head: none waits for another to end, which none does.
+    // Every watch has its head, so no watch waits for the end of another.
     let _watches = watch(&server.connections(), 12).await;
     assert_eq!(server.count(), 3);
 }
@@ -148,7 +148,7 @@ async fn no_lane_shares_a_connection_with_another() {
     assert_eq!(server.count(), 2);
 }
 
-/// Each of the others fills all that may come before it is read.
+/// The other streams fill their windows completely.
 #[tokio::test]
 async fn who_does_not_read_stalls_nobody() {
     let server = Server::default();

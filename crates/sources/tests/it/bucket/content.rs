@@ -1,4 +1,4 @@
-//! What becomes of a bucket, and what is fetched of it.
+//! The artifact of a bucket, and the objects that are fetched for it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use tenure_sources::Entry;
 
 use super::Stand;
 
-/// The revision of objects with these keys and marks, as Flux computes it.
+/// Returns the revision of objects with these keys and marks, as Flux computes it.
 fn revision(objects: &[(&str, &str)]) -> String {
     let lines: String = objects.iter().map(|(key, mark)| format!("{key} {mark}\n")).collect();
     let digest = Sha256::digest(lines);
@@ -42,7 +42,7 @@ async fn only_what_has_changed_is_fetched() {
         ["", ".sourceignore", "deploy/a.yaml", "deploy/b.yaml", "z"]
     );
 
-    // Nothing has changed: a page is read, and no object.
+    // Nothing has changed: one page is read, and no object.
     let again = stand.fetch(stand.ask_again(&first)).await.unwrap();
     assert_eq!(
         again,
@@ -52,7 +52,7 @@ async fn only_what_has_changed_is_fetched() {
     );
     assert_eq!(stand.take_asked(), ["", ".sourceignore"]);
 
-    // One has changed, one is new and one is gone.
+    // One object has changed, one is new and one was deleted.
     stand.put(&[("deploy/a.yaml", "three"), ("c", "two")]);
     stand.server.remove("apps", "z");
     let second = stand.get(stand.ask_again(&first)).await;
@@ -62,12 +62,12 @@ async fn only_what_has_changed_is_fetched() {
     assert_eq!(stand.load(&second).entry("deploy/b.yaml"), Some(Entry::File(b"two")));
     assert_eq!(stand.take_asked(), ["", ".sourceignore", "c", "deploy/a.yaml"]);
 
-    // Fetched for the first time it is the same artifact, byte for byte.
+    // Fetched from nothing, the artifact is the same, byte for byte.
     let whole = stand.get(stand.ask()).await;
     assert_eq!(whole.facts, second.facts);
     stand.take_asked();
 
-    // A mark that is no MD5 of its content says only whether it has changed: it is fetched whenever another has.
+    // A mark that is not the MD5 of its content only shows changes: the object is fetched again whenever another one has changed.
     stand.server.put_marked("apps", "parts", b"one", &format!("{ONE}-2"));
     let third = stand.get(stand.ask_again(&whole)).await;
     stand.put(&[("c", "one")]);
@@ -75,7 +75,7 @@ async fn only_what_has_changed_is_fetched() {
     let fourth = stand.get(stand.ask_again(&third)).await;
     assert_eq!(stand.take_asked(), ["", ".sourceignore", "c", "parts"]);
     assert_eq!(stand.list(&fourth), ["c", "deploy/a.yaml", "deploy/b.yaml", "parts"]);
-    // And one that is another's is not believed.
+    // A mark of another content is not trusted.
     stand.server.put_marked("apps", "c", b"new", TWO);
     let fifth = stand.get(stand.ask_again(&fourth)).await;
     assert_eq!(stand.load(&fifth).entry("c"), Some(Entry::File(b"new")));
@@ -101,14 +101,14 @@ async fn what_is_asked_for_is_taken() {
         "app/a.yaml",
         "app/b c+d/ü&<é>.yaml",
         "app/keep.md",
-        // What Flux leaves out of repositories it takes of buckets.
+        // Flux excludes such files from repositories, but not from buckets.
         "app/picture.png",
         "other/f.yaml",
         "zero",
     ];
     assert_eq!(stand.list(&all), expected);
     assert_eq!(stand.load(&all).entry("zero"), Some(Entry::File(b"")));
-    // Below a prefix; what the specification says comes last. Paths are whole keys.
+    // Objects below a prefix. The patterns of the specification come last. Paths are whole keys.
     let some = stand
         .get(FetchRequest {
             prefix: "app/".to_owned(),
@@ -117,13 +117,13 @@ async fn what_is_asked_for_is_taken() {
         })
         .await;
     assert_eq!(stand.list(&some), [".sourceignore", "app/keep.md", "app/readme.md"]);
-    // Another prefix is another artifact, also of the same objects.
+    // Another prefix makes another artifact, even of the same objects.
     let wide = FetchRequest {
         prefix: "app".to_owned(),
         ..stand.ask_again(&some)
     };
     assert!(matches!(stand.fetch(wide).await.unwrap(), Fetched::Stored { .. }));
-    // An empty bucket is one.
+    // An empty bucket gives an empty artifact.
     stand.server.put("empty", "folder/", b"");
     let empty = stand
         .get(FetchRequest {
@@ -153,7 +153,7 @@ async fn what_changes_meanwhile_is_taken_as_it_is_received() {
     let artifact = stand.get(stand.ask()).await;
     assert_eq!(artifact.facts.revision, revision(&[("a", THREE), ("c", THREE)]));
     assert_eq!(stand.load(&artifact).entry("a"), Some(Entry::File(b"three")));
-    // The next time it is seen that it is otherwise.
+    // The next fetch notices the difference.
     let next = stand.get(stand.ask_again(&artifact)).await;
     assert_eq!(next.facts.revision, revision(&[("a", ONE), ("b", TWO), ("c", THREE)]));
 }

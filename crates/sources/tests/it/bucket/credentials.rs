@@ -1,4 +1,4 @@
-//! Who is shown what.
+//! The credentials that a store receives.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
     stand.lock("us-east-1");
     let artifact = stand.get(stand.ask()).await;
     assert_eq!(stand.list(&artifact), ["a b/c+d&e=f.yaml", "ü/~x.yaml"]);
-    // Every request is signed, and the key that is signed with is in none.
+    // Every request is signed, and no request contains the secret key.
     for heard in stand.server.take_heard() {
         let headers = format!("{:?}", heard.headers);
         assert!(
@@ -28,7 +28,7 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
         );
     }
 
-    // In another region the store says which; it is asked once more, and after that at once.
+    // A store in another region names its region. The request is repeated once; the next requests use this region at once.
     stand.lock("eu-west-1");
     stand.get(stand.ask()).await;
     let refused = stand
@@ -43,7 +43,7 @@ async fn requests_are_signed_for_the_region_of_the_bucket() {
         ..stand.ask()
     };
     stand.get(in_region("eu-west-1")).await;
-    // Who names a region means it.
+    // A region in the specification is not replaced.
     let (_, message) = stand.refuse(in_region("mars-1")).await;
     assert!(message.contains("HTTP 400 (AuthorizationHeaderMalformed)"), "{message}");
 }
@@ -69,7 +69,7 @@ async fn who_is_refused_is_told_why() {
         assert_eq!(error.reason(), FetchReason::BucketOperationFailed);
         assert!(message.contains(problem), "{message}");
     }
-    // A store that repeats what it was shown.
+    // A store that repeats the received credentials.
     stand.lock("us-east-1");
     stand.secrets.credentials = secret(&[("accesskey", "sesame"), ("secretkey", "sesame")]);
     stand
@@ -79,7 +79,7 @@ async fn who_is_refused_is_told_why() {
     stand.secrets.credentials = secret(&[("accesskey", "sesame")]);
     let (error, message) = stand.refuse(stand.ask()).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed, "{message}");
-    // The control, and a bucket that is not there.
+    // The control, and a bucket that does not exist.
     stand.lock("us-east-1");
     stand.server.answer_with(|_| None);
     stand.get(stand.ask()).await;
@@ -113,7 +113,7 @@ async fn tls_is_verified() {
     stand.secrets.certificates = secret(&[("ca.crt", &authority)]);
     let artifact = stand.get(ask(&stand)).await;
     assert_eq!(stand.list(&artifact), ["a"]);
-    // Plain HTTP with a store that speaks TLS, and the other way round, is no way around it.
+    // Plain HTTP to a store with TLS, and the reverse, both fail.
     let (_, message) = stand.refuse(stand.ask()).await;
     assert!(message.contains("denied") || message.contains("broke"), "{message}");
 }
@@ -123,7 +123,7 @@ async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
     let mut stand = Stand::new().await;
     stand.lock("us-east-1");
     stand.put(&[("a", "1")]);
-    // A name that only the proxy knows.
+    // A name that only the proxy can resolve.
     let names = BTreeMap::from([("store.invalid".to_owned(), stand.server.address())]);
     let proxy = TestProxy::start(names, Some("Basic bWU6c2VzYW1l")).await;
     stand.secrets.proxy = secret(&[("address", &proxy.url()), ("username", "me"), ("password", "sesame")]);
@@ -132,7 +132,7 @@ async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
         proxy: Some("way".to_owned()),
         ..stand.ask()
     };
-    // A proxy is an address like any other.
+    // The policy applies to a proxy like to any other address.
     let (_, message) = stand.refuse(asked.clone()).await;
     assert!(message.contains("loopback"), "{message}");
     stand.policy.allow.push(proxy.url().parse().unwrap());
@@ -153,7 +153,7 @@ async fn a_store_is_reached_through_a_proxy_whose_credentials_it_never_sees() {
                 .iter()
                 .all(|heard| !format!("{:?}", heard.target).contains("sesame"))
     );
-    // The Secret is needed, and has to name a proxy.
+    // The Secret is required, and has to name a proxy.
     stand.secrets.proxy = secret(&[("username", "me"), ("password", "sesame")]);
     let (_, message) = stand.refuse(asked).await;
     assert!(message.contains("address"), "{message}");

@@ -1,4 +1,4 @@
-//! Stores, and buckets, that mean harm.
+//! Hostile stores and buckets.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn what_has_no_end_is_ended() {
     let mut stand = Stand::new().await;
     stand.put(&[("a", "1")]);
     stand.limits.files = 10_000;
-    // Pages without end: always the same, each another and empty, each another and full.
+    // Endless pages: always the same one, different empty ones, and different full ones.
     let more =
         |token: &str| format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>");
     let next = |heard: &Heard| {
@@ -60,7 +60,7 @@ async fn what_has_no_end_is_ended() {
         matches!(error, BucketError::TooLarge { .. }) && message.contains("objects exceed 10000"),
         "{message}"
     );
-    // A page without end, and a file of patterns.
+    // An endless page, and an endless file with patterns.
     stand
         .server
         .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 5 << 20])));
@@ -77,7 +77,7 @@ async fn what_has_no_end_is_ended() {
     });
     let (_, message) = stand.refuse(stand.ask()).await;
     assert!(message.contains("larger than 64 KiB"), "{message}");
-    // More than its tenant may hold in memory.
+    // More than the tenant's memory budget allows.
     stand
         .server
         .answer_with(|heard| is_list(heard).then(|| Answer::of(200, vec![b' '; 3 << 20])));
@@ -92,7 +92,7 @@ async fn what_has_no_end_is_ended() {
     let (error, message) = stand.refuse(stand.ask()).await;
     assert!(matches!(error, BucketError::OverBudget(_)), "{message}");
     assert_eq!(stand.account.memory.held(), 0);
-    // The control: the same, and nobody misbehaves.
+    // The control: the same bucket on a correct server.
     stand.server.answer_with(|_| None);
     stand.get(stand.ask()).await;
     assert_eq!(stand.account.memory.held(), 0);
@@ -116,7 +116,7 @@ async fn nothing_leads_elsewhere() {
         assert!(matches!(error, BucketError::Elsewhere { .. }), "{message}");
         assert!(message.contains("to 127.0.0.1"), "{message}");
     }
-    // A store that names another region each time is asked twice.
+    // A store that names another region each time gets two requests.
     let _ = stand.server.take_heard();
     stand.server.answer_with(|heard| {
         let region = heard.headers.len() + heard.target.len() % 7;
@@ -134,7 +134,7 @@ async fn nothing_leads_elsewhere() {
     stand.refuse(stand.ask()).await;
     assert_eq!(stand.server.take_heard().len(), 2);
     assert!(other.server.take_heard().is_empty());
-    // Nor does an address that nobody may reach.
+    // Addresses that the policy denies are refused, too.
     stand.server.answer_with(|_| None);
     let allowed = std::mem::take(&mut stand.policy.allow);
     let (error, message) = stand.refuse(stand.ask()).await;
@@ -171,7 +171,7 @@ async fn what_is_no_list_empties_nothing() {
         let (_, message) = stand.refuse(stand.ask_again(&first)).await;
         assert!(message.contains(&format!("HTTP {status}")), "{message}");
     }
-    // An object that somebody else says is not there is none that is gone.
+    // A 404 that is not the store's own does not mean that the object was deleted.
     stand
         .server
         .answer_with(|heard| heard.target.ends_with("/b").then(|| Answer::of(404, "<html>no</html>")));
@@ -204,7 +204,7 @@ async fn keys_that_lead_elsewhere_are_refused() {
         assert!(message.contains("its key "), "{message}");
         stand.server.remove("apps", key);
     }
-    // One that is left out does no harm.
+    // An excluded object does no harm.
     stand.put(&[("../../x", "evil")]);
     let artifact = stand
         .get(FetchRequest {
@@ -238,7 +238,7 @@ async fn objects_are_what_they_are_said_to_be() {
         .answer_with(move |heard| is_a(heard).then(|| Answer::of(200, "one")));
     let (_, message) = stand.refuse(stand.ask()).await;
     assert!(message.contains("has no ETag"), "{message}");
-    // Larger than anything may be, as listed and as received.
+    // Larger than the bounds, as listed and as received.
     stand.limits.file_bytes = 1 << 10;
     stand.limits.received_bytes = 64 << 10;
     stand.server.answer_with(|heard| {
@@ -263,7 +263,7 @@ async fn objects_are_what_they_are_said_to_be() {
     stand.server.answer_with(|_| None);
     let (_, message) = stand.refuse(stand.ask()).await;
     assert!(message.contains("received bytes exceed 64 KiB"), "{message}");
-    // And one that takes for ever.
+    // An object that never ends.
     stand.limits.received_bytes = 1 << 20;
     stand
         .server

@@ -1,4 +1,4 @@
-//! Fetches of buckets from a store on the loopback address, as it should be and as it should not.
+//! Fetches of buckets from a store on the loopback address, which behaves correctly or not.
 
 mod content;
 mod credentials;
@@ -53,7 +53,7 @@ impl Stand {
         }
     }
 
-    /// From now on the store wants these keys, and the Secret has them.
+    /// Makes the store require these keys, and puts them into the Secret.
     fn lock(&mut self, region: &str) {
         self.server.require(Keys {
             id: "AKIDEXAMPLE".to_owned(),
@@ -105,7 +105,7 @@ impl Stand {
         }
     }
 
-    /// Fetches what must fail; nothing is left of it.
+    /// Fetches a request that must fail, and checks that nothing is left of it.
     async fn refuse(&self, asked: FetchRequest) -> (BucketError, String) {
         let error = self.fetch(asked).await.unwrap_err();
         let message = error.to_string();
@@ -125,7 +125,7 @@ impl Stand {
         self.load(artifact).iter().map(|(path, _)| path.to_owned()).collect()
     }
 
-    /// What was asked for since this was asked last: the keys of objects, and an empty one for a page of the list.
+    /// Returns the requests since the last call: the keys of objects, and an empty key for a page of the list.
     fn take_asked(&self) -> Vec<String> {
         let paths = self.server.take_heard().into_iter().map(|heard| {
             let path = heard.target.split('?').next().unwrap_or_default().to_owned();

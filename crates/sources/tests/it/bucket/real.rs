@@ -1,4 +1,4 @@
-//! A store that people run, and another client of it.
+//! Fetches from a real store that another client has filled.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::bed::{find_program, secret};
 const ID: &str = "AKIDEXAMPLE";
 const SECRET: &str = "open/sesame+";
 
-/// The same against a real store, Versity's gateway, which is filled by curl, where both are installed.
+/// The fetches of the other tests also work with a real store, Versity's gateway, which curl fills. The test runs only if both are installed.
 #[tokio::test]
 async fn a_real_store_is_understood() {
     let (Some(program), Some(curl)) = (find_program("versitygw"), find_program("curl")) else {
@@ -99,7 +99,7 @@ async fn a_real_store_is_understood() {
 
     stand.policy.allow.push(format!("http://{address}").parse().unwrap());
     stand.secrets.credentials = secret(&[("accesskey", ID), ("secretkey", SECRET)]);
-    // It says that it is in another region than us-east-1.
+    // The store says that its region is not us-east-1.
     let usual = FetchRequest {
         endpoint: address.clone(),
         ..stand.ask()
@@ -125,7 +125,7 @@ async fn a_real_store_is_understood() {
     let second = stand.get(again()).await;
     assert_eq!(stand.load(&second).entry("deploy/a.yaml"), Some(Entry::File(b"two")));
     assert_eq!(stand.load(&second).entry("deploy/4.yaml"), Some(Entry::File(b"4")));
-    // What it refuses is understood.
+    // The store's refusals are understood.
     let other = FetchRequest {
         bucket: "other".to_owned(),
         ..ask()

@@ -1,4 +1,4 @@
-//! What an artifact is, and which one is meant.
+//! The content of an artifact, and the resolution of references.
 
 use serde_json::json;
 use tenure_planner::oci_repository::{FetchRequest, LayerOperation};
@@ -33,7 +33,7 @@ async fn tags_digests_and_versions_become_artifacts() {
         "what Flux ignores is ignored"
     );
 
-    // An unchanged registry is asked for a digest, and for nothing else.
+    // An unchanged registry gets one request for a digest, and no other.
     let before = stand.server.heard().len();
     let known = FetchRequest {
         known: Some(artifact.clone()),
@@ -52,7 +52,7 @@ async fn tags_digests_and_versions_become_artifacts() {
     let other = stand.get(other).await;
     assert_eq!(stand.list(&other), ["a.yaml"]);
 
-    // A digest needs no registry once it is there.
+    // A stored digest needs no registry.
     let by_digest = stand.get(stand.ask(json!({ "digest": first, "tag": "gone" }))).await;
     assert_eq!(by_digest.facts.revision, first);
     let before = stand.server.heard().len();

@@ -1,4 +1,4 @@
-//! Who is shown credentials, and who is not.
+//! The hosts that receive credentials, and the hosts that don't.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -55,7 +55,7 @@ async fn credentials_are_shown_as_the_registry_asks() {
         "one token for all"
     );
 
-    // A token for tokens.
+    // A token to get tokens.
     let config = json!({ "auths": { host: { "identitytoken": "sesame" } } }).to_string();
     stand.secrets.credentials = vec![SecretData::from([(
         ".dockerconfigjson".to_owned(),
@@ -71,7 +71,7 @@ async fn credentials_are_shown_as_the_registry_asks() {
     );
 }
 
-/// Too many failed logins have an address kept out, which is no answer about the credentials that it shows.
+/// After too many failed logins a server blocks an address. Its answer then says nothing about the credentials.
 #[tokio::test]
 async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
     let mut stand = Stand::new().await;
@@ -98,7 +98,7 @@ async fn who_is_kept_out_is_not_told_that_the_credentials_are_refused() {
     }
 }
 
-/// The registry says where its tokens are given: that is not where its credentials go, unless they are plainly meant to.
+/// A registry names a token server of another site: the registry's credentials don't go there.
 #[tokio::test]
 async fn a_foreign_realm_gets_no_credentials() {
     let mut stand = Stand::new().await;
@@ -131,12 +131,12 @@ async fn a_foreign_realm_gets_no_credentials() {
     );
     assert_eq!(foreign.heard().len(), 1);
 
-    // The control: the Secret names it.
+    // The control: the Secret has an entry for the token server.
     stand.give(&[(&own, "user:other"), (&format!("localhost:{port}"), "user:sesame")]);
     stand.get(stand.ask(json!({}))).await;
     let shown = foreign.heard().pop().unwrap().authorization;
     assert_eq!(shown, Some(format!("Basic {}", STANDARD.encode("user:sesame"))));
-    // And what it gives is for the registry.
+    // The token of that server goes to the registry.
     assert!(
         stand
             .server
@@ -174,7 +174,7 @@ async fn a_realm_is_dialed_as_everything_else() {
         assert!(message.contains(problem), "{realm}: {message}");
     }
     assert!(other.heard().is_empty());
-    // The control: its own.
+    // The control: the token server of the registry itself.
     stand.server.require(Access::Token {
         realm: format!("http://{}/token", stand.host()),
         pair: None,
@@ -215,7 +215,7 @@ async fn blobs_come_from_elsewhere_without_credentials() {
         "{heard:?}"
     );
 
-    // What storage asks for, it doesn't get.
+    // Storage that asks for credentials gets none.
     storage.answer_with(|_| Some(Answer::of(401, "").with("WWW-Authenticate", "Basic realm=x")));
     let (error, message) = stand.refuse(stand.ask(json!({}))).await;
     assert_eq!(error.reason(), FetchReason::AuthenticationFailed);
@@ -243,7 +243,7 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
         proxy: Some("way".to_owned()),
         ..stand.ask(json!({ "tag": "v1" }))
     };
-    // Its address is one like any other; and what was not read is no way around it.
+    // The policy applies to the proxy's address; and a Secret that was not read is an error, not a direct connection.
     stand.secrets.proxy = way("sesame");
     let (error, message) = stand.refuse(ask(&stand)).await;
     assert!(
@@ -268,7 +268,7 @@ async fn a_registry_is_reached_through_a_proxy_that_is_shown_credentials_of_its_
     );
 }
 
-/// A host behind an authority of its own is known by the `ca.crt` that stands beside the credential.
+/// A host with an authority of its own is verified with the `ca.crt` beside the credential.
 #[tokio::test]
 async fn a_credential_is_tried_at_a_registry_with_the_authority_beside_it() {
     let server = RegistryServer::start_with_tls(&["localhost"]).await.unwrap();

@@ -1,4 +1,4 @@
-//! Registries, and artifacts, that mean harm.
+//! Hostile registries and artifacts.
 
 use std::io::{Read as _, Write as _};
 
@@ -30,7 +30,7 @@ async fn what_arrives_is_what_was_asked_for() {
     let (_, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(message.contains("not as long as its manifest says"), "{message}");
 
-    // A manifest under a digest that is not its own.
+    // A manifest under another manifest's digest.
     let other = stand.push("other", &[("a.yaml", "other")]);
     let body = json!({ "schemaVersion": 2, "layers": [] }).to_string();
     stand
@@ -48,7 +48,7 @@ async fn what_arrives_is_what_was_asked_for() {
 async fn what_has_no_end_is_ended() {
     let mut stand = Stand::new().await;
     stand.push("latest", &[("a.yaml", "a")]);
-    // Tags without end, on pages that are empty and on pages that are full.
+    // Endless tags, on empty pages and on full pages.
     for full in [false, true] {
         let tags: Vec<String> = if full {
             (0..2000).map(|number| format!("0.0.{number}")).collect()
@@ -70,27 +70,27 @@ async fn what_has_no_end_is_ended() {
         };
         assert!(message.contains(expected), "{message}");
     }
-    // The next page of another repository.
+    // A next page of another repository.
     stand.server.answer_with(|heard| {
         let is_list = heard.target.contains("tags/list");
         is_list.then(|| Answer::of(200, "{\"tags\":[]}").with("Link", "</v2/other/app/tags/list?n=1>; rel=\"next\""))
     });
     let (_, message) = stand.refuse(stand.ask(json!({ "semver": "*" }))).await;
     assert!(message.contains("none of this repository"), "{message}");
-    // A manifest without end.
+    // An endless manifest.
     stand.server.answer_with(|heard| {
         let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
         is_manifest.then(|| Answer::of(200, vec![b' '; 5 << 20]))
     });
     let (_, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(message.contains("bytes of a manifest exceed 4 MiB"), "{message}");
-    // A redirect without end.
+    // An endless redirect.
     stand
         .server
         .answer_with(|heard| Some(Answer::of(307, "").with("Location", heard.target.clone())));
     let (_, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(message.contains("too many in a row"), "{message}");
-    // A manifest beyond what its tenant may hold.
+    // A manifest that exceeds the tenant's memory budget.
     stand.server.answer_with(|heard| {
         let is_manifest = heard.method == "GET" && heard.target.contains("/manifests/");
         is_manifest.then(|| Answer::of(200, vec![b' '; 3 << 20]))
@@ -106,13 +106,13 @@ async fn what_has_no_end_is_ended() {
     let (error, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(matches!(error, OciError::OverBudget(_)), "{message}");
     assert_eq!(stand.account.memory.held(), 0);
-    // The control: the same, and nobody misbehaves.
+    // The control: the same artifact on a correct registry.
     stand.server.answer_with(|_| None);
     stand.get(stand.ask(json!({}))).await;
     assert_eq!(stand.account.memory.held(), 0);
 }
 
-/// A layer of zeros: a thousand times as large as it is sent.
+/// Makes a layer of zeros that unpacks to a thousand times its size.
 fn bomb(files: usize, bytes: usize) -> Vec<u8> {
     let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best()));
     for number in 0..files {
@@ -174,7 +174,7 @@ async fn bombs_and_strange_layers_are_refused() {
         );
         assert!(message.contains(problem), "{problem}: {message}");
     }
-    // What is larger than a tenant's room for trees is refused before it is stored.
+    // A layer that exceeds the tenant's limit for trees is refused before it is stored.
     stand.account.trees = Room {
         lane: 100 << 10,
         all: 1 << 20,
@@ -184,7 +184,7 @@ async fn bombs_and_strange_layers_are_refused() {
     stand.push_layer(bomb(2, 100 << 10));
     let (error, message) = stand.refuse(stand.ask(json!({}))).await;
     assert!(matches!(error, OciError::OverBudget(_)), "{message}");
-    // The controls: what is small, and a link, which is kept as it stands and followed by nobody here.
+    // The controls: a small layer, and a link, which is stored unchanged and never followed here.
     stand.push_layer(pack(&[("./a", "1")]));
     let artifact = stand.get(stand.ask(json!({}))).await;
     assert_eq!(stand.list(&artifact), ["a"]);
@@ -207,7 +207,7 @@ async fn bombs_and_strange_layers_are_refused() {
             .await;
         assert_eq!(stand.list(&artifact), ["a"]);
     }
-    // A bomb that is copied is no larger than it is; who unpacks it refuses it.
+    // A copied bomb takes only its own size; unpacking refuses it.
     let layer = bomb(10, 300 << 10);
     stand.push_layer(layer);
     let copied = stand
@@ -222,7 +222,7 @@ async fn bombs_and_strange_layers_are_refused() {
             .load(&source(), &copied.facts.digest, &stand.limits)
             .is_err()
     );
-    // One that is no archive at all says so, and not that it takes what its last bytes happen to be.
+    // A copied layer that is no archive is reported as such; its last bytes are not read as a size.
     stand.push_layer(b"kind: ConfigMap # and a long line at the end".to_vec());
     let copied = stand
         .get(FetchRequest {

@@ -1,4 +1,4 @@
-//! Fetches of artifacts from a registry on the loopback address, as it should be and as it should not.
+//! Fetches of artifacts from a registry on the loopback address, which behaves correctly or not.
 
 mod content;
 mod credentials;
@@ -57,7 +57,7 @@ impl Stand {
         self.policy.allow.push(endpoint.parse().unwrap());
     }
 
-    /// Credentials for these hosts.
+    /// Puts credentials for these hosts into the Secret.
     fn give(&mut self, entries: &[(&str, &str)]) {
         let auths: serde_json::Map<String, Value> = entries
             .iter()
@@ -105,7 +105,7 @@ impl Stand {
         }
     }
 
-    /// Fetches what must fail; nothing is left of it.
+    /// Fetches a request that must fail, and checks that nothing is left of it.
     async fn refuse(&self, asked: FetchRequest) -> (OciError, String) {
         let error = self.fetch(asked).await.unwrap_err();
         let message = error.to_string();

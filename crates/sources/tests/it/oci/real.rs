@@ -1,4 +1,4 @@
-//! The registry that everybody runs.
+//! Fetches from a real registry.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tenure_sources::OciError;
 use super::Stand;
 use crate::bed::find_program;
 
-/// The same against the registry that everybody runs, where it is installed: Debian's `docker-registry`.
+/// The fetches of the other tests also work with a widely used registry, Debian's `docker-registry`, if it is installed.
 #[tokio::test]
 async fn a_real_registry_is_understood() {
     let Some(program) = find_program("docker-registry") else {
@@ -45,7 +45,7 @@ async fn a_real_registry_is_understood() {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // What is pushed is made as for the other one, and its own answers are looked at there.
+    // The artifact is pushed like to the test's own registry; the assertions are about the real registry's answers.
     let layer = pack(&[("a.yaml", "a")]);
     let blob = put_blob(&address, &layer).await;
     let config = put_blob(&address, b"{}").await;

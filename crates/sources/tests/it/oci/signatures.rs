@@ -34,7 +34,7 @@ fn sign(server: &RegistryServer, of: &str, about: &str, pair: &EcdsaKeyPair) {
     server.push_signature("team/app", of, &payload, signature.as_ref());
 }
 
-/// A bundle as cosign writes it since version 3, with a key: what it is about, and whose signature it is.
+/// Writes a bundle as cosign does since version 3, with a key: the subject of the statement, and the key that signs it.
 fn write_bundle(about: &str, predicate: &str, pair: &EcdsaKeyPair) -> Value {
     let statement = json!({
         "_type": "https://in-toto.io/Statement/v1",
@@ -61,8 +61,8 @@ fn write_bundle(about: &str, predicate: &str, pair: &EcdsaKeyPair) -> Value {
 
 const SIGNATURE: &str = "https://sigstore.dev/cosign/sign/v1";
 
-/// What refers to an artifact is found through the registry, and under the tag that stands for that; it is a signature if it says so, and says it of this
-/// artifact, with a key that is trusted.
+/// A referrer is found through the registry, and under the tag that stands for the list. It counts as a signature if its type says so, it names this artifact, and a
+/// trusted key made it.
 #[tokio::test]
 async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
     for keeps_referrers in [true, false] {
@@ -88,7 +88,7 @@ async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
         refuse("no signatures found").await;
         push(&write_bundle(&wanted, SIGNATURE, &other));
         push(&write_bundle(&elsewhere, SIGNATURE, &own));
-        // What is in it, said by who is trusted, lets nobody take it for signed.
+        // Other statements of a trusted key about the artifact, for instance its SBOM, don't count as a signature.
         push(&write_bundle(&wanted, "https://cyclonedx.org/bom", &own));
         let mut changed = write_bundle(&wanted, SIGNATURE, &own);
         changed["dsseEnvelope"]["payload"] =
@@ -105,7 +105,7 @@ async fn a_bundle_that_refers_to_the_artifact_is_a_signature_of_it() {
     }
 }
 
-/// As cosign 2 writes them with `--registry-referrers-mode=oci-1-1`: the same text as under the tag.
+/// Signatures of cosign 2 with `--registry-referrers-mode=oci-1-1`: the same text as under the tag.
 #[tokio::test]
 async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
     let mut stand = Stand::new().await;
@@ -132,7 +132,7 @@ async fn a_text_that_refers_to_the_artifact_is_a_signature_of_it() {
     assert!(matches!(stand.fetch(asked).await, Ok(Fetched::Stored { .. })));
 }
 
-/// Who may push to a repository makes verifying no dearer than so much, with bundles, pages that never end, and manifests that are gone.
+/// A user with the right to push can't make verification arbitrarily expensive with bundles, endless pages, or deleted manifests.
 #[tokio::test]
 async fn what_refers_to_an_artifact_is_bounded() {
     let mut stand = Stand::new().await;
@@ -163,7 +163,7 @@ async fn what_refers_to_an_artifact_is_bounded() {
             .filter(|heard| heard.target.contains(what))
             .count()
     };
-    // Those under the tag, and of the artifact, are asked for, too.
+    // The requests for the tag's signatures and for the artifact count, too.
     assert!(of("/blobs/") <= 64 && of("/manifests/") <= 70 && of("/referrers/") <= 8);
     let path = format!("/v2/team/app/referrers/{wanted}");
     stand.server.answer_with(move |heard| {
@@ -210,7 +210,7 @@ async fn only_what_a_trusted_key_has_signed_is_stored() {
     refuse("no signatures found").await;
     sign(&stand.server, &wanted, &wanted, &other);
     refuse("no matching signatures").await;
-    // A good signature, of another artifact.
+    // A good signature of another artifact.
     sign(&stand.server, &wanted, &elsewhere, &own);
     refuse("no matching signatures").await;
     stand.server.push(
@@ -222,7 +222,7 @@ async fn only_what_a_trusted_key_has_signed_is_stored() {
 
     sign(&stand.server, &wanted, &wanted, &own);
     let artifact = stand.get(asked()).await;
-    // Of other keys that are trusted, this one is none: what is stored is not passed off as verified.
+    // Under another set of trusted keys, the stored artifact does not count as verified.
     let known = FetchRequest {
         known: Some(artifact),
         ..asked()
@@ -234,7 +234,7 @@ async fn only_what_a_trusted_key_has_signed_is_stored() {
     stand.secrets.keys = Some(SecretData::from([("other.pub".to_owned(), other_key.clone())]));
     let (error, message) = stand.refuse(known.clone()).await;
     assert_eq!(error.reason(), FetchReason::VerificationError, "{message}");
-    // Any of them suffices.
+    // Any of the keys suffices.
     stand.secrets.keys = Some(SecretData::from([
         ("a.pub".to_owned(), other_key),
         ("b.pub".to_owned(), own_key),
