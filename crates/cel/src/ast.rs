@@ -1,11 +1,11 @@
-//! The expression as parsed, after macros were expanded. Owns the tree; it says nothing about types or meaning.
+//! The tree of a parsed expression, after the expansion of macros. The tree contains no types and no meaning.
 
 use std::sync::Arc;
 
-/// Numbers an expression within its tree; what the checker finds out is kept in tables by this number.
+/// The number of an expression within its tree. The checker stores its results in tables by this number.
 pub(crate) type Id = usize;
 
-/// One expression with its place in the source, counted in code points.
+/// An expression with its position in the source, counted in code points.
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
@@ -25,12 +25,12 @@ pub(crate) enum Literal {
     Bytes(Arc<[u8]>),
 }
 
-/// What an expression is.
+/// The kind of an expression.
 #[derive(Debug, Clone)]
 pub(crate) enum Kind {
     Literal(Literal),
     Ident(String),
-    /// `operand.field`, or with `test` what `has(operand.field)` became.
+    /// `operand.field`; with `test`, the parsed form of `has(operand.field)`.
     Select {
         operand: Box<Expr>,
         field: String,
@@ -63,7 +63,7 @@ pub(crate) struct Entry {
     pub(crate) optional: bool,
 }
 
-/// What the macros over lists and maps become: a fold with an accumulator.
+/// The expanded form of a macro over a list or a map: a fold with an accumulator.
 #[derive(Debug, Clone)]
 pub(crate) struct Comprehension {
     pub(crate) range: Expr,
@@ -83,7 +83,7 @@ pub(crate) const ACCUMULATOR: &str = "@result";
 pub(crate) const UNUSED: &str = "#unused";
 
 impl Comprehension {
-    /// Whether this only binds a name to a value: nothing is iterated.
+    /// Returns whether the fold only binds a name to a value, without an iteration.
     pub(crate) fn is_binding(&self) -> bool {
         matches!(&self.range.kind, Kind::List(elements) if elements.is_empty())
             && matches!(self.condition.kind, Kind::Literal(Literal::Bool(false)))
@@ -92,7 +92,7 @@ impl Comprehension {
 }
 
 impl Expr {
-    /// The dotted name that a chain of fields without presence test spells.
+    /// Returns the dotted name of a chain of fields without a presence test.
     pub(crate) fn qualified_name(&self) -> Option<String> {
         match &self.kind {
             Kind::Ident(name) => Some(name.clone()),

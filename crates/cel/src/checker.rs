@@ -1,5 +1,4 @@
-//! The type checker: what type each expression has, which overloads each call may mean, and what is wrong otherwise,
-//! in Kubernetes' words.
+//! The type checker. It finds the type of each expression and the possible overloads of each call, and reports errors in Kubernetes' words.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use crate::environment::Environment;
 use crate::source::Problem;
 use crate::types::{Substitutions, Type, most_general};
 
-/// What a name or a call refers to.
+/// The target of a name or a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reference {
     /// A variable of the environment, by its whole name.
@@ -315,7 +314,7 @@ impl Checker<'_> {
         }
     }
 
-    /// An overload's types with type variables of their own.
+    /// Returns an overload's types with type variables of their own.
     fn instantiate(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
         if overload.variables.is_empty() {
             return (overload.parameters.clone(), overload.result.clone());
@@ -329,7 +328,7 @@ impl Checker<'_> {
         (parameters, own.apply(&overload.result, false))
     }
 
-    /// The type of what stands in an optional place of a literal.
+    /// Returns the type of a value in a literal. An optional entry has the type inside its optional.
     fn unwrapped(&mut self, value: &Expr, optional: bool) -> Type {
         let found = self.get(value);
         if !optional {

@@ -1,4 +1,4 @@
-//! Equality and order: numbers across types, lists and maps by content, and the lists that a schema calls sets or maps.
+//! Equality and order: numbers across types, lists and maps by content, and lists that a schema declares as a set or a map.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use crate::meter::Meter;
 use crate::shape::Joining;
 use crate::value::{Entries, Key, List, Map, Value};
 
-/// Whether two values are equal.
+/// Returns whether two values are equal.
 pub(crate) fn equal<'a>(left: &Value<'a>, right: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
     meter.effort(1)?;
     Ok(match (left, right) {
@@ -75,7 +75,7 @@ fn equal_lists<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Resu
     }
 }
 
-/// Whether a list has an item equal to a value.
+/// Returns whether a list has an item equal to a value.
 pub(crate) fn contains<'a>(list: &List<'a>, value: &Value<'a>, meter: &mut Meter) -> Result<bool, Failure> {
     for item in list.iter() {
         if equal(&item?, value, meter)? {
@@ -131,7 +131,7 @@ fn equal_maps<'a>(left: &Map<'a>, right: &Map<'a>, meter: &mut Meter) -> Result<
             return Ok(false);
         }
     }
-    // What a schema doesn't know is compared as it is.
+    // Properties that the schema doesn't declare are compared as JSON.
     if let (Entries::Json(one, Some(shape)), Entries::Json(other, Some(_))) = (&left.entries, &right.entries) {
         for (name, value) in one.iter().filter(|(name, _)| shape.property(name).is_none()) {
             meter.effort(value.to_string().len())?;
@@ -143,7 +143,7 @@ fn equal_maps<'a>(left: &Map<'a>, right: &Map<'a>, meter: &mut Meter) -> Result<
     Ok(true)
 }
 
-/// Joins two lists: a set takes in what it has not, a map by keys replaces what it has, others follow one another.
+/// Joins two lists. A set gets the items that it lacks, a map by keys replaces items with equal keys, and other lists are concatenated.
 pub(crate) fn join<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     meter.effort((left.len() + right.len()).saturating_mul(std::mem::size_of::<Value<'_>>()))?;
     let mut items = left.iter().collect::<Result<Vec<_>, _>>()?;
@@ -181,7 +181,7 @@ pub(crate) fn join<'a>(left: &List<'a>, right: &List<'a>, meter: &mut Meter) -> 
     }))
 }
 
-/// The order of two values; `None` if they have none.
+/// Returns the order of two values; `None` if they have no order.
 pub(crate) fn order(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> Result<Option<Ordering>, Failure> {
     Ok(match (left, right) {
         (Value::Bool(left), Value::Bool(right)) => Some(left.cmp(right)),
@@ -199,7 +199,7 @@ pub(crate) fn order(left: &Value<'_>, right: &Value<'_>, meter: &mut Meter) -> R
     })
 }
 
-/// Whether an order can be asked of two values at all: floats that are no number have none.
+/// Checks whether the types of two values can have an order. A float that is not a number still has no order.
 pub(crate) fn comparable(left: &Value<'_>, right: &Value<'_>) -> bool {
     let number = |value: &Value<'_>| matches!(value, Value::Int(_) | Value::Uint(_) | Value::Double(_));
     (number(left) && number(right))

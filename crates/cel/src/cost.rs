@@ -1,19 +1,19 @@
-//! What a call costs when it is made, as Kubernetes counts it: by the sizes of what it is given.
+//! The cost of a call at run time, as Kubernetes counts it by the sizes of the arguments.
 
 use crate::extension::Extension;
 use crate::plan::Call;
 use crate::value::Value;
 
-/// What a letter costs where a text is gone through.
+/// The cost of a character when a text is traversed.
 pub(crate) const LETTER: f64 = 0.1;
 
-/// What a letter of a pattern costs.
+/// The cost of a character of a pattern.
 pub(crate) const PATTERN_LETTER: f64 = 0.25;
 
-/// What one question to the authorizer costs: two of them fit into an expression.
+/// The cost of one authorizer check. An expression can afford two checks.
 pub(crate) const AUTHORIZATION: u64 = 350_000;
 
-/// What the creation of a list costs.
+/// The cost of creating a list.
 pub(crate) const LIST: u64 = 10;
 
 fn ceil(value: f64) -> u64 {
@@ -32,7 +32,7 @@ fn letters(value: Option<&Value<'_>>, factor: f64) -> u64 {
     ceil(size(value) as f64 * factor)
 }
 
-/// The cost of a call; `result` is none if it failed.
+/// Returns the cost of a call; `result` is `None` if the call failed.
 pub(crate) fn of_call(call: &Call, arguments: &[Value<'_>], result: Option<&Value<'_>>) -> u64 {
     let (first, second) = (arguments.first(), arguments.get(1));
     if let Some(overload) = call.overload
@@ -83,7 +83,7 @@ pub(crate) fn of_call(call: &Call, arguments: &[Value<'_>], result: Option<&Valu
     }
 }
 
-/// The calls whose cost hangs on what the checker made of them.
+/// Returns the cost of a call that depends on the overload that the checker chose.
 fn of_overload(
     overload: Option<&str>,
     first: Option<&Value<'_>>,
@@ -145,13 +145,13 @@ fn of_list_function(
     })
 }
 
-/// What the parsing of a selector of so many letters costs.
+/// Returns the cost of parsing a selector with `length` characters.
 pub(crate) fn selector(length: u64) -> u64 {
     let requirements = ceil(length as f64 * 0.5);
     LIST + ceil(length as f64 * LETTER) + ceil(requirements as f64 * 50.0)
 }
 
-/// What going through all of a value costs.
+/// Returns the cost of traversing a complete value.
 fn traversal(value: &Value<'_>) -> u64 {
     match value {
         Value::String(text) => (text.len() as f64 * LETTER) as u64,

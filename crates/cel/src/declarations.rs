@@ -1,11 +1,11 @@
-//! The functions that a Kubernetes 1.36 apiserver declares to expressions, with the types of each overload.
+//! The functions that a Kubernetes 1.36 apiserver declares for expressions, with the types of each overload.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::types::{Type, split_top};
 
-/// One signature of a function.
+/// A signature of a function.
 #[derive(Debug)]
 pub(crate) struct Overload {
     pub(crate) id: &'static str,
@@ -29,7 +29,7 @@ static FUNCTIONS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new
     functions
 });
 
-/// The overloads of a function.
+/// Returns the overloads of a function.
 pub(crate) fn function(name: &str) -> Option<&'static [Overload]> {
     FUNCTIONS.get(name).map(Vec::as_slice)
 }
@@ -79,7 +79,7 @@ fn collect(within: &Type, variables: &mut Vec<Arc<str>>) {
     }
 }
 
-/// The names that stand for types.
+/// Returns the names that stand for types.
 pub(crate) fn type_name(name: &str) -> Option<Type> {
     Some(match name {
         "bool" => Type::Bool,

@@ -1,4 +1,4 @@
-//! What an expression may refer to: variables with their types, and objects with their fields.
+//! The names that an expression may use: variables with their types, and objects with their fields.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use crate::types::Type;
 pub struct Environment {
     variables: HashMap<String, Type>,
     objects: HashMap<Arc<str>, Arc<BTreeMap<String, Type>>>,
-    /// Whether names that nothing declares are variables.
+    /// Whether undeclared names are variables.
     open: bool,
 }
 
 impl Environment {
-    /// Without variables. All libraries of Kubernetes 1.36 are there.
+    /// Creates an environment without variables, but with all libraries of Kubernetes 1.36.
     pub fn new() -> Self {
         Self::default()
     }
@@ -29,21 +29,21 @@ impl Environment {
         self
     }
 
-    /// Takes every name that nothing declares for a variable of unknown type. Whether there is one shows when it is evaluated.
+    /// Treats every undeclared name as a variable of unknown type. A missing variable is an error only at evaluation.
     #[must_use]
     pub fn with_any_variable(mut self) -> Self {
         self.open = true;
         self
     }
 
-    /// Declares what fields the objects of a name have. [`Type::object`] is their type.
+    /// Declares the fields of an object type. [`Type::object`] is the type with this name.
     #[must_use]
     pub fn with_object(mut self, name: &str, fields: BTreeMap<String, Type>) -> Self {
         self.objects.insert(name.into(), Arc::new(fields));
         self
     }
 
-    /// As [`Self::with_object`], for fields that are many and used again and again.
+    /// Like [`Self::with_object`], for many fields that are used repeatedly.
     #[must_use]
     pub fn with_shared_object(mut self, name: &str, fields: Arc<BTreeMap<String, Type>>) -> Self {
         self.objects.insert(name.into(), fields);
@@ -54,12 +54,12 @@ impl Environment {
         self.variables.get(name)
     }
 
-    /// Whether names that nothing declares are variables.
+    /// Returns whether undeclared names are variables.
     pub fn takes_any_variable(&self) -> bool {
         self.open
     }
 
-    /// Whether it is declared what fields these objects have.
+    /// Checks whether the fields of this object type are declared.
     pub(crate) fn knows(&self, object: &str) -> bool {
         self.objects.contains_key(object)
     }

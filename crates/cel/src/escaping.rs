@@ -1,4 +1,4 @@
-//! Names of properties as identifiers of the language, and back.
+//! Conversion between property names and identifiers of the language.
 
 const SYMBOLS: [(&str, &str); 4] = [
     ("__", "__underscores__"),
@@ -11,7 +11,7 @@ fn is_keyword(name: &str) -> bool {
     crate::parser::is_reserved(name)
 }
 
-/// A property's name as an expression spells it; `None` if it can't.
+/// Returns a property's name as an expression spells it; `None` if the name can't be escaped.
 pub fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
         return None;
@@ -35,7 +35,7 @@ pub fn escape(name: &str) -> Option<String> {
     Some(escaped)
 }
 
-/// The property that an identifier names; `None` if it names none.
+/// Returns the property that an identifier names; `None` if the identifier is no valid escape.
 pub(crate) fn unescape(escaped: &str) -> Option<String> {
     if !escaped.contains("__") {
         return Some(escaped.to_owned());

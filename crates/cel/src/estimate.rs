@@ -1,5 +1,5 @@
-//! What an expression may cost at least and at most, before anything is evaluated, from the sizes that schemas allow.
-//! It follows a kube-apiserver's numbers: a rule that is refused there is refused here.
+//! The minimum and maximum cost of an expression, estimated before evaluation from the sizes that schemas allow. The numbers follow a
+//! kube-apiserver, so both refuse the same rules.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::estimate_calls as calls;
 use crate::shape::Shape;
 use crate::types::Type;
 
-/// From the least to the most.
+/// A range from the minimum to the maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Range {
     /// The least.
@@ -40,7 +40,7 @@ impl Range {
         }
     }
 
-    /// By a factor, rounded up.
+    /// Returns the range multiplied by a factor, rounded up.
     pub(crate) fn scaled(self, factor: f64) -> Self {
         let scale = |value: u64| (value as f64 * factor).ceil() as u64;
         Self {
@@ -94,7 +94,7 @@ pub(crate) struct Estimator<'e> {
     locals: Vec<Local>,
 }
 
-/// What a variable of an iteration stands for.
+/// The role of an iteration's variable.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Single,
@@ -453,7 +453,7 @@ impl Estimator<'_> {
         self.size(expression).unwrap_or(Range::UNKNOWN)
     }
 
-    /// The size that the schema gives a path.
+    /// Returns the size that the schema gives a path.
     pub(crate) fn schema_size(&self, path: &[String]) -> Option<Range> {
         let (_, steps) = path.split_first()?;
         let mut shape = self.root?;
@@ -469,7 +469,7 @@ impl Estimator<'_> {
         })
     }
 
-    /// The path of an expression, as far as it leads through the schema.
+    /// Returns the path of an expression, as far as it leads through the schema.
     pub(crate) fn visible_path(&self, expression: &Expr) -> Vec<String> {
         let path = self.path(expression);
         if path.first().is_some_and(|first| first == ACCUMULATOR) {

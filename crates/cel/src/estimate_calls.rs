@@ -1,4 +1,4 @@
-//! What calls of Kubernetes' libraries may cost, and how large their results may be.
+//! Estimates for calls of Kubernetes' libraries: their cost and the sizes of their results.
 
 use crate::ast::{Expr, Kind, Literal};
 use crate::cost::{AUTHORIZATION, LETTER, LIST, PATTERN_LETTER};
@@ -11,7 +11,7 @@ const LONGEST_PATTERN: f64 = 128.0;
 /// A format's text at most.
 const LONGEST_FORMAT: u64 = 64;
 
-/// Cost and size of the result; `None` for calls that cost what the language says.
+/// Returns the cost and the result's size of a call; `None` for calls with the standard cost of the language.
 pub(crate) fn estimate(
     estimator: &mut Estimator<'_>,
     function: &str,
@@ -139,7 +139,7 @@ pub(crate) fn estimate(
     }
 }
 
-/// Kubernetes' own types are compared at a price of their own.
+/// Returns the cost of a comparison. Kubernetes' own types have special costs.
 fn equality(estimator: &mut Estimator<'_>, arguments: &[Expr]) -> Option<(Range, Option<Range>)> {
     let [left, right] = arguments else { return None };
     let (of, other) = (estimator.type_of(left), estimator.type_of(right));
@@ -164,7 +164,7 @@ fn equality(estimator: &mut Estimator<'_>, arguments: &[Expr]) -> Option<(Range,
     Some((cost, None))
 }
 
-/// Type and size of a list's items; `None` for what is no list.
+/// Returns the type and size of a list's items; `None` if the expression is no list.
 fn item(estimator: &Estimator<'_>, list: &Expr) -> Option<(Type, Range)> {
     let of = match estimator.type_of(list) {
         Type::List(items) => (*items).clone(),
@@ -182,7 +182,7 @@ fn item(estimator: &Estimator<'_>, list: &Expr) -> Option<(Type, Range)> {
     Some((of, size.unwrap_or(Range::UNKNOWN)))
 }
 
-/// How long a text may become when parts of it are replaced.
+/// Returns the length of a text after parts of it are replaced.
 fn replaced(size: Range, old: Range, new: Range) -> Range {
     let count = |length: u64, by: u64| (length as f64 / by as f64).ceil() as u64;
     let (longest, kept_most) = if old.min == 0 {

@@ -1,5 +1,5 @@
-//! Evaluation, metered. It counts what a kube-apiserver counts: one for each variable, field and index, the creation of
-//! lists and maps, and for each call what [`crate::cost`] says; `&&`, `||` and `?:` are free.
+//! Metered evaluation. The count follows a kube-apiserver: one for each variable, field and index, the creation of lists and maps, and for
+//! each call the cost from [`crate::cost`]. `&&`, `||` and `?:` are free.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::meter::Meter;
 use crate::plan::{Attribute, Base, Call, Fold, Grow, Index, Node, Qualifier, Step};
 use crate::value::{Entries, Items, Key, List, Map, Value};
 
-/// What an evaluation reads: the values of variables, and whom to ask for permissions.
+/// The inputs of an evaluation: the values of variables, and the authorizer.
 pub trait Variables<'a> {
-    /// The value of a variable.
+    /// Returns the value of a variable.
     fn get(&self, name: &str) -> Option<Value<'a>>;
 
-    /// The field of a variable, for variables whose fields are computed when they are asked for.
+    /// Returns the field of a variable, if the variable computes its fields on demand.
     fn field(&self, variable: &str, field: &str) -> Option<Result<Value<'a>, Failure>> {
         let _ = (variable, field);
         None
     }
 
-    /// Decides about what the `authorizer` library asks.
+    /// Answers a check of the `authorizer` library.
     fn authorize(&self, check: &Check) -> Decision {
         let _ = check;
         Decision::default()
@@ -76,7 +76,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
             Node::Constant(value) => Ok(value.clone()),
             Node::Attribute(attribute) => {
                 let found = self.resolve(attribute);
-                // A choice costs what it chose; a test costs its qualifiers only.
+                // A choice costs only its chosen branch. A test costs only its qualifiers.
                 if !matches!(attribute.base, Base::Choice(_)) && !attribute.test {
                     self.meter.spend(1)?;
                 }
@@ -117,7 +117,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         }
     }
 
-    /// `&&` and `||`: one term that decides is enough, even if another one failed.
+    /// Evaluates `&&` and `||`. One decisive term is enough, even if another term failed.
     fn logical(&mut self, terms: &'p [Node], decisive: bool) -> Outcome<'a> {
         let mut failed = None;
         for term in terms {
@@ -227,7 +227,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         Ok(Map::made(made))
     }
 
-    /// A value as the key of a map that is made.
+    /// Returns a value as the key of a new map.
     fn key(&mut self, value: &Value<'a>) -> Result<Key, Failure> {
         if let Value::String(text) = value {
             self.meter.effort(text.len())?;
@@ -408,7 +408,7 @@ impl<'a, 'p, 'v> Evaluator<'a, 'p, 'v> {
         Ok(())
     }
 
-    /// One iteration of a macro that builds a list or a map.
+    /// Runs an iteration of a macro that builds a list or a map.
     fn grow(&mut self, filter: Option<&'p Node>, grow: &'p Grow, grown: &mut Grown<'a>) -> Result<(), Failure> {
         let fatal = |outcome: Outcome<'a>| match outcome {
             Err(failure) if failure.cancelled => Err(failure),
@@ -487,7 +487,7 @@ impl<'a> Grown<'a> {
         }
     }
 
-    /// Takes a value in, unless something has failed before.
+    /// Adds a value, unless an earlier step failed.
     fn take(&mut self, value: Outcome<'a>, add: impl FnOnce(&mut Self, Value<'a>) -> Result<(), Failure>) {
         if self.failed.is_some() {
             return;
@@ -522,7 +522,7 @@ impl<'a> Grown<'a> {
     }
 }
 
-/// What a kube-apiserver calls the type of a value that can't be iterated.
+/// Returns a kube-apiserver's name for the type of a value that can't be iterated.
 fn go_name(value: &Value<'_>) -> &'static str {
     match value {
         Value::Null => "types.Null",
@@ -544,7 +544,7 @@ fn item<'a>(list: &List<'a>, index: usize) -> Outcome<'a> {
     list.get(index).unwrap_or_else(|| Err(Failure::out_of_bounds(index)))
 }
 
-/// What is at an index. Absence is an error, unless it is only asked for.
+/// Returns the value at an index. A missing value is an error, unless `asking` is true.
 pub(crate) fn find<'a>(value: &Value<'a>, index: &Value<'a>, asking: bool) -> Result<Option<Value<'a>>, Failure> {
     let absent = |failure: Failure| if asking { Ok(None) } else { Err(failure) };
     let shown = || crate::functions::format::shown(index);

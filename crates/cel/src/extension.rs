@@ -1,4 +1,4 @@
-//! The values of Kubernetes' libraries: quantities, addresses, URLs, versions, formats, and questions to the authorizer.
+//! The values of Kubernetes' libraries: quantities, addresses, URLs, versions, formats, and authorizer checks.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::url::Url;
 /// A value of one of Kubernetes' libraries.
 #[derive(Debug, Clone)]
 pub enum Extension {
-    /// Of `quantity()`.
+    /// The result of `quantity()`.
     Quantity(Quantity),
-    /// Of `ip()`.
+    /// The result of `ip()`.
     Ip(IpAddr),
-    /// Of `cidr()`.
+    /// The result of `cidr()`.
     Cidr(IpAddr, u8),
-    /// Of `url()`.
+    /// The result of `url()`.
     Url(Arc<Url>),
-    /// Of `semver()`.
+    /// The result of `semver()`.
     Semver(Arc<Version>),
-    /// Of `format.….()`.
+    /// The result of `format.….()`.
     Format(&'static NamedFormat),
     /// A question to the authorizer, as far as it has been asked.
     Check(Arc<Check>),
@@ -70,10 +70,10 @@ impl PartialEq for Extension {
     }
 }
 
-/// What the `authorizer` variable is asked: whose permission, and for what.
+/// A check of the `authorizer` variable: the subject, and the permission to check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Check {
-    /// How far the question has come.
+    /// The completed part of the check.
     pub stage: Stage,
     /// Namespace and name of the ServiceAccount to ask for, instead of the request's user.
     pub service_account: Option<(String, String)>,
@@ -97,10 +97,10 @@ pub struct Check {
     pub verb: String,
 }
 
-/// How far a question to the authorizer has come.
+/// The completed part of a check for the authorizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// Nothing but who is asked for.
+    /// Only the subject is known.
     #[default]
     Authorizer,
     /// A path.
@@ -112,12 +112,12 @@ pub enum Stage {
 }
 
 impl Check {
-    /// A question about the user of the request: the value of the variable `authorizer`.
+    /// Creates a check of the user of the request: the value of the variable `authorizer`.
     pub fn authorizer() -> Self {
         Self::default()
     }
 
-    /// A question about a resource: what the variable `authorizer.requestResource` holds.
+    /// Creates a check of a resource, as in the variable `authorizer.requestResource`.
     pub fn of_resource(group: &str, resource: &str, subresource: &str, namespace: &str, name: &str) -> Self {
         Self {
             stage: Stage::Resource,
@@ -130,7 +130,7 @@ impl Check {
         }
     }
 
-    /// As a value for a variable.
+    /// Converts the check into a value for a variable.
     pub fn into_value<'a>(self) -> crate::value::Value<'a> {
         crate::value::Value::Extension(Extension::Check(Arc::new(self)))
     }
@@ -155,10 +155,10 @@ impl Check {
 /// The authorizer's answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// Whether the check is allowed.
     pub allowed: bool,
     /// Why.
     pub reason: String,
-    /// What went wrong while it was decided.
+    /// The error of the authorizer.
     pub error: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Makes expressions and numbers them; parser and macros share it, so that no number occurs twice.
+//! Creates expressions and numbers them. The parser and the macros share one factory, so each number is unique.
 
 use crate::ast::{Element, Entry, Expr, Id, Kind};
 
@@ -9,7 +9,7 @@ pub(crate) struct Factory {
 }
 
 impl Factory {
-    /// One more than the highest number given.
+    /// Returns the number of expressions, which is one more than the highest number.
     pub(crate) fn count(&self) -> Id {
         self.count
     }
@@ -31,7 +31,7 @@ impl Factory {
         )
     }
 
-    /// The same expression under new numbers.
+    /// Copies an expression with new numbers.
     pub(crate) fn copy(&mut self, of: &Expr) -> Expr {
         let kind = match &of.kind {
             Kind::Select { operand, field, test } => Kind::Select {

@@ -1,4 +1,4 @@
-//! Why an evaluation has no value, in Kubernetes' words.
+//! The reason for which an evaluation has no value, in Kubernetes' words.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure of an evaluation, such as a division by zero. `&&` and `||` may absorb it.
+    /// Creates a failure of an evaluation, such as a division by zero. `&&` and `||` may absorb it.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -20,7 +20,7 @@ impl Failure {
         }
     }
 
-    /// The evaluation would cost more than it may.
+    /// Creates the failure of an evaluation that exceeds its budget.
     pub(crate) fn too_costly() -> Self {
         Self {
             message: "operation cancelled: actual cost limit exceeded".to_owned(),
@@ -28,7 +28,7 @@ impl Failure {
         }
     }
 
-    /// Whether the evaluation was stopped because it cost too much.
+    /// Returns whether the evaluation was stopped because it cost too much.
     pub fn is_too_costly(&self) -> bool {
         self.cancelled
     }

@@ -1,20 +1,20 @@
-//! Text into tokens, with Kubernetes' words for what is no token.
+//! Splits a text into tokens. Errors have Kubernetes' words.
 
 use std::sync::Arc;
 
 use crate::ast::Literal;
 use crate::source::Problem;
 
-/// One token and where it begins.
+/// A token and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
     pub(crate) position: usize,
-    /// As it is written.
+    /// The text as written.
     pub(crate) text: String,
 }
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum TokenKind {
     Punctuation,
@@ -23,7 +23,7 @@ pub(crate) enum TokenKind {
     Identifier,
     /// A name in backquotes.
     Escaped,
-    /// A number or text; `Err` says why its value is none.
+    /// A number or text; `Err` contains the reason for an invalid value.
     Literal(Result<Literal, String>),
     /// Digits without a sign: the value is read with it.
     Integer,
@@ -91,7 +91,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a token; `None` after moving past what is none.
+    /// Reads a token; `None` after moving past text that is no token.
     fn token(&mut self, first: char) -> Option<TokenKind> {
         let second = self.peek(1);
         match first {
@@ -272,7 +272,7 @@ impl Lexer<'_> {
         Some(TokenKind::Literal(value))
     }
 
-    /// Reads an escape; `None` (after moving onto the odd letter) if there is none like it.
+    /// Reads an escape; `None` for an unknown escape, after moving onto its wrong character.
     fn escape(&mut self, bytes: bool, content: &mut Vec<u8>) -> Option<Result<(), String>> {
         let letter = self.peek(1);
         let simple = match letter {

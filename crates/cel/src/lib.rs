@@ -47,11 +47,11 @@ pub use types::Type;
 pub use url::Url;
 pub use value::{List, Map, Text, Value};
 
-/// What one expression may cost when it is evaluated.
+/// The maximum cost of one evaluated expression.
 pub const EXPRESSION_BUDGET: u64 = 1_000_000;
 
-/// What all expressions of one object, or of one policy's binding, may cost together.
+/// The maximum cost of all expressions of one object, or of one policy's binding, together.
 pub const OBJECT_BUDGET: u64 = 10_000_000;
 
-/// What the match conditions of one webhook or policy may cost together.
+/// The maximum cost of the match conditions of one webhook or policy together.
 pub const MATCH_CONDITIONS_BUDGET: u64 = 2_500_000;

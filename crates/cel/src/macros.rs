@@ -4,11 +4,11 @@ use crate::ast::{ACCUMULATOR, Comprehension, Element, Expr, Kind, Literal, UNUSE
 use crate::factory::Factory;
 use crate::source::Problem;
 
-/// What became of a call.
+/// The result of the expansion of a call.
 pub(crate) enum Expansion {
     /// A macro's expression.
     Expression(Expr),
-    /// It was no macro; target and arguments come back.
+    /// The call is no macro; its target and arguments are returned unchanged.
     Call(Option<Expr>, Vec<Expr>),
 }
 
@@ -97,7 +97,7 @@ fn problem(at: &Expr, message: impl Into<String>) -> Problem {
     }
 }
 
-/// An optional filter and the transformation.
+/// Returns an optional filter and the transformation.
 fn filtered(rest: &[Expr]) -> (Option<Expr>, Expr) {
     match rest {
         [filter, transform] => (Some(filter.clone()), transform.clone()),
@@ -289,7 +289,7 @@ impl Builder<'_> {
         }))
     }
 
-    /// A name for a value within an expression.
+    /// Returns a name for a value within an expression.
     fn bind(&mut self, name: &str, value: Expr, result: Expr) -> Expr {
         let range = self.make(Kind::List(Vec::new()));
         let condition = self.literal(Literal::Bool(false));

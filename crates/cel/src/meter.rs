@@ -1,8 +1,8 @@
-//! What an evaluation has cost, and its end when that is too much.
+//! Counts the cost of an evaluation, and stops an evaluation that is too costly.
 //!
-//! Kubernetes' cost is counted as a kube-apiserver counts it. What that cost leaves out (the length of texts that are
-//! only measured, copies of lists, patterns that are compiled) is counted beside it as effort, in bytes, with a bound of
-//! its own: no expression holds a processor or memory for long.
+//! Kubernetes' cost is counted as a kube-apiserver counts it. That cost omits some work: measuring the length of texts, copying lists,
+//! compiling patterns. The meter counts such work separately as effort, in bytes, with its own limit. So no expression occupies a processor
+//! or memory for long.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,23 @@ use regex::Regex;
 use crate::failure::Failure;
 use crate::pattern;
 
-/// Bytes that one evaluation may look at or make beyond what its cost pays for, if its caller says nothing else.
+/// The default limit of bytes that an evaluation may read or create without a cost.
 const MOST_EFFORT: usize = 256 << 20;
 
-/// What a pattern that is not known before takes, beside its length.
+/// The effort for a pattern that is not yet cached, in addition to its length.
 const PATTERN_EFFORT: usize = 128 << 10;
 
-/// What an evaluation may spend, or what several may spend together: each says what it has spent.
+/// The limits of one evaluation, or of several evaluations together. Each evaluation reports the amounts that it has spent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// In Kubernetes' units.
+    /// The cost in Kubernetes' units.
     pub cost: u64,
-    /// Bytes that are looked at or made, and that no cost pays for.
+    /// Bytes that are read or created without a cost.
     pub effort: usize,
 }
 
 impl Allowance {
-    /// So much cost, and the effort that one evaluation of a kube-apiserver's may take here.
+    /// Creates an allowance with this cost and the default effort of one evaluation.
     pub fn of_cost(cost: u64) -> Self {
         Self {
             cost,
@@ -72,7 +72,7 @@ impl Meter {
         Ok(())
     }
 
-    /// A pattern, compiled once in an evaluation.
+    /// Returns a pattern, compiled once in an evaluation.
     pub(crate) fn pattern(&mut self, text: &str) -> Result<Regex, Failure> {
         if let Some(known) = self.patterns.get(text) {
             return Ok(known.clone());

@@ -1,5 +1,5 @@
-//! Tokens into an expression: precedence, literals, optional syntax, and the limits on length and depth. Macros are
-//! expanded on the way, by [`crate::macros`].
+//! Parses tokens into an expression: precedence, literals, optional syntax, and the limits on length and depth. The parser expands macros
+//! with [`crate::macros`].
 
 use crate::ast::{Element, Entry, Expr, Id, Kind, Literal};
 use crate::factory::Factory;
@@ -64,7 +64,7 @@ pub(crate) fn parse(source: &[char]) -> Result<Parsed, CompileError> {
     Err(CompileError::new(source, parser.problems))
 }
 
-/// The parser has said what is wrong; it does not go on after that.
+/// The parser has reported an error and stops.
 struct Stop;
 
 struct Parser {
@@ -124,7 +124,7 @@ impl Parser {
         }
     }
 
-    /// One token too many, with what is expected right behind it: said, and left out.
+    /// Skips and reports a superfluous token, if the expected token follows directly behind it.
     fn skips(&mut self, expected: &str, follows: impl Fn(&Token) -> bool) -> bool {
         if self.current().kind == TokenKind::End || !self.ahead(1, follows) {
             return false;
@@ -136,7 +136,7 @@ impl Parser {
         true
     }
 
-    /// The comma or the end of a list of things.
+    /// Reads the comma or the end of a list.
     fn separated(&mut self, end: &str, expected: &str) -> Result<(), Stop> {
         if self.take(",").is_some() || self.is(end) {
             return Ok(());
@@ -173,7 +173,7 @@ impl Parser {
         Ok(self.factory.call(position, "_?_:_", vec![condition, yes, no]))
     }
 
-    /// The operator here: its rank and its function.
+    /// Returns the operator here: its rank and its function.
     fn operator(&self) -> Option<(u8, &'static str)> {
         let token = self.tokens.get(self.at)?;
         if token.kind == TokenKind::In {
@@ -286,7 +286,7 @@ impl Parser {
         Ok(expression)
     }
 
-    /// What follows a dot: a field, an optional field, or a call.
+    /// Parses the part after a dot: a field, an optional field, or a call.
     fn field(&mut self, operand: Expr, position: usize) -> Result<Expr, Stop> {
         let optional = self.take("?").is_some();
         let name = self.current();
@@ -315,7 +315,7 @@ impl Parser {
             return Ok(self.factory.call(position, "_?._", vec![operand, field]));
         }
         if let Some(open) = self.take("(") {
-            // Macros put what they are called on inside a fold.
+            // Macros put their target inside a fold.
             self.depth += BRACKETS - 1;
             let arguments = self.arguments()?;
             return self.expand(open, name.text, Some(operand), arguments);
@@ -328,7 +328,7 @@ impl Parser {
         Ok(self.factory.make(position, kind))
     }
 
-    /// A call, or what the macro of that name makes of it.
+    /// Makes a call, or expands the macro of that name.
     fn expand(
         &mut self,
         position: usize,
@@ -348,7 +348,7 @@ impl Parser {
             )),
             Err(problem) => {
                 self.problems.push(problem);
-                // Not the end: what follows may have problems of its own.
+                // Parsing continues, because the rest may have errors too.
                 Ok(self.factory.make(position, Kind::Literal(Literal::Null)))
             }
         }
@@ -457,7 +457,7 @@ impl Parser {
         }
     }
 
-    /// A name: a variable, a call, or a message literal.
+    /// Returns a name: a variable, a call, or a message literal.
     fn name(&mut self, position: usize, name: String, dot: &str) -> Result<Expr, Stop> {
         if is_reserved(&name) {
             self.problem(position, format!("reserved identifier: {name}"));
@@ -481,7 +481,7 @@ impl Parser {
         Ok(self.factory.make(position, Kind::Ident(name)))
     }
 
-    /// Whether dotted names and then a brace follow: how many, and where.
+    /// Checks whether dotted names and then a brace follow. Returns their number and the place of the brace.
     fn message_brace(&self) -> Option<(usize, usize)> {
         let mut parts = 0;
         loop {

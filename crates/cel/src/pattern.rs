@@ -1,4 +1,4 @@
-//! Regular expressions as Go's RE2 reads them, on Rust's engine, which is linear in time as well.
+//! Regular expressions as Go's RE2 reads them, on Rust's engine, which also runs in linear time.
 
 use go_words::pattern::translate;
 use regex::Regex;
@@ -9,7 +9,7 @@ const LARGEST: usize = 1 << 20;
 /// Compiles a pattern. `\d`, `\w`, `\s` and `\b` mean ASCII, as in Go.
 ///
 /// # Errors
-/// With what is wrong, if it is no pattern or too large.
+/// If the text is no pattern or is too large, with the reason.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     let translated = translate(pattern).map_err(|problem| problem.to_string())?;
     regex::RegexBuilder::new(&translated)
@@ -19,7 +19,7 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
         .map_err(|problem| in_words_of_go(&problem, pattern))
 }
 
-/// What only the engine refuses: what it would make too large of, and classes of Unicode that it doesn't know.
+/// Translates an error that only the engine reports: a pattern that is too large when compiled, or an unknown Unicode class.
 fn in_words_of_go(problem: &regex::Error, pattern: &str) -> String {
     match problem {
         regex::Error::CompiledTooBig(_) => format!("expression too large: `{pattern}`"),

@@ -1,7 +1,7 @@
-//! A checked expression made ready for evaluation: names resolved, constants computed, patterns compiled.
+//! A checked expression, prepared for evaluation: names are resolved, constants computed and patterns compiled.
 //!
-//! Its parts follow what a kube-apiserver's cost counts: a chain of fields and indices is one attribute with
-//! qualifiers, and a choice between attributes is one too.
+//! The nodes follow the cost units of a kube-apiserver. A chain of fields and indices is one attribute with qualifiers. A choice between
+//! attributes is also one attribute.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use crate::meter::{Allowance, Meter};
 use crate::pattern;
 use crate::value::{Key, List, Map, Text, Value};
 
-/// One step of an evaluation.
+/// A step of an evaluation.
 #[derive(Debug)]
 pub(crate) enum Node {
     Constant(Value<'static>),
@@ -48,7 +48,7 @@ pub(crate) struct Call {
     pub(crate) overload: Option<&'static str>,
     pub(crate) arguments: Vec<Node>,
     pub(crate) implementation: Implementation,
-    /// Of a constant pattern.
+    /// The compiled pattern, if it is constant.
     pub(crate) pattern: Option<Regex>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Call {
 pub(crate) struct Attribute {
     pub(crate) base: Base,
     pub(crate) qualifiers: Vec<Qualifier>,
-    /// Whether its last qualifier is only tested for.
+    /// Whether the last qualifier is only a presence test.
     pub(crate) test: bool,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Fold {
     pub(crate) second_variable: Option<usize>,
 }
 
-/// How an iteration changes the accumulator.
+/// The change of the accumulator in an iteration.
 #[derive(Debug)]
 pub(crate) enum Step {
     General(Node),
@@ -204,7 +204,7 @@ impl Planner<'_> {
         Node::Attribute(Attribute::of(Base::Variable(name.to_owned())))
     }
 
-    /// What qualifiers are put onto: an attribute as it is, anything else as the base of one.
+    /// Plans an expression that gets qualifiers: an attribute stays as it is, and any other node becomes the base of an attribute.
     fn attribute(&mut self, expression: &Expr) -> Result<Attribute, Failure> {
         Ok(as_attribute(self.node(expression)?))
     }
@@ -488,7 +488,7 @@ fn constant(literal: &Literal) -> Value<'static> {
     }
 }
 
-/// A test against a constant list of simple values costs nothing and is quick.
+/// Plans a membership test. A test against a constant list of simple values is free and fast.
 fn member(argument: Node, list: Node) -> Node {
     let simple = |items: &List<'static>| {
         items.iter().all(|item| {

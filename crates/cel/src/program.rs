@@ -1,4 +1,4 @@
-//! A compiled expression: what callers compile, ask for its type and cost, and evaluate.
+//! A compiled expression: callers compile it, read its type and its cost, and evaluate it.
 
 use std::sync::Arc;
 
@@ -29,14 +29,14 @@ struct Compiled {
     slots: usize,
 }
 
-/// What an evaluation yielded, and what it cost in Kubernetes' units.
+/// The result of an evaluation, and its cost in Kubernetes' units.
 #[derive(Debug)]
 pub struct Evaluation<'a> {
-    /// The value, or why there is none.
+    /// The value, or the reason for which it is missing.
     pub result: Result<Value<'a>, Failure>,
-    /// What it cost, up to where it ended.
+    /// The cost until the evaluation ended.
     pub cost: u64,
-    /// The bytes that it looked at or made beyond that.
+    /// The bytes that the evaluation read or created without a cost.
     pub effort: usize,
 }
 
@@ -59,17 +59,17 @@ impl Program {
         })))
     }
 
-    /// The type of what it yields.
+    /// Returns the type of the result.
     pub fn output_type(&self) -> &Type {
         self.0.checked.type_of(&self.0.tree)
     }
 
-    /// What it may cost at least and at most. `root` is the schema of the variables, for the sizes that it allows.
+    /// Returns the minimum and maximum cost. `root` is the schema of the variables, which limits their sizes.
     pub fn estimate(&self, root: Option<&Shape>) -> Range {
         estimate::estimate(&self.0.tree, &self.0.checked, root)
     }
 
-    /// Whether it mentions a variable.
+    /// Returns whether the expression uses a variable.
     pub fn refers_to(&self, variable: &str) -> bool {
         let variables = self.0.checked.references.values();
         variables
@@ -77,7 +77,7 @@ impl Program {
             .any(|reference| matches!(reference, Reference::Variable(name) if name == variable))
     }
 
-    /// Why a well-typed expression can't be evaluated at all, such as a constant that converts to nothing.
+    /// Returns the reason for which a well-typed expression can't be evaluated at all, such as an invalid constant conversion.
     pub fn instantiation_failure(&self) -> Option<&str> {
         self.0.plan.as_ref().err().map(String::as_str)
     }

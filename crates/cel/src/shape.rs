@@ -1,5 +1,4 @@
-//! The structural schema of a custom resource as expressions see it: types for the checker, sizes for the estimate,
-//! and typed views of objects.
+//! The structural schema of a custom resource for expressions: types for the checker, sizes for the estimate, and typed views of objects.
 
 use std::collections::BTreeMap;
 
@@ -25,13 +24,13 @@ pub struct Shape {
     declared: Option<Declared>,
 }
 
-/// What is known about a value that expressions may look at.
+/// The known facts about a value that expressions may read.
 #[derive(Debug, Clone)]
 struct Declared {
     of: Type,
-    /// Letters, items or entries at most.
+    /// The maximum number of characters, items or entries.
     most: u64,
-    /// Its shortest form, in bytes.
+    /// The length of the value's shortest form, in bytes.
     shortest: u64,
 }
 
@@ -67,19 +66,19 @@ enum Format {
     DateTime,
 }
 
-/// How a list is compared and joined.
+/// The comparison and joining of a list.
 pub(crate) enum Joining<'s> {
     Set,
     ByKeys(&'s [String]),
 }
 
 impl Shape {
-    /// The schema at the root of a custom resource. Types below are named after `name`, which has to be unlike others.
+    /// Creates the schema at the root of a custom resource. Types below are named after `name`, which has to be unlike others.
     pub fn of_resource(schema: &Json, name: &str) -> Self {
         Self::build(schema, true, name)
     }
 
-    /// A schema somewhere below the root, or of an embedded resource.
+    /// Creates a schema below the root, or of an embedded resource.
     pub fn of_schema(schema: &Json, name: &str) -> Self {
         let embedded = flag(schema, "x-kubernetes-embedded-resource");
         Self::build(schema, embedded, name)
@@ -188,7 +187,7 @@ impl Shape {
         }
     }
 
-    /// The type that expressions see; `None` if they don't see this.
+    /// Returns the type for expressions; `None` if expressions can't read the value.
     pub fn declared_type(&self) -> Option<&Type> {
         self.declared.as_ref().map(|declared| &declared.of)
     }
@@ -219,13 +218,13 @@ impl Shape {
         }
     }
 
-    /// How often a value of this schema fits into a request: what a rule at this place may be evaluated.
+    /// Returns how many values of this schema fit into a request. A rule at this place is evaluated at most this many times.
     pub fn most_in_request(&self) -> u64 {
         let shortest = self.declared.as_ref().map_or(0, |declared| declared.shortest);
         LARGEST_REQUEST / (shortest + 1)
     }
 
-    /// The items, values or the property that a step of a path leads to.
+    /// Returns the items, values or the property that a step of a path leads to.
     pub(crate) fn step(&self, step: &str) -> Option<&Shape> {
         let found = match (&self.kind, step) {
             (ShapeKind::List(inner, _), "@items" | "@values") | (ShapeKind::Map(inner), "@items" | "@values") => inner,
@@ -239,7 +238,7 @@ impl Shape {
         matches!(self.kind, ShapeKind::Map(_))
     }
 
-    /// Letters, items or entries at most.
+    /// Returns the maximum number of characters, items or entries.
     pub(crate) fn most(&self) -> u64 {
         self.declared.as_ref().map_or(0, |declared| declared.most)
     }
@@ -349,7 +348,7 @@ fn formatted<'a>(format: Format, text: &'a str) -> Result<Value<'a>, Failure> {
     }
 }
 
-/// A text's format, type, most letters and shortest form.
+/// Returns a text's format, type, most letters and shortest form.
 fn string(schema: &Json) -> (Format, Type, u64, u64) {
     const LONGEST: u64 = LARGEST_REQUEST - 2;
     match schema.get("format").and_then(Json::as_str) {

@@ -1,20 +1,20 @@
-//! The text of an expression, and how its errors are shown: with line, column and the line itself, as Kubernetes does.
+//! The text of an expression, and the printed form of its errors: with line, column and the line itself, as Kubernetes prints them.
 
-/// One thing that is wrong with an expression, and where.
+/// An error in an expression, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it is, in code points from the start of the expression.
+    /// The position in code points from the start of the expression.
     pub position: usize,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
-/// An expression that does not compile. Its text is what a kube-apiserver says: each problem with its place and line.
+/// The error of an expression that does not compile. Its text is a kube-apiserver's message: each problem with its place and line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CompileError {
     text: String,
-    /// What is wrong, in the order of the source.
+    /// The problems in the order of the source.
     pub problems: Vec<Problem>,
 }
 

@@ -1,4 +1,4 @@
-//! Timestamps and durations: how they are written, and the parts of a calendar.
+//! Timestamps and durations: their written forms, and the parts of a calendar.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ const LAST: i128 = 253_402_300_799;
 pub struct Timestamp(i128);
 
 impl Timestamp {
-    /// A point in time, if it lies in the years 1 to 9999.
+    /// Creates a point in time, if it lies in the years 1 to 9999.
     pub fn from_nanoseconds(nanoseconds: i128) -> Option<Self> {
         (FIRST..=LAST)
             .contains(&nanoseconds.div_euclid(SECOND))
@@ -29,7 +29,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The date and the nanoseconds since midnight, after moving by an offset.
+    /// Returns the date and the nanoseconds since midnight, after moving by an offset.
     fn civil(self, offset_seconds: i32) -> (Date, i128) {
         let moved = self.0 + i128::from(offset_seconds) * SECOND;
         let days = i32::try_from(moved.div_euclid(DAY)).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Timestamp {
     }
 }
 
-/// As `string()` writes it: UTC, with as many digits as needed.
+/// Writes the time as `string()` does: in UTC, with the necessary digits.
 impl fmt::Display for Timestamp {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (date, within) = self.civil(0);
@@ -126,7 +126,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<Timestamp> {
     Timestamp::from_nanoseconds(midnight(date) + clock + padded.parse::<i128>().ok()?)
 }
 
-/// Reads what the format `date-time` allows: also lower-case letters and fewer parts of the zone.
+/// Reads a timestamp that the format `date-time` allows. Lower-case letters and a shorter time zone are also valid.
 pub(crate) fn parse_loose_timestamp(text: &str) -> Option<Timestamp> {
     if text.is_empty() {
         return Timestamp::from_nanoseconds(0);
@@ -151,7 +151,7 @@ pub(crate) fn parse_date(text: &str) -> Option<Timestamp> {
     Timestamp::from_nanoseconds(midnight(date))
 }
 
-/// A duration as `string()` writes it: seconds.
+/// Returns a duration as `string()` writes it: seconds.
 pub(crate) fn show_duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let (seconds, rest) = (
@@ -165,7 +165,7 @@ pub(crate) fn show_duration(nanoseconds: i64) -> String {
     format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
 }
 
-/// A part of a point in time, in a zone: a name, an offset such as `+02:00`, or nothing for UTC.
+/// Returns a part of a point in time, in a zone: a name, an offset such as `+02:00`, or nothing for UTC.
 pub(crate) fn part(function: &str, at: Timestamp, zone: Option<&str>) -> Result<i64, String> {
     let offset = match zone {
         None => 0,

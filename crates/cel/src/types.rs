@@ -1,4 +1,4 @@
-//! CEL's types, how they are written, and what may stand for what.
+//! CEL's types, their written forms, and the rules of assignability.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub enum Type {
     /// Anything; checked when evaluated.
     Dyn,
-    /// Of an expression that has an error already.
+    /// The type of an expression that already has an error.
     Error,
     /// `null`.
     Null,
@@ -46,22 +46,22 @@ pub enum Type {
 }
 
 impl Type {
-    /// A list of this type.
+    /// Returns a list of this type.
     pub fn list(items: Type) -> Self {
         Self::List(Arc::new(items))
     }
 
-    /// A map with these types.
+    /// Returns a map with these types.
     pub fn map(keys: Type, values: Type) -> Self {
         Self::Map(Arc::new((keys, values)))
     }
 
-    /// An optional of this type.
+    /// Returns an optional of this type.
     pub fn optional(inner: Type) -> Self {
         Self::Optional(Arc::new(inner))
     }
 
-    /// An object type by its name.
+    /// Returns an object type by its name.
     pub fn object(name: &str) -> Self {
         Self::Object(name.into())
     }
@@ -70,7 +70,7 @@ impl Type {
         matches!(self, Self::Dyn | Self::Error)
     }
 
-    /// What `type(value)` is called.
+    /// Returns the name of a type, as `type(value)` prints it.
     pub fn name(&self) -> &str {
         match self {
             Self::Dyn => "dyn",
@@ -149,7 +149,7 @@ pub(crate) fn split_top(text: &str) -> Vec<&str> {
     parts
 }
 
-/// As error messages write it.
+/// Writes the type as error messages do.
 impl fmt::Display for Type {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -165,7 +165,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// What the checker has found out about type variables.
+/// The types that the checker has found for type variables.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Substitutions(HashMap<Arc<str>, Type>);
 
@@ -196,7 +196,7 @@ impl Substitutions {
         }
     }
 
-    /// Whether `from` can be given where `to` is wanted. What that says about variables is kept if all agree.
+    /// Checks whether values of the types `from` are assignable to `to`. If all types agree, the bindings of type variables are stored.
     pub(crate) fn accept(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mut trial = self.clone();
         let agreed = from.len() == to.len() && from.iter().zip(to).all(|(from, to)| trial.assignable(from, to));
@@ -231,7 +231,7 @@ impl Substitutions {
         }
     }
 
-    /// Whether `variable` can be `candidate`, and whether it was something before.
+    /// Returns whether `variable` can be `candidate`, and whether it was something before.
     fn stand_for(&mut self, candidate: &Type, variable: &Type) -> (bool, bool) {
         if candidate == variable {
             return (true, true);
@@ -263,7 +263,7 @@ impl Substitutions {
         (false, false)
     }
 
-    /// Whether a variable does not occur in a type: it can't be made of itself.
+    /// Returns whether a variable does not occur in a type. A type can't contain itself.
     fn is_free_of(&self, variable: &Type, within: &Type) -> bool {
         if variable == within {
             return false;
@@ -284,7 +284,7 @@ fn nullable(of: &Type) -> bool {
     )
 }
 
-/// Of two types that agree, the one that says less.
+/// Returns the less specific of two types that agree.
 pub(crate) fn most_general(left: Type, right: &Type) -> Type {
     if less_specific(&left, right) {
         left

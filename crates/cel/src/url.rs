@@ -1,4 +1,4 @@
-//! URLs as Go's `net/url` reads absolute URIs and paths. Only what expressions ask for is kept.
+//! URLs as Go's `net/url` reads absolute URIs and paths. Only the parts that expressions can read are stored.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ impl Url {
     /// Reads an absolute URI or an absolute path.
     ///
     /// # Errors
-    /// With Go's words for what is wrong.
+    /// If the text is no such URL, with Go's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let refuse = |reason: String| Err(format!("parse {}: {reason}", quote(text)));
         if text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
@@ -77,7 +77,7 @@ impl Url {
         })
     }
 
-    /// The host without port and brackets.
+    /// Returns the host without port and brackets.
     pub(crate) fn hostname(&self) -> &str {
         let host = split_port(&self.host).0;
         host.strip_prefix('[')
@@ -89,7 +89,7 @@ impl Url {
         split_port(&self.host).1
     }
 
-    /// The query's values by name, decoded.
+    /// Returns the query's values by name, decoded.
     pub(crate) fn query_values(&self) -> BTreeMap<String, Vec<String>> {
         let mut values: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for pair in self
@@ -119,7 +119,7 @@ fn scheme(text: &str) -> Result<(String, &str), String> {
             _ => break,
         }
     }
-    // What comes before a colon in the first segment would have to be a scheme.
+    // Text before a colon in the first segment would have to be a scheme.
     Ok((String::new(), text))
 }
 
@@ -178,7 +178,7 @@ fn check_escapes(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The path with what may not stand in it escaped; what is escaped already stays so.
+/// Escapes each character of a path that is not allowed there. Existing escapes stay.
 fn escaped_path(path: &str) -> String {
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~$&+,/:;=@%!'()*[]".contains(&byte);
     let mut escaped = String::with_capacity(path.len());

@@ -1,5 +1,5 @@
-//! What is wrong with constants of a well-typed expression: durations, timestamps and patterns that can't be read, lists
-//! and maps that mix types, and formats that don't fit their values.
+//! Errors in constants of a well-typed expression: durations, timestamps and patterns that can't be read, lists and maps with mixed types,
+//! and formats that don't fit their values.
 
 use crate::ast::{Expr, Kind, Literal};
 use crate::checker::Checked;
@@ -62,7 +62,7 @@ impl Validator<'_> {
         }
     }
 
-    /// A constant format whose values are listed beside it.
+    /// Checks a constant format whose values are a list literal.
     fn format(&mut self, call: &Expr, target: &Expr, values: &Expr) {
         let (Kind::Literal(Literal::String(format)), Kind::List(elements)) = (&target.kind, &values.kind) else {
             return;
@@ -191,7 +191,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether two types are the same, with anything inside a list or map being like anything else.
+/// Returns whether two types are equal, without a look at the types inside lists and maps.
 fn same(left: &Type, right: &Type) -> bool {
     left == right
 }

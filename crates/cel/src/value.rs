@@ -1,5 +1,4 @@
-//! Values: what variables hold and expressions yield. JSON is looked at where it lies and copied only when something
-//! new is made of it.
+//! Values of variables and results of expressions. JSON is read in place, and copied only to build a new value.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -51,7 +50,7 @@ pub enum Value<'a> {
 /// A text that lies in the input or was made by an expression.
 #[derive(Debug, Clone)]
 pub enum Text<'a> {
-    /// In the input.
+    /// A text in the input.
     Borrowed(&'a str),
     /// Made.
     Shared(Arc<str>),
@@ -89,7 +88,7 @@ impl<'a> From<Vec<Value<'a>>> for Value<'a> {
     }
 }
 
-/// A list. One that a schema calls a set or a map by keys is compared and joined as such.
+/// A list. If the schema calls the list a set or a map by keys, comparison and joining follow that.
 #[derive(Debug, Clone)]
 pub struct List<'a> {
     pub(crate) items: Items<'a>,
@@ -104,7 +103,7 @@ pub(crate) enum Items<'a> {
 }
 
 impl<'a> List<'a> {
-    /// How many items there are.
+    /// Returns the number of items.
     pub fn len(&self) -> usize {
         match &self.items {
             Items::Json(items) => items.len(),
@@ -112,12 +111,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether there is no item.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An item.
+    /// Returns an item.
     ///
     /// # Errors
     /// If the item does not fit its schema.
@@ -130,7 +129,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// All items.
+    /// Returns every item.
     pub fn iter(&self) -> impl Iterator<Item = Result<Value<'a>, Failure>> + '_ {
         (0..self.len()).filter_map(|index| self.get(index))
     }
@@ -148,7 +147,7 @@ pub(crate) enum Entries<'a> {
     Made(Arc<BTreeMap<Key, Value<'a>>>),
 }
 
-/// A key of a map. Numbers are equal whatever their type.
+/// A key of a map. Equal numbers of different types are equal keys.
 #[derive(Debug, Clone)]
 pub(crate) enum Key {
     Bool(bool),
@@ -189,13 +188,13 @@ impl Ord for Key {
 }
 
 impl Key {
-    /// A value as key; `None` for what can't be one.
+    /// Returns a value as a key; `None` if the value can't be a key.
     pub(crate) fn of(value: &Value<'_>) -> Option<Self> {
         Some(match value {
             Value::Bool(value) => Self::Bool(*value),
             Value::Int(value) => Self::Int(*value),
             Value::Uint(value) => Self::Uint(*value),
-            // A whole number is the same key as the integer.
+            // A whole number is equal to the integer as a key.
             Value::Double(value) if value.fract() == 0.0 && value.abs() < 9.2e18 => Self::Int(*value as i64),
             Value::String(text) => Self::String(Arc::from(&**text)),
             _ => return None,
@@ -219,7 +218,7 @@ impl<'a> Map<'a> {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match &self.entries {
             Entries::Json(entries, _) => entries.len(),
@@ -227,12 +226,12 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether there is no entry.
+    /// Returns whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The value at a text key.
+    /// Returns the value at a text key.
     ///
     /// # Errors
     /// If the value does not fit its schema.
@@ -258,7 +257,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The value at any key.
+    /// Returns the value at any key.
     pub(crate) fn find(&self, key: &Value<'a>) -> Result<Option<Value<'a>>, Failure> {
         if let Value::String(text) = key {
             return self.get(text).transpose();
@@ -270,7 +269,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys, in order.
+    /// Returns the keys, in order.
     pub(crate) fn keys(&self) -> Vec<Value<'a>> {
         match &self.entries {
             Entries::Json(entries, None) => entries.keys().map(|key| Value::from(key.as_str())).collect(),
@@ -292,7 +291,7 @@ impl<'a> Map<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// A view of JSON without schema: whole numbers are integers, the others floating-point.
+    /// Creates a view of JSON without a schema: whole numbers are integers, other numbers floating-point.
     pub fn json(value: &'a Json) -> Self {
         match value {
             Json::Null => Self::Null,
@@ -312,7 +311,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A view of JSON as its schema types it.
+    /// Creates a view of JSON with the types of its schema.
     ///
     /// # Errors
     /// If it is not of the schema's type.
@@ -327,12 +326,12 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// An optional of a value, or of nothing.
+    /// Creates an optional with or without a value.
     pub fn optional(value: Option<Value<'a>>) -> Self {
         Self::Optional(value.map(Arc::new))
     }
 
-    /// The type of the value, as `type()` tells it.
+    /// Returns the type of the value, as `type()` returns it.
     pub fn type_of(&self) -> Type {
         match self {
             Self::Null => Type::Null,
@@ -353,7 +352,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Code points, bytes, items or entries; `None` for what has no size.
+    /// Returns the number of code points, bytes, items or entries; `None` if the value has no size.
     pub(crate) fn size(&self) -> Option<u64> {
         let size = match self {
             Self::String(text) => text.chars().count(),
@@ -366,7 +365,7 @@ impl<'a> Value<'a> {
         u64::try_from(size).ok()
     }
 
-    /// The entries of a map, in the order of their keys; nothing for anything else.
+    /// Returns the entries of a map, in the order of their keys; nothing for anything else.
     pub fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         let Self::Map(map) = self else {
             return Vec::new();
@@ -380,7 +379,7 @@ impl<'a> Value<'a> {
             .collect()
     }
 
-    /// The text, if this is one.
+    /// Returns the text, if the value is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::String(text) => Some(text),
@@ -388,7 +387,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// As JSON, if there is a form for it.
+    /// Returns the value as JSON, if JSON has a form for it.
     pub fn to_json(&self) -> Option<Json> {
         Some(match self {
             Self::Null => Json::Null,

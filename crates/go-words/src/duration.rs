@@ -1,5 +1,5 @@
-//! Owns durations as Go reads and prints them: `1h30m`, in nanoseconds, at most about 292 years. Refuses what `time.ParseDuration`
-//! refuses, with its words.
+//! Reads and prints durations as Go does: `1h30m`, in nanoseconds, at most about 292 years. Errors have the same conditions and words as
+//! `time.ParseDuration`.
 
 use std::fmt::Write as _;
 
@@ -13,19 +13,19 @@ const LARGEST: u64 = 1 << 63;
 /// Why a text is no duration. Go's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It does not follow the grammar.
+    /// The text does not follow the grammar.
     #[error("time: invalid duration {}", quoted(.0))]
     Invalid(String),
-    /// It is longer than 64 bits of nanoseconds. Go has no words of its own for that.
+    /// The duration does not fit in 64 bits of nanoseconds. Go has no separate message for this case.
     #[error("time: invalid duration {}", quoted(.0))]
     TooLong(String),
     /// A number is not followed by a unit.
     #[error("time: missing unit in duration {}", quoted(.0))]
     MissingUnit(String),
-    /// What follows a number is no unit.
+    /// A number is followed by an unknown unit.
     #[error("time: unknown unit {} in duration {}", quoted(.unit), quoted(.text))]
     UnknownUnit {
-        /// What stands in the unit's place.
+        /// The text in place of the unit.
         unit: String,
         /// The whole text.
         text: String,
@@ -35,7 +35,7 @@ pub enum DurationError {
 /// Reads a duration in nanoseconds, as `time.ParseDuration` does: `1h30m`, `-1.5s`, `0`.
 ///
 /// # Errors
-/// When Go refuses it; the error prints Go's words.
+/// If Go refuses the text. The error prints Go's message.
 pub fn parse(text: &str) -> Result<i64, DurationError> {
     let invalid = || DurationError::Invalid(text.to_owned());
     let too_long = || DurationError::TooLong(text.to_owned());
@@ -105,7 +105,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// A decimal fraction of a unit, with a float between, as Go works it out; digits that 63 bits don't hold are left out.
+/// Returns a decimal fraction of a unit, calculated with a float as in Go. Digits that do not fit in 63 bits are ignored.
 fn share(fraction: &str, unit: u64) -> u64 {
     let mut number: u64 = 0;
     let mut scale = 1.0;
@@ -123,8 +123,8 @@ fn share(fraction: &str, unit: u64) -> u64 {
     (number as f64 * (unit as f64 / scale)) as u64
 }
 
-/// Reads what OpenAPI's format `duration` allows in Kubernetes: Go's durations, or whole numbers with units somewhere in the text, days
-/// and weeks among them: `3 days`, `2w`.
+/// Reads a duration in OpenAPI's format `duration`, as Kubernetes allows it. Valid are Go's durations, and whole numbers with units
+/// anywhere in the text, also days and weeks: `3 days`, `2w`.
 #[must_use]
 pub fn parse_loose(text: &str) -> Option<i64> {
     if let Ok(found) = parse(text) {
@@ -153,7 +153,7 @@ pub fn parse_loose(text: &str) -> Option<i64> {
     total
 }
 
-/// The unit that a word means. The last spelling of each is also the beginning of longer ones.
+/// Returns the unit that a word means. The last spelling of each is also the beginning of longer ones.
 fn loose_unit(word: &str) -> Option<i64> {
     const UNITS: [(&[&str], &str, u64); 8] = [
         (&["ns"], "nano", 1),
@@ -201,7 +201,7 @@ pub fn print(nanoseconds: i64) -> String {
     out
 }
 
-/// A text as package `time` quotes it: other than [`crate::quote::quote`] it shows what is not ASCII byte by byte.
+/// Quotes a text as package `time` does. Unlike [`crate::quote::quote`], the function escapes each byte that is not ASCII.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for byte in text.bytes() {

@@ -1,7 +1,7 @@
-//! Go's small languages, as users of Kubernetes meet them in fields and in messages: quoting, durations, quantities, regular
-//! expressions, versions and ranges of versions, the substitution of variables, and the printed form of values.
+//! Go's small languages, as users of Kubernetes meet them in fields and in messages: quoting, durations, quantities, regular expressions,
+//! versions and ranges of versions, the substitution of variables, and the printed form of values.
 //!
-//! Text in, values and text out: nothing is read from anywhere, and no text makes it panic. Refuses to know what a text is for.
+//! All functions are pure: texts in, values and texts out. No text causes a panic. No function knows the purpose of a text.
 
 pub mod duration;
 pub mod pattern;

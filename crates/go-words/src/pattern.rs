@@ -1,18 +1,20 @@
-//! Owns regular expressions as Go's `regexp` reads them: [`translate`] writes one so that the `regex` crate, which is linear in time as
-//! well, finds what Go finds. Refuses what Go refuses, with its words; how large a pattern may become is for who compiles it.
+//! Regular expressions of Go's `regexp`. [`translate`] rewrites a pattern so that the `regex` crate matches the same texts as Go; that
+//! crate also runs in linear time.
+//!
+//! Errors have the same conditions and messages as in Go. The caller limits the size of the compiled pattern.
 
 mod class;
 
 use std::collections::HashSet;
 use std::fmt;
 
-/// How often Go repeats at most.
+/// The maximum number of repetitions in Go.
 const MOST_REPETITIONS: u32 = 1000;
 
-/// What is wrong with a pattern.
+/// The kind of error in a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Problem {
-    /// `[z-a]`, or a class whose name nobody knows.
+    /// `[z-a]`, or a class with an unknown name.
     CharacterRange,
     /// `\y`.
     Escape,
@@ -54,7 +56,7 @@ impl Problem {
     }
 }
 
-/// Why Go can't read a pattern. Prints what follows `error parsing regexp: ` there.
+/// The reason for which Go can't read a pattern. Its printed form is the text after `error parsing regexp: ` in Go's message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
     problem: Problem,
@@ -69,13 +71,13 @@ impl PatternError {
         }
     }
 
-    /// What is wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn problem(&self) -> Problem {
         self.problem
     }
 
-    /// The part of the pattern that Go shows.
+    /// Returns the part of the pattern that Go shows.
     #[must_use]
     pub fn part(&self) -> &str {
         &self.part
@@ -90,11 +92,11 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// Writes a pattern of Go for the `regex` crate: `\d`, `\w`, `\s` and `\b` mean ASCII, classes hold what they say, and braces that
-/// repeat nothing are text.
+/// Rewrites a Go pattern for the `regex` crate: `\d`, `\w`, `\s` and `\b` mean ASCII, a class contains exactly its written members, and
+/// braces that repeat nothing are text.
 ///
 /// # Errors
-/// When Go can't read it. Names of Unicode's classes are left to the `regex` crate, which knows those that Go knows.
+/// If Go can't read the pattern. The `regex` crate checks the names of Unicode classes, because it knows the same classes as Go.
 pub fn translate(pattern: &str) -> Result<String, PatternError> {
     let mut translator = Translator {
         pattern,
@@ -109,17 +111,17 @@ pub fn translate(pattern: &str) -> Result<String, PatternError> {
     Ok(translator.into)
 }
 
-/// The inside of a group as far as it is read.
+/// The content of a group that has been read so far.
 #[derive(Default)]
 struct Group {
-    /// How often the last thing is repeated at most, by repetitions in it; none if there is nothing to repeat.
+    /// The maximum count of repetitions for the last item, multiplied with the repetitions inside it. `None` if no item can be repeated.
     last: Option<u32>,
     /// The largest of those before.
     most: u32,
 }
 
 impl Group {
-    /// Something that can be repeated, and in which something is repeated so often.
+    /// Adds an item that can be repeated. `times` is the number of repetitions inside it.
     fn push(&mut self, times: u32) {
         self.most = self.most.max(self.last.unwrap_or(0));
         self.last = Some(times);
@@ -135,7 +137,7 @@ struct Translator<'text> {
     into: String,
     groups: Vec<Group>,
     names: HashSet<&'text str>,
-    /// How far from the end the last name of a class ends; nothing if there is none.
+    /// The distance in bytes from the end of the pattern to the end of the last class name; zero without such a name.
     last_name: usize,
     here: Group,
 }
@@ -143,7 +145,7 @@ struct Translator<'text> {
 impl<'text> Translator<'text> {
     fn translate(&mut self) -> Result<(), PatternError> {
         let mut rest = self.pattern;
-        // What begins with the repetition that was just read.
+        // The text that begins with the last repetition operator.
         let mut repeated: Option<&str> = None;
         while let Some(first) = rest.chars().next() {
             let tail = behind(rest, first);
@@ -203,7 +205,7 @@ impl<'text> Translator<'text> {
         self.here.push(0);
     }
 
-    /// A repetition of what was read last. `after` is behind its operator, `repeated` begins with the repetition just before it.
+    /// Writes a repetition of the last item. `after` begins behind the operator. `repeated` begins with the previous repetition operator.
     fn repeat(
         &mut self,
         before: &'text str,
@@ -247,7 +249,7 @@ impl<'text> Translator<'text> {
         Ok(end)
     }
 
-    /// What begins with a parenthesis: a group, or flags.
+    /// Reads an item that begins with a parenthesis: a group, or flags.
     fn open(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
         let Some(inside) = rest.strip_prefix("(?") else {
             self.into.push('(');
@@ -265,7 +267,7 @@ impl<'text> Translator<'text> {
                 'i' | 'm' | 's' | 'U' => has_flag = true,
                 '-' if !is_negative => (is_negative, has_flag) = (true, false),
                 ':' | ')' if !is_negative || has_flag => {
-                    // Flags that say nothing say it to no group.
+                    // Empty flags apply to no group.
                     if through != ")" {
                         self.into.push_str("(?");
                         self.into.push_str(through);
@@ -296,7 +298,7 @@ impl<'text> Translator<'text> {
             ));
         }
         if name.starts_with(|first: char| first.is_ascii_digit()) || self.names.contains(name) {
-            // No name for the `regex` crate, or one that it would not give twice; the group's number is the same.
+            // The `regex` crate does not accept this name, or not twice. The group's number stays equal.
             self.into.push('(');
         } else {
             self.into.push_str("(?P<");
@@ -323,7 +325,7 @@ impl<'text> Translator<'text> {
         Ok(())
     }
 
-    /// What begins with a backslash outside of a class.
+    /// Reads an escape outside of a class.
     fn escape(&mut self, rest: &'text str) -> Result<&'text str, PatternError> {
         let tail = behind(rest, '\\');
         let Some(letter) = tail.chars().next() else {
@@ -357,7 +359,7 @@ impl<'text> Translator<'text> {
     }
 }
 
-/// How often something is repeated.
+/// The minimum and maximum number of repetitions.
 #[derive(Clone, Copy)]
 struct Counts {
     least: u32,
@@ -373,7 +375,8 @@ impl Counts {
     }
 }
 
-/// The counts behind an opening brace, `2`, `2,` or `2,3`, if they are counts, and what follows their brace.
+/// Reads the counts behind an opening brace, `2`, `2,` or `2,3`, and returns them with the text behind the brace. `None` if the text has no
+/// counts.
 fn counts(tail: &str) -> Option<(Counts, &str)> {
     let (least, rest) = number(tail)?;
     if let Some(after) = rest.strip_prefix('}') {
@@ -388,7 +391,8 @@ fn counts(tail: &str) -> Option<(Counts, &str)> {
     Some((Counts { least, most }, rest.strip_prefix('}')?))
 }
 
-/// A number at the beginning, without leading zeros, and what follows. What is far too large is as good as any number that is.
+/// Reads a number without leading zeros and returns it with the rest of the text. A number that is too large becomes `u32::MAX`, which is
+/// above every limit.
 fn number(text: &str) -> Option<(u32, &str)> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = text.split_at(digits);
@@ -396,7 +400,7 @@ fn number(text: &str) -> Option<(u32, &str)> {
     (digits > 0 && !is_padded).then(|| (number.parse().unwrap_or(u32::MAX), rest))
 }
 
-/// A letter that an escape stands for, `rest` beginning with the backslash; and what follows.
+/// Reads the letter of an escape and returns it with the rest of the text. `rest` begins with the backslash.
 fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
     let tail = behind(rest, '\\');
     let Some(letter) = tail.chars().next() else {
@@ -435,7 +439,8 @@ fn escaped_letter(rest: &str) -> Result<(char, &str), PatternError> {
     Ok((meant, after))
 }
 
-/// A letter by its number behind `\x`: two digits, or any number of them in braces. An error is what Go has not read then.
+/// Reads the number of a letter behind `\x`: two digits, or any number of digits in braces. The error contains the text that Go has not
+/// read at that point.
 fn hexadecimal(text: &str) -> Result<(char, &str), &str> {
     let mut rest = text;
     let mut next = || {
@@ -469,7 +474,7 @@ fn hexadecimal(text: &str) -> Result<(char, &str), &str> {
     }
 }
 
-/// Appends a letter that stands for itself.
+/// Appends a letter as a literal.
 fn push_letter(letter: char, into: &mut String) {
     if "\\.+*?()|[]{}^$#&-~".contains(letter) {
         into.push('\\');
@@ -477,7 +482,7 @@ fn push_letter(letter: char, into: &mut String) {
     into.push(letter);
 }
 
-/// What follows the first letter of a text.
+/// Returns the text after its first letter.
 fn behind(text: &str, first: char) -> &str {
     text.get(first.len_utf8()..).unwrap_or("")
 }

@@ -1,21 +1,21 @@
-//! Owns Kubernetes' resource quantities: `1.5Gi`, `100m`, `2e3`, read, counted, compared and printed in their canonical form. Refuses
-//! what `resource.ParseQuantity` refuses, with its words.
+//! Kubernetes' resource quantities (`1.5Gi`, `100m`, `2e3`): reading, arithmetic, comparison and the canonical form. Errors have the same
+//! conditions and words as `resource.ParseQuantity`.
 //!
-//! Amounts are exact numbers of billionths. Kubernetes rounds what is smaller up, away from zero, and caps binary ones at 2⁶³−1; decimal
-//! ones are capped here at 10²⁹, which Kubernetes does not do.
+//! Amounts are exact numbers of billionths. Kubernetes rounds smaller parts up, away from zero, and caps binary amounts at 2⁶³−1. This
+//! module also caps decimal amounts at 10²⁹, which Kubernetes does not do.
 
 use std::cmp::Ordering;
 
 /// Why a text is no quantity. The words are Kubernetes'.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// It is not a number with a suffix.
+    /// The text is not a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
     /// There is no digit before a suffix that makes the number very large or very small.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// The suffix is none of those that are known.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
@@ -32,7 +32,7 @@ enum Format {
 pub struct Quantity {
     nanos: i128,
     format: Format,
-    /// Whether Go holds it as an integer with a scale that is not below one: only then it counts as an integer there.
+    /// Whether Go stores the amount as an integer with a scale of at least one. Only then Go counts it as an integer.
     is_integer: bool,
 }
 
@@ -41,10 +41,10 @@ const NANOS: i128 = 1_000_000_000;
 /// The largest amount with a binary suffix.
 const LARGEST_BINARY: i128 = (i64::MAX as i128) * NANOS;
 
-/// The largest amount that is told apart from larger ones.
+/// The largest amount. Larger amounts become equal to it.
 const LARGEST: i128 = 100_000_000_000_000_000_000_000_000_000 * NANOS;
 
-/// So many digits fit a machine's integer.
+/// The number of decimal digits that always fit in a machine integer.
 const DIGITS: i64 = 18;
 
 impl PartialEq for Quantity {
@@ -59,7 +59,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// The canonical form of a quantity's text. As in Kubernetes, that is the text itself if it could be canonical (`+5` is `+5`).
+/// Returns the canonical form of a quantity's text. As in Kubernetes, that is the text itself if it could be canonical (`+5` is `+5`).
 ///
 /// # Errors
 /// Text that is no quantity.
@@ -107,7 +107,7 @@ fn split(text: &str) -> Result<Parts<'_>, QuantityError> {
     })
 }
 
-/// The suffix's powers of two and ten, and the form that it belongs to.
+/// Returns the suffix's powers of two and ten, and the form that it belongs to.
 fn read_suffix(suffix: &str) -> Option<(u32, i64, Format)> {
     let decimal = |power| Some((0, power, Format::Decimal));
     let binary = |power| Some((power, 0, Format::Binary));
@@ -136,7 +136,7 @@ fn read_suffix(suffix: &str) -> Option<(u32, i64, Format)> {
     }
 }
 
-/// Reads a quantity; also whether its text is canonical as it is, as far as Kubernetes looks.
+/// Reads a quantity. The flag is true if the text is already canonical, as far as Kubernetes checks that.
 fn read(text: &str) -> Result<(Quantity, bool), QuantityError> {
     let parts = split(text)?;
     let (binary, power, format) = read_suffix(parts.suffix).ok_or(QuantityError::Suffix)?;
@@ -161,7 +161,7 @@ fn read(text: &str) -> Result<(Quantity, bool), QuantityError> {
             let tail: u32 = parts.whole.get(start..).and_then(|tail| tail.parse().ok()).unwrap_or(0);
             !tail.is_multiple_of(8)
         } else {
-            // So many zeros end it that they could be a suffix.
+            // The number of final zeros that could become a suffix.
             let zeros = |digits: &str| digits.bytes().rev().take_while(|byte| *byte == b'0').count();
             let mut trailing = zeros(parts.fraction);
             if trailing == parts.fraction.len() {
@@ -182,7 +182,7 @@ fn read(text: &str) -> Result<(Quantity, bool), QuantityError> {
     Ok((quantity, is_kept))
 }
 
-/// The number in billionths, rounded up, at most the largest that there is.
+/// Returns the number in billionths, rounded up, at most the largest amount.
 fn count_nanos(parts: &Parts<'_>, binary: u32, power: i64) -> i128 {
     let largest = if binary > 0 { LARGEST_BINARY } else { LARGEST };
     let digits: String = parts.whole.chars().chain(parts.fraction.chars()).collect();
@@ -232,13 +232,13 @@ impl Quantity {
         read(text).map(|(quantity, _)| quantity)
     }
 
-    /// Nothing at all.
+    /// Returns zero.
     #[must_use]
     pub fn zero() -> Self {
         Self::whole(0)
     }
 
-    /// A whole number.
+    /// Creates a whole number.
     #[must_use]
     pub fn whole(number: impl TryInto<i128>) -> Self {
         Self {
@@ -248,31 +248,31 @@ impl Quantity {
         }
     }
 
-    /// Below zero.
+    /// Returns whether the amount is below zero.
     #[must_use]
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether it is nothing.
+    /// Returns whether the amount is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether it is a whole number.
+    /// Returns whether the amount is a whole number.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.nanos % NANOS == 0
     }
 
-    /// -1, 0 or 1.
+    /// Returns the sign: -1, 0 or 1.
     #[must_use]
     pub fn sign(&self) -> i64 {
         self.nanos.signum() as i64
     }
 
-    /// The whole number, if it is one and Kubernetes says that it is: not of one that was written with a fraction, or in too many digits.
+    /// Returns the whole number, if it is one and Kubernetes says that it is: not of one that was written with a fraction, or in too many digits.
     #[must_use]
     pub fn as_integer(&self) -> Option<i64> {
         if !self.is_integer || !self.is_whole() {
@@ -281,7 +281,7 @@ impl Quantity {
         i64::try_from(self.nanos / NANOS).ok()
     }
 
-    /// The nearest float, or the one beside it.
+    /// Returns the nearest float, or a neighbour of it.
     #[must_use]
     pub fn approximate(&self) -> f64 {
         if self.is_whole() {
@@ -291,19 +291,19 @@ impl Quantity {
         }
     }
 
-    /// Near enough for a ratio.
+    /// Returns the ratio of two amounts, approximately.
     #[must_use]
     pub fn ratio_to(&self, other: &Self) -> f64 {
         self.nanos as f64 / other.nanos as f64
     }
 
-    /// The order of two amounts, however they were written.
+    /// Returns the order of two amounts, independent of their notation.
     #[must_use]
     pub fn compare(&self, other: &Self) -> Ordering {
         self.nanos.cmp(&other.nanos)
     }
 
-    /// The sum, printed as the first one is, unless that is nothing.
+    /// Returns the sum, in the format of the first amount, unless that is zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -313,7 +313,7 @@ impl Quantity {
         }
     }
 
-    /// The difference, printed as the first one is, unless that is nothing.
+    /// Returns the difference, in the format of the first amount, unless that is zero.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.plus(Self {
@@ -322,31 +322,31 @@ impl Quantity {
         })
     }
 
-    /// Rounded up to a whole number.
+    /// Rounds up to a whole number.
     #[must_use]
     pub fn round_up(self) -> Self {
         self.round_up_to(NANOS)
     }
 
-    /// Rounded up to whole thousandths, as resource lists hold them.
+    /// Rounds up to whole thousandths, as in resource lists.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
         self.round_up_to(NANOS / 1000)
     }
 
-    /// How many whole thousandths it is, what is over left out.
+    /// Returns the whole thousandths, rounded down.
     #[must_use]
     pub fn thousandths_down(&self) -> i128 {
         self.nanos.div_euclid(NANOS / 1000)
     }
 
-    /// How many whole thousandths it takes.
+    /// Returns the whole thousandths, rounded up.
     #[must_use]
     pub fn thousandths_up(&self) -> i128 {
         self.nanos.saturating_add(NANOS / 1000 - 1).div_euclid(NANOS / 1000)
     }
 
-    /// So many thousandths, printed as this amount is.
+    /// Returns an amount of `count` thousandths that prints in the format of this amount.
     #[must_use]
     pub fn with_thousandths(&self, count: i128) -> Self {
         Self {
@@ -355,7 +355,7 @@ impl Quantity {
         }
     }
 
-    /// Rounded away from zero.
+    /// Rounds away from zero, to a multiple of `unit`.
     fn round_up_to(self, unit: i128) -> Self {
         let units = self.nanos / unit + i128::from(self.nanos % unit != 0) * self.nanos.signum();
         Self {
@@ -390,7 +390,7 @@ impl Quantity {
     }
 }
 
-/// A number without so many factors, and how many those were.
+/// Returns a number without its factors, and the number of removed factors.
 fn without_factors(mut value: i128, factor: i128, most: usize) -> (i128, usize) {
     let mut times = 0;
     while value % factor == 0 && value != 0 && times < most {

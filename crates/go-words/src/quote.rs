@@ -1,9 +1,8 @@
-//! Owns Go's quoting of texts (`%q`, `strconv.Quote`), in which Kubernetes' messages show names and values. Refuses nothing: every
-//! text has a quoted form.
+//! Go's quoting of texts (`%q`, `strconv.Quote`), in which Kubernetes' messages show names and values. Every text has a quoted form.
 
 use std::fmt::Write as _;
 
-/// `text` in double quotes, with Go's escapes.
+/// Returns `text` in double quotes, with Go's escapes.
 #[must_use]
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
@@ -41,14 +40,14 @@ pub fn write_quoted(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Several texts as Go prints a slice of them with `%q`: `["a" "b"]`.
+/// Returns several texts as Go prints a slice of them with `%q`: `["a" "b"]`.
 #[must_use]
 pub fn quote_list<T: AsRef<str>>(items: &[T]) -> String {
     let quoted: Vec<String> = items.iter().map(|item| quote(item.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// Go's `unicode.IsPrint` as far as the standard library can tell: no control, format, private or unassigned
+/// Implements Go's `unicode.IsPrint` as far as the standard library can tell: no control, format, private or unassigned
 /// character, and of the spaces only the ASCII one. Rust's own Debug escapes by the same tables.
 fn is_printable(character: char) -> bool {
     if character.is_ascii() {

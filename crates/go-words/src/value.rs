@@ -1,18 +1,18 @@
-//! Owns what Go calls the values of decoded JSON, and how it prints them: Kubernetes' messages contain both. Maps are printed in the order
-//! in which they are held, which `serde_json` sorts by name, as Go does.
+//! Go's type names and printed forms of decoded JSON values, which Kubernetes' messages contain. Maps are printed in their stored order;
+//! `serde_json` sorts maps by name, as Go does.
 
 use serde_json::{Number, Value};
 
 use crate::quote::quote;
 
-/// The Go type that a decoded JSON value has.
+/// Returns the Go type that a decoded JSON value has.
 #[must_use]
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
         Value::Number(number) if number.is_i64() => "int64",
-        // What an integer doesn't hold is a float, too.
+        // A number that does not fit in an integer is also a float.
         Value::Number(_) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "[]interface {}",
@@ -20,7 +20,7 @@ pub fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as Go's `%v` prints it.
+/// Returns a value as Go's `%v` prints it.
 #[must_use]
 pub fn print(value: &Value) -> String {
     match value {
@@ -45,7 +45,7 @@ pub fn print(value: &Value) -> String {
     }
 }
 
-/// A float's shortest form as Go writes it: whole ones without a fraction, exponents with a sign and two digits.
+/// Returns a float's shortest form as Go writes it: whole ones without a fraction, exponents with a sign and two digits.
 fn float(shortest: &str) -> String {
     let Some((digits, exponent)) = shortest.split_once('e') else {
         return shortest.trim_end_matches(".0").to_owned();
@@ -57,7 +57,7 @@ fn float(shortest: &str) -> String {
     format!("{}e{sign}{exponent:0>2}", digits.trim_end_matches(".0"))
 }
 
-/// A value as Go's `%#v` prints it.
+/// Returns a value as Go's `%#v` prints it.
 #[must_use]
 pub fn print_syntax(value: &Value) -> String {
     match value {

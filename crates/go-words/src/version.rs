@@ -1,5 +1,5 @@
-//! Owns semantic versions as Kubernetes reads them (blang/semver v4), strictly or leniently, and [`Range`]s of them as Masterminds/semver
-//! v3 reads those. Refuses what they refuse; the `semver` crate holds a version once it is read.
+//! Semantic versions as Kubernetes reads them (blang/semver v4), strictly or leniently, and [`Range`]s of versions as Masterminds/semver v3
+//! reads them. Errors have the same conditions as in these libraries. The result is a version of the `semver` crate.
 
 mod range;
 
@@ -27,11 +27,11 @@ impl VersionError {
     }
 }
 
-/// Reads a version of three numbers, a pre-release and build metadata. Two versions are in order by
-/// [`Version::cmp_precedence`], which does not look at the metadata.
+/// Reads a version of three numbers, a pre-release and build metadata. [`Version::cmp_precedence`] orders two versions and ignores the
+/// metadata.
 ///
 /// # Errors
-/// With Kubernetes' words for what is wrong.
+/// If the text is not a version, with Kubernetes' message.
 pub fn parse(text: &str) -> Result<Version, VersionError> {
     if text.is_empty() {
         return Err(VersionError::new("Version string empty"));
@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> Result<Version, VersionError> {
 /// Reads a version that may begin with `v`, leave out parts and have leading zeros, as CEL's `semver(text, true)` does.
 ///
 /// # Errors
-/// With Kubernetes' words for what is wrong.
+/// If the text is not a version, with Kubernetes' message.
 pub fn parse_normalized(text: &str) -> Result<Version, VersionError> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text

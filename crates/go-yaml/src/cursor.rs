@@ -1,5 +1,5 @@
-//! Owns a place in a text of YAML and the ways to go on from it by characters, as Go's scanner counts them. Knows which characters end
-//! a line, and nothing of what the text means.
+//! A position in a text of YAML, and the ways to advance it by characters, as Go's scanner counts them. A cursor knows which characters end
+//! a line, but not what the text means.
 
 /// A place in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,7 +35,7 @@ impl<'text> Cursor<'text> {
         }
     }
 
-    /// The byte so far ahead; nothing at the end of the text.
+    /// Returns the byte at a distance ahead; `None` behind the end of the text.
     pub(super) fn byte(&self, ahead: usize) -> Option<u8> {
         self.text.as_bytes().get(self.mark.at + ahead).copied()
     }
@@ -44,23 +44,23 @@ impl<'text> Cursor<'text> {
         self.byte(0) == Some(byte)
     }
 
-    /// The text between two places.
+    /// Returns the text between two places.
     pub(super) fn between(&self, from: usize, to: usize) -> &'text str {
         self.text.get(from..to).unwrap_or("")
     }
 
-    /// Tells whether the rest of the text begins so.
+    /// Checks whether the rest of the text begins with `text`.
     pub(super) fn begins_with(&self, text: &str) -> bool {
         let rest = self.text.as_bytes().get(self.mark.at..).unwrap_or(&[]);
         rest.starts_with(text.as_bytes())
     }
 
-    /// A space or a tab.
+    /// Checks for a space or a tab.
     pub(super) fn is_blank(&self, ahead: usize) -> bool {
         matches!(self.byte(ahead), Some(b' ' | b'\t'))
     }
 
-    /// A character that ends a line: besides those of every system next-line, line and paragraph separators.
+    /// Checks for a character that ends a line: the usual line breaks, and next-line, line and paragraph separators.
     pub(super) fn is_break(&self, ahead: usize) -> bool {
         match self.byte(ahead) {
             Some(b'\n' | b'\r') => true,
@@ -74,17 +74,17 @@ impl<'text> Cursor<'text> {
         self.byte(ahead).is_none() || self.is_break(ahead)
     }
 
-    /// Tells whether a word ends so far ahead.
+    /// Checks whether a word ends at a distance ahead.
     pub(super) fn is_blank_or_end(&self, ahead: usize) -> bool {
         self.is_blank(ahead) || self.is_break_or_end(ahead)
     }
 
-    /// A marker of a document's start or end.
+    /// Checks for the marker of a document's start or end.
     pub(super) fn is_document_marker(&self) -> bool {
         self.mark.column == 0 && (self.begins_with("---") || self.begins_with("...")) && self.is_blank_or_end(3)
     }
 
-    /// Goes over one character that ends no line.
+    /// Skips one character that does not end a line.
     pub(super) fn skip(&mut self) {
         let Some(first) = self.byte(0) else { return };
         if !matches!(first, b' ' | b'\t') {
@@ -95,19 +95,19 @@ impl<'text> Cursor<'text> {
         self.mark.column += 1;
     }
 
-    /// Goes over so many ASCII characters that end no line.
+    /// Skips `count` ASCII characters that do not end a line.
     pub(super) fn skip_several(&mut self, count: usize) {
         (0..count).for_each(|_| self.skip());
     }
 
-    /// Goes over characters up to a line's end.
+    /// Skips characters up to the end of the line.
     pub(super) fn skip_to_break(&mut self) {
         while !self.is_break_or_end(0) {
             self.skip();
         }
     }
 
-    /// Goes over a comment, which begins here, up to its line's end.
+    /// Skips a comment that begins here, up to the end of its line.
     pub(super) fn skip_comment(&mut self) {
         let start = self.mark;
         self.skip_to_break();
@@ -120,7 +120,7 @@ impl<'text> Cursor<'text> {
         }
     }
 
-    /// Goes over a line's end, if one is here; carriage return and line feed are one.
+    /// Skips a line break, if one is here. A carriage return with a line feed is one line break.
     pub(super) fn skip_line(&mut self) {
         let Some(first) = self.byte(0).filter(|_| self.is_break(0)) else {
             return;
@@ -137,7 +137,7 @@ impl<'text> Cursor<'text> {
         self.ended_lines += 1;
     }
 
-    /// Goes over a line's end, if one is here, and notes it: as a line feed, but separators as themselves.
+    /// Skips a line break, if one is here, and writes it to `into`: as a line feed, but separators unchanged.
     pub(super) fn read_line(&mut self, into: &mut String) {
         let from = self.mark.at;
         let is_separator = self.is(0xe2);
@@ -150,7 +150,7 @@ impl<'text> Cursor<'text> {
     }
 }
 
-/// The length of the character that begins with a byte.
+/// Returns the length of the character that begins with a byte.
 fn width(first: u8) -> usize {
     match first {
         0xf0.. => 4,

@@ -1,4 +1,4 @@
-//! Owns writing JSON values as yaml.v2 writes them: sorted keys, indentation, quoting, folding at column 80, block scalars.
+//! Writes JSON values as yaml.v2 does: sorted keys, indentation, quoting, folding at column 80, block scalars.
 
 use memchr::memchr;
 use serde_json::{Map, Value};
@@ -43,7 +43,7 @@ struct Emitter {
     column: usize,
     /// The last character was a space or a line break.
     whitespace: bool,
-    /// Only indentation and indicators stand on this line so far.
+    /// Whether this line contains only indentation and indicators so far.
     indention: bool,
 }
 
@@ -84,7 +84,7 @@ impl Emitter {
         self.indention = true;
     }
 
-    /// Writes a node whose parent is indented by `indent` (`None` at the root).
+    /// Writes a node. `indent` is the indentation of its parent, `None` at the root.
     fn node(&mut self, value: &Value, indent: Option<usize>, context: Context) {
         // Deep inside, a line is mostly indentation.
         meter::text(indent.unwrap_or(0) + value.as_str().map_or(8, str::len));
@@ -191,7 +191,7 @@ impl Emitter {
         }
     }
 
-    /// Folds at a space when the line is long enough; tells whether it did.
+    /// Folds at a space if the line is long enough. Returns whether it did so.
     fn fold(&mut self, indent: usize, allowed: bool, next: Option<char>) -> bool {
         let fold = allowed && self.column > BEST_WIDTH && next != Some(' ');
         if fold {
@@ -239,7 +239,7 @@ impl Emitter {
         self.indention = false;
     }
 
-    /// Where the next line break goes in ASCII text: at the first space beyond the width that stands alone.
+    /// Returns the place for the next line break in ASCII text: the first single space beyond the width.
     fn place_to_fold(&self, text: &str) -> Option<usize> {
         let bytes = text.as_bytes();
         let mut from = (BEST_WIDTH + 1).saturating_sub(self.column);
@@ -292,7 +292,8 @@ impl Emitter {
         self.indicator("\"", true, false, false);
         let mut spaces = false;
         let mut first = true;
-        // Go's emitter looks for a byte order mark at the start whatever character it is at, and so escapes all of them.
+        // Go's emitter checks for a byte order mark at the start of the text, whichever character it writes. So one mark at the start makes
+        // it escape all characters.
         let all = text.starts_with('\u{feff}');
         let mut characters = text.chars().peekable();
         while let Some(character) = characters.next() {
@@ -368,17 +369,17 @@ enum Form {
     Literal,
 }
 
-/// Tells whether yaml.v3 may write a string as a block; unlike yaml.v2, it does so with tabs.
+/// Checks whether yaml.v3 may write a string as a block. Unlike yaml.v2, it does so for strings with tabs.
 pub(crate) fn may_be_block(text: &str) -> bool {
     Facts::of(&text.replace('\t', "x")).block
 }
 
-/// Tells whether a string may be written without quotes, whatever it looks like otherwise.
+/// Checks whether a string may be written without quotes, even if the text means something else then.
 pub(crate) fn may_be_plain(text: &str) -> bool {
     Facts::of(text).plain && !is_base_60(text)
 }
 
-/// A character as it is written between double quotes, after a backslash.
+/// Writes the escape of a character between double quotes, with its backslash.
 pub(super) fn escaped(character: char, put: &mut dyn FnMut(char)) {
     put('\\');
     put(match character {
@@ -439,7 +440,7 @@ fn is_base_60(text: &str) -> bool {
     sexagesimal(last) && parts.all(sexagesimal)
 }
 
-/// Tells whether the bytes of the keys order them already, which they do where keys have only letters, `-`, `.` and `/`.
+/// Checks whether the keys are already in order by their bytes. This is so if all keys have only letters, `-`, `.` and `/`.
 fn is_in_order(map: &Map<String, Value>) -> bool {
     let is_simple = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'-'..=b'/');
     map.keys().is_sorted() && map.keys().all(|key| key.bytes().all(is_simple))
@@ -467,7 +468,7 @@ fn sort(entries: &mut Vec<(&String, &Value)>) {
     entries.extend(right);
 }
 
-/// Whether yaml.v2 puts a key before another: letters after other characters, runs of digits by their value.
+/// Returns whether yaml.v2 sorts a key before another: letters come after other characters, and runs of digits sort by value.
 fn less(a: &str, b: &str) -> bool {
     let common: usize = a
         .chars()

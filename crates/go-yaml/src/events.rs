@@ -1,5 +1,5 @@
-//! Owns what the tokens of a text make together: documents, collections and scalars, one event after the other, as Go's parser makes
-//! them. Refuses tokens in an order that isn't YAML.
+//! Events of a YAML text: documents, collections and scalars, one event after the other, as Go's parser makes them from tokens. Tokens in
+//! an order that isn't YAML are an error.
 
 use std::borrow::Cow;
 
@@ -8,21 +8,21 @@ use super::scalar::Dialect;
 pub use super::tokens::{Form, Problem};
 use super::tokens::{Kind, Scanner, Token};
 
-/// What tags of YAML's own begin with.
+/// The prefix of YAML's own tags.
 const OWN_TAGS: &str = "tag:yaml.org,2002:";
-/// How much of a text Go reads at once, in bytes.
+/// The number of bytes that Go reads at once.
 const READ_AT_ONCE: usize = 512;
 
-/// What may be written before a node.
+/// The anchor and the tag that may precede a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties<'text> {
     /// The name that aliases may use.
     pub anchor: Option<&'text str>,
-    /// In its short form.
+    /// The tag in its short form.
     pub tag: Option<String>,
 }
 
-/// What happens.
+/// The kind of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'text> {
     /// The text begins.
@@ -33,7 +33,7 @@ pub enum What<'text> {
     DocumentStart,
     /// A document ends.
     DocumentEnd,
-    /// What an anchor stands for, by its name.
+    /// An alias, with the name of its anchor.
     Alias(&'text str),
     /// A scalar's text and how it is written.
     Scalar(Cow<'text, str>, Form, Properties<'text>),
@@ -47,18 +47,18 @@ pub enum What<'text> {
     MappingEnd,
 }
 
-/// One step through a text.
+/// An event of a text.
 #[derive(Debug, Clone)]
 pub struct Event<'text> {
-    /// What happens.
+    /// The kind of this event.
     pub what: What<'text>,
-    /// Where it begins.
+    /// The start of the event.
     pub start: Mark,
-    /// Where it ends.
+    /// The end of the event.
     pub end: Mark,
 }
 
-/// What is expected next.
+/// The next event that the parser expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Stream,
@@ -84,19 +84,19 @@ enum State {
     Over,
 }
 
-/// Whether an entry of a flow collection is its first, before which there is no comma.
+/// Whether an entry of a flow collection is the first one, which has no comma before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum First {
     Yes,
     No,
 }
 
-/// Where a node stands, which decides what it may be.
+/// The position of a node, which decides which nodes are valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Flow,
     Block,
-    /// In a block mapping.
+    /// A place in a block mapping.
     BlockMapping,
 }
 
@@ -104,16 +104,17 @@ enum Place {
 pub struct EventReader<'text> {
     scanner: Scanner<'text>,
     state: State,
-    /// What is expected after the collections that are open.
+    /// The states to return to when the open collections end.
     states: Vec<State>,
-    /// Handles of tags and what they stand for.
+    /// Handles of tags with their prefixes.
     handles: Vec<(String, String)>,
-    /// Where the part of the text begins that Go reads together with its first control character, which it refuses.
+    /// The start of the block of text that contains the first forbidden control character. Go reads a block at once, so it refuses the
+    /// whole block.
     limit: Option<(usize, Problem)>,
 }
 
 impl<'text> EventReader<'text> {
-    /// Those of a text, as the scanner of one of the libraries makes them.
+    /// Creates a reader of a text's events, with the scanner of one of the libraries.
     #[must_use]
     pub fn new(text: &'text str, dialect: Dialect) -> Self {
         EventReader {
@@ -125,15 +126,15 @@ impl<'text> EventReader<'text> {
         }
     }
 
-    /// The comments that were read since this was last asked, and where they begin; some stand behind the event last read.
+    /// Returns the comments read since the last call, with their places. Some comments may stand behind the last event.
     pub fn comments(&mut self) -> Vec<(Mark, &'text str)> {
         self.scanner.comments()
     }
 
-    /// The next event. The end of the text is the last one.
+    /// Returns the next event. The last event is the end of the text.
     ///
     /// # Errors
-    /// When the text isn't YAML; says why, and on which line.
+    /// If the text isn't YAML. The error has the reason and the line.
     #[expect(clippy::should_implement_trait, reason = "it has no end but an event that says so")]
     pub fn next(&mut self) -> Result<Event<'text>, Problem> {
         let event = self.event();
@@ -205,7 +206,7 @@ impl<'text> EventReader<'text> {
         self.scanner.take().ok_or(Problem::at(here, "the text ends too early"))
     }
 
-    /// What is expected after the collection that just ended.
+    /// Returns the state after the collection that just ended.
     fn outer(&mut self) -> State {
         self.states.pop().unwrap_or(State::Over)
     }
@@ -215,7 +216,7 @@ impl<'text> EventReader<'text> {
         Err(Problem::at(start, message))
     }
 
-    /// A scalar that was left out before the next token.
+    /// Returns the empty scalar before the next token.
     fn nothing_here(&mut self) -> Result<Event<'text>, Problem> {
         let mark = self.scanner.peek()?.start;
         Ok(nothing(mark))
@@ -372,7 +373,7 @@ impl<'text> EventReader<'text> {
         })
     }
 
-    /// The short form of a tag.
+    /// Returns the short form of a tag.
     fn tag(&self, mark: Mark, handle: &str, suffix: &str) -> Result<Option<String>, Problem> {
         let long = if handle.is_empty() {
             suffix.to_owned()
@@ -441,7 +442,7 @@ impl<'text> EventReader<'text> {
         self.part(mark, State::Key)
     }
 
-    /// The key or value of a block mapping, whose sign ended at a mark.
+    /// Reads a key or a value of a block mapping. `mark` is the end of its sign.
     fn part(&mut self, mark: Mark, next: State) -> Result<Event<'text>, Problem> {
         if matches!(self.kind()?, Kind::Key | Kind::Value | Kind::BlockEnd) {
             self.state = next;
@@ -451,7 +452,7 @@ impl<'text> EventReader<'text> {
         self.node(Place::BlockMapping)
     }
 
-    /// Goes over the comma before an entry of a flow collection that isn't its first.
+    /// Skips the comma before an entry of a flow collection, except before the first entry.
     fn comma(&mut self, first: First, message: &'static str) -> Result<(), Problem> {
         if first == First::No {
             if *self.kind()? != Kind::FlowEntry {
@@ -486,7 +487,7 @@ impl<'text> EventReader<'text> {
             self.states.push(State::PairValue);
             return self.node(Place::Flow);
         }
-        // Go goes over this token, whichever it is.
+        // Go skips this token, whatever its kind.
         let mark = self.token()?.end;
         self.state = State::PairValue;
         Ok(nothing(mark))
@@ -560,7 +561,7 @@ fn nothing<'text>(mark: Mark) -> Event<'text> {
     at_mark(What::Scalar("".into(), Form::Plain, Properties::default()), mark)
 }
 
-/// Where Go would find a character that it refuses wherever it stands: with the part of the text that the character is in.
+/// Finds the first character that Go refuses at any position. Go reports the character at the start of the block of text that contains it.
 fn forbidden(text: &str) -> Option<(usize, Problem)> {
     // Nothing that is refused begins with another byte.
     let is_suspicious =

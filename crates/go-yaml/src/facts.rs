@@ -1,15 +1,16 @@
-//! Owns in which forms yaml.v2 may write a string: the facts about its characters that decide it, most of them found in one go.
+//! The forms in which yaml.v2 may write a string, and the facts about its characters that decide the form. One pass finds most of the
+//! facts.
 
 use memchr::memmem;
 
-/// Which forms a string may be written in.
+/// The forms in which a string may be written.
 pub(super) struct Facts {
-    /// It has line breaks.
+    /// The string contains line breaks.
     pub(super) multiline: bool,
     pub(super) plain: bool,
     /// Between single quotes.
     pub(super) single: bool,
-    /// As a literal block.
+    /// Whether a literal block is possible.
     pub(super) block: bool,
 }
 
@@ -87,9 +88,9 @@ impl Facts {
     }
 }
 
-/// What bytes a text has, found out in one go.
+/// Facts about the bytes of a text, found in one pass.
 struct Bytes {
-    /// All are printable ASCII or line feeds.
+    /// The bytes are all printable ASCII or line feeds.
     are_printable: bool,
     have_breaks: bool,
     /// There are colons or number signs.
@@ -113,8 +114,7 @@ impl Bytes {
     }
 }
 
-/// Tells of most texts on one line of printable ASCII, quickly, that they may be written in any form: nothing in them could be an
-/// indicator.
+/// Recognises most texts on one line of printable ASCII quickly. Such texts contain nothing like an indicator, so every form is possible.
 fn is_harmless(text: &str, bytes: &Bytes) -> bool {
     let (first, last) = (text.as_bytes().first(), text.as_bytes().last());
     first.is_some_and(|first| first.is_ascii_alphanumeric() || matches!(first, b'/' | b'_' | b'$' | b'('))
@@ -126,7 +126,7 @@ pub(super) fn is_break(character: char) -> bool {
     matches!(character, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// What libyaml's Go port counts as printable; tabs are not.
+/// Checks whether libyaml's Go port counts a character as printable. Tabs are not printable.
 pub(super) fn is_printable(character: char) -> bool {
     matches!(character, '\n' | '\u{20}'..='\u{7e}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && character != '\u{feff}'

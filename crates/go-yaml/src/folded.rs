@@ -1,12 +1,12 @@
-//! Owns what becomes of a folded block when yaml.v3 writes it and reads it back: it decides about a blank line by the first
-//! character of the text instead of the next one, so some texts change. kustomize sends every resource that way.
+//! The change of a folded block that yaml.v3 writes and reads back. For each blank line, yaml.v3 checks the first character of the text
+//! instead of the next character, so some texts change. kustomize sends every resource through yaml.v3 in this way.
 
 use super::emit::may_be_block;
 use super::facts::is_break;
 use super::read::{Lines, Source, first_document};
 use super::scalar::Dialect;
 
-/// The text of a folded block after it was written and read.
+/// Returns the text of a folded block after it was written and read.
 pub(crate) fn written_and_read(text: &str) -> String {
     if text.is_empty() || !may_be_block(text) {
         return text.to_owned();
@@ -25,7 +25,7 @@ pub(crate) fn written_and_read(text: &str) -> String {
     }
 }
 
-/// A folded block as the value of the only field of a document.
+/// Returns a folded block as the value of the only field of a document.
 pub(super) fn written(text: &str) -> String {
     let mut out = format!("x: >{}\n", hints(text));
     let first_after_breaks = text.trim_start_matches(is_break).chars().next();
@@ -52,8 +52,8 @@ pub(super) fn written(text: &str) -> String {
     out
 }
 
-/// What stands after the indicator of a block scalar in lines of two spaces more: whether its first line decides the indentation, and
-/// which of its last line breaks count.
+/// Returns the hints after the indicator of a block scalar whose lines are indented by two more spaces. The hints say whether an explicit
+/// indentation is necessary, and which of the last line breaks count.
 pub(super) fn hints(text: &str) -> String {
     let mut hints = String::new();
     if text.starts_with(|first| first == ' ' || is_break(first)) {
@@ -68,7 +68,7 @@ pub(super) fn hints(text: &str) -> String {
     hints
 }
 
-/// Tells whether a block scalar of a text keeps all of its last line breaks.
+/// Checks whether a block scalar of a text keeps all its last line breaks.
 pub(super) fn is_kept(text: &str) -> bool {
     hints(text).ends_with('+')
 }

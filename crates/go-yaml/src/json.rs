@@ -1,4 +1,4 @@
-//! Owns the way from nodes to JSON values and back: what a resource means once all its text has been resolved.
+//! Conversion between nodes and JSON values: the meaning of a resource after all its text has been resolved.
 
 use std::borrow::Cow;
 
@@ -19,15 +19,15 @@ pub struct NotJson {
     pub line: u32,
     /// The file of the node, by its number.
     pub source: u32,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
-/// The text of a string after it went through JSON and was read as YAML: Go writes next-line characters into JSON as they
-/// are, and its YAML reader then takes them for the ends of lines and folds them.
+/// Returns the text of a string after Go wrote it as JSON and read that as YAML. Go writes next-line characters into JSON unescaped. Its
+/// YAML reader then treats them as line breaks and folds them.
 ///
 /// # Errors
-/// When that reader then takes what follows one for the marker of a document.
+/// If that reader takes the text after a next-line character for the marker of a document.
 fn without_next_lines(text: String) -> Result<String, &'static str> {
     if !text.contains(NEXT_LINE) {
         return Ok(text);
@@ -60,7 +60,7 @@ fn without_next_lines(text: String) -> Result<String, &'static str> {
 
 const NEXT_LINE: char = '\u{85}';
 
-/// The value of a resource's node, as kustomize prints it: read by yaml.v3, through JSON, read again by yaml.v2.
+/// Returns the value of a resource's node, as kustomize prints it: read by yaml.v3, through JSON, read again by yaml.v2.
 ///
 /// # Errors
 /// For repeated keys, keys that aren't strings, tags that don't fit, and numbers that JSON can't hold.
@@ -72,10 +72,10 @@ pub fn resource_value(node: &Node) -> Result<Value, NotJson> {
     root_value(node, place)
 }
 
-/// The value of a resource's node on the way through a build: read by yaml.v3, as JSON.
+/// Returns the value of a resource's node during a build, as yaml.v3 reads it, in JSON.
 ///
 /// # Errors
-/// As [`resource_value`], but for characters that only printing refuses.
+/// As [`resource_value`], except for characters that only printing refuses.
 pub fn inner_value(node: &Node) -> Result<Value, NotJson> {
     root_value(node, Place::default())
 }
@@ -89,8 +89,8 @@ fn root_value(node: &Node, place: Place) -> Result<Value, NotJson> {
     value(&node, place.root())
 }
 
-/// Lets the last text of a document be what it is once Go has written a comment behind it: it sets the comment apart by a blank line,
-/// and a block that keeps its last blank lines keeps that one, too.
+/// Adjusts the last text of a document that ends with a comment. Go writes a blank line before that comment, and a block that keeps its
+/// trailing blank lines then also keeps this one.
 fn end_before_comment(root: &mut Node) {
     if root.remark != Remark::BeforeComment {
         return;
@@ -113,15 +113,15 @@ fn end_before_comment(root: &mut Node) {
     }
 }
 
-/// Where a value is, and what for.
+/// The position and the purpose of a value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     is_root: bool,
-    /// In `{}` or `[]`, where plain scalars may hold less.
+    /// The value is in `{}` or `[]`, where plain scalars may contain less.
     in_flow: bool,
     /// Strings are read again by yaml.v2.
     printed: bool,
-    /// Nodes mean what they say, for they aren't written before they are decoded.
+    /// Nodes are decoded without being written first, so their meaning doesn't change.
     as_is: bool,
 }
 
@@ -181,20 +181,20 @@ fn value(node: &Node, place: Place) -> Result<Value, NotJson> {
     }
 }
 
-/// Spends what a value of a node takes, its key not counted.
+/// Spends the cost of a node's value, without the cost of its key.
 fn spend(node: &Node) -> Result<(), NotJson> {
     meter::text(size_of::<Value>() + node.text().len());
     meter::check().map_err(|message| fail(node, message))
 }
 
-/// The text of a key. The root is decoded into a map of strings, so its keys may look like numbers; others must be strings.
+/// Returns the text of a key. The root is decoded into a map of strings, so its keys may look like numbers. Other keys must be strings.
 ///
 /// # Errors
-/// Says why there is none.
+/// If the key is not usable as a text, with the reason.
 fn key_text(key: &Node, is_of_root: bool, place: Place) -> Result<Cow<'_, str>, String> {
     let text = key.text();
     if key.tag == Tag::Null && !text.is_empty() {
-        // kustomize never finds such a key when it looks for it, and writes it twice.
+        // kustomize never finds such a key in a search, and writes it twice.
         return Err(format!("the key `{text}` is null; quote it, or leave the field out"));
     }
     let is_text = !key.tagged && (key.style == Style::Quoted || text.is_empty());
@@ -253,7 +253,7 @@ fn scalar_value(node: &Node, place: Place) -> Result<Value, NotJson> {
 const TAB_IN_BLOCK: &str = "a text of several lines begins with a tab, and kustomize can't read that again once it has written it as a \
                             block: begin it with something else";
 
-/// Tells whether a value has a text that yaml.v3 writes as a block though it begins with a tab.
+/// Checks whether a value has a text that begins with a tab and that yaml.v3 writes as a block.
 fn begins_with_a_tab_as_block(value: &Value) -> bool {
     match value {
         Value::String(text) => text.starts_with('\t') && text.contains('\n') && may_be_block(text),
@@ -263,13 +263,13 @@ fn begins_with_a_tab_as_block(value: &Value) -> bool {
     }
 }
 
-/// Tells whether Go's emitter writes a text as a block whose indentation its scanner then takes a tab for.
+/// Checks whether Go's emitter writes a text as a block that starts with a tab. Go's scanner then takes the tab for indentation.
 fn is_block_that_begins_with_a_tab(node: &Node) -> bool {
     let text = node.text();
     is_block(node) && text.starts_with('\t') && may_be_block(text)
 }
 
-/// Tells whether Go's emitter is asked to write a node as a block scalar.
+/// Checks whether a node has a block style.
 fn is_block(node: &Node) -> bool {
     match node.style {
         Style::Literal | Style::Folded => node.is_scalar(),
@@ -278,7 +278,7 @@ fn is_block(node: &Node) -> bool {
     }
 }
 
-/// Tells whether Go's emitter quotes a scalar in `{}` or `[]` that isn't quoted elsewhere, and so makes text of it.
+/// Checks whether Go's emitter quotes a scalar only inside `{}` or `[]`, which makes it a text there.
 fn is_quoted_in_flow(node: &Node) -> bool {
     match node.style {
         Style::Folded => !node.tagged,
@@ -295,7 +295,7 @@ fn is_quoted_in_flow(node: &Node) -> bool {
     }
 }
 
-/// A string, read again by yaml.v2 when it is printed.
+/// Returns a string, read again by yaml.v2 when it is printed.
 fn string(text: Cow<'_, str>, place: Place) -> Result<Cow<'_, str>, &'static str> {
     if place.printed { through_text(text) } else { Ok(text) }
 }
@@ -312,9 +312,9 @@ fn scalar_json(scalar: Scalar<'_>) -> Value {
     }
 }
 
-/// Text once JSON has been written of it and yaml.v2 has read that.
+/// Returns a text after it was written as JSON and read by yaml.v2.
 fn through_text(text: Cow<'_, str>) -> Result<Cow<'_, str>, &'static str> {
-    // Of what JSON writes without escapes, only these begin with DEL or one of these bytes.
+    // Of the characters that JSON writes without escapes, only the critical ones begin with DEL or one of these bytes.
     let is_harmless = if text.is_ascii() {
         memchr(0x7f, text.as_bytes()).is_none()
     } else {
@@ -341,7 +341,7 @@ fn integer_value(integer: i128) -> Value {
     u64::try_from(integer).map_or(Value::Null, |unsigned| Value::Number(unsigned.into()))
 }
 
-/// A float after JSON: one without a fraction comes back as an integer when it fits.
+/// Returns a float after a way through JSON: a float without a fraction becomes an integer, if it fits.
 fn float_value(float: f64) -> Option<Value> {
     if !float.is_finite() {
         return None;
@@ -352,10 +352,10 @@ fn float_value(float: f64) -> Option<Value> {
     }
 }
 
-/// The value of a kustomization file or another file that yaml.v2 reads: later keys win, timestamps stay text.
+/// Returns the value of a kustomization file or another file that yaml.v2 reads: later keys win, timestamps stay text.
 ///
 /// # Errors
-/// When a tag doesn't fit its text, or a key isn't a scalar.
+/// If a tag doesn't fit its text, or a key isn't a scalar.
 pub fn configuration_value(node: &Node) -> Result<Value, NotJson> {
     let mut value = patch_value(node)?;
     fold_next_lines(&mut value).map_err(|message| fail(node, message))?;
@@ -375,7 +375,7 @@ fn fold_next_lines(value: &mut Value) -> Result<(), &'static str> {
     }
 }
 
-/// The value of a JSON patch's operations: as [`configuration_value`], but not written and read again.
+/// Returns the value of a JSON patch's operations: as [`configuration_value`], but not written and read again.
 ///
 /// # Errors
 /// As [`configuration_value`].
@@ -415,7 +415,7 @@ fn merge_into(map: &mut Map<String, Value>, held: &Node) -> Result<(), NotJson> 
     }
 }
 
-/// The text of a key as sigs.k8s.io/yaml turns it into a JSON key.
+/// Returns the text of a key as sigs.k8s.io/yaml turns it into a JSON key.
 pub fn configuration_key(key: &Node) -> Result<String, NotJson> {
     match configuration_scalar(key)? {
         Value::String(text) => Ok(text),
@@ -469,14 +469,14 @@ fn number_node(float: f64) -> Node {
 }
 
 fn string_node(text: &str) -> Node {
-    // yaml.v3 also quotes what YAML 1.1 reads otherwise: old booleans and base-60 numbers.
+    // yaml.v3 also quotes texts with another meaning in YAML 1.1: old booleans and base-60 numbers.
     let plain = matches!(resolve(text, Dialect::V3), Scalar::Text(_))
         && !matches!(resolve(text, Dialect::V2), Scalar::Bool(_))
         && super::emit::may_be_plain(text);
     if plain { Node::string(text) } else { Node::quoted(text) }
 }
 
-/// Rewrites a node in place as if it had gone through JSON once, keeping its lines: what a JSON patch does to a resource.
+/// Rewrites a node in place as if Go had written and read it as JSON once. Its lines stay. A JSON patch does this to a resource.
 ///
 /// # Errors
 /// As [`resource_value`].
@@ -490,7 +490,7 @@ pub fn through_json(node: &mut Node) -> Result<(), NotJson> {
     Ok(())
 }
 
-/// Rewrites a node in place as if it had been written as JSON and read as YAML, keeping its lines: what becomes of the items of a
+/// Rewrites a node in place as if Go had written it as JSON and read that as YAML. Its lines stay. kustomize does this to the items of a
 /// list of resources.
 ///
 /// # Errors

@@ -1,15 +1,15 @@
-//! Owns YAML merge keys (`<<`): folding what they name into the mapping, own fields winning.
+//! YAML merge keys (`<<`): copies the entries of the referenced mappings into a mapping. Own fields take precedence.
 
 use std::collections::{HashMap, HashSet};
 
 use super::node::{Data, Node, Tag};
 use crate::meter;
 
-/// Folds all merge keys of a node, innermost first. Of resources, a key `"<<"` in quotes goes too, with what it holds; of
-/// configurations, the last of repeated keys counts.
+/// Folds all merge keys of a node, innermost first. In resources, a quoted key `"<<"` is removed with its value. In configurations, the
+/// last of several equal keys counts.
 ///
 /// # Errors
-/// When a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
+/// If a merge key doesn't hold a mapping or a sequence of mappings, or occurs twice in one mapping.
 pub fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
     match &mut node.data {
         Data::Scalar(_) => Ok(()),
@@ -32,7 +32,7 @@ pub fn fold(node: &mut Node, of_resources: bool) -> Result<(), (u32, String)> {
     }
 }
 
-/// A key that a mapping in a node has twice.
+/// Returns a duplicate key of a mapping in a node.
 pub fn repeated(node: &Node) -> Option<&Node> {
     let mut names: HashSet<&str> = HashSet::with_capacity(node.entries().len());
     let mut own = node.entries().iter().map(|(key, _)| key);
@@ -41,7 +41,7 @@ pub fn repeated(node: &Node) -> Option<&Node> {
         .or_else(|| node.items().iter().find_map(repeated))
 }
 
-/// Drops what later entries of the same key hide, as in a Go map.
+/// Drops each entry that a later entry with an equal key replaces, as in a Go map.
 fn keep_last(entries: &mut Vec<(Node, Node)>) {
     let mut names: HashSet<&str> = HashSet::with_capacity(entries.len());
     let hidden: Vec<usize> = (0..entries.len())
@@ -69,7 +69,7 @@ fn fold_entries(entries: &mut Vec<(Node, Node)>) -> Result<(), (u32, String)> {
                 return Err((key.line, "duplicate merge key".to_owned()));
             }
             if key.text() != "<<" {
-                // Only the usual key goes; another that has the tag stays beside what it stands for.
+                // Only the usual key is removed. Another key with the merge tag stays beside the merged entries.
                 own.push((key, value.clone()));
             }
             merged = Some(value);

@@ -1,9 +1,8 @@
-//! Owns the count of what is made, in bytes, and done, in steps, so that whoever reads or changes a stranger's text can bound it and end it.
+//! Counts the bytes that are made and the steps that are done, so that a reader of untrusted text can limit and stop the work.
 //!
-//! The counters belong to the thread, from [`begin`] until what it answers is dropped, and aren't handed from function to function: what
-//! is copied or made is counted where nodes and texts are made ([`crate::node`]), so nobody can forget it. Counting never fails; a loop that
-//! may run long calls [`check`] and hands its error up. Whoever began looks once more at the end ([`spent`]), so that what was given up never
-//! looks complete.
+//! The counters belong to the thread, from [`begin`] until its result is dropped. Functions do not pass them on: nodes and texts are
+//! counted where they are made ([`crate::node`]), so no caller can forget to count. Counting never fails. A loop that may run long calls
+//! [`check`] and returns its error. The caller of [`begin`] checks [`spent`] at the end, so an aborted result never looks complete.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Steps between two looks at whether the caller wants it to end.
 const QUANTUM: u64 = 4096;
 
-/// How much may be made and done.
+/// The limits for bytes and steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
-    /// Bytes that are made: nodes as they are held (40 bytes and a text of more than 23), and what callers count beside them.
+    /// Bytes that are made: nodes as stored (40 bytes, plus the text if it is longer than 23 bytes), and bytes that callers count.
     pub bytes: u64,
-    /// Units of work: a node that is looked at, or sixteen bytes of text.
+    /// Units of work: a visited node, or sixteen bytes of text.
     pub steps: u64,
 }
 
@@ -35,7 +34,7 @@ impl Allowance {
 pub enum Spent {
     /// More than so many bytes are made.
     Bytes(u64),
-    /// It takes more than so many steps.
+    /// More than this number of steps is needed.
     Steps(u64),
     /// The caller wants it to end.
     Stopped,
@@ -85,7 +84,7 @@ pub struct Metering {
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// Begins to count on this thread, until the result is dropped; then what was counted before goes on. `stop` ends it from another thread.
+/// Begins to count on this thread until the result is dropped; then the previous count continues. `stop` ends the work from another thread.
 pub fn begin(allowance: Allowance, stop: Option<Arc<AtomicBool>>) -> Metering {
     let is_stopped = is_set(stop.as_ref());
     let stop = STOP.with(|held| held.replace(stop));
@@ -106,7 +105,7 @@ fn is_set(stop: Option<&Arc<AtomicBool>>) -> bool {
 }
 
 impl Metering {
-    /// What has been made and done so far.
+    /// Returns the bytes and steps that have been used so far.
     #[must_use]
     pub fn used(&self) -> Allowance {
         METER.with(|meter| {
@@ -147,7 +146,7 @@ pub fn made(bytes: usize) {
     });
 }
 
-/// Counts steps: nodes, resources or names that are looked at, and bytes of text by the sixteen.
+/// Counts steps: visited nodes, resources or names, and one step for sixteen bytes of text.
 #[inline]
 pub fn work(steps: usize) {
     METER.with(|meter| match meter.until_look.get().checked_sub(steps as u64) {
@@ -185,17 +184,17 @@ fn give_up(meter: &Meter, why: Spent) {
     }
 }
 
-/// What is spent, if anything is.
+/// Returns the exhausted limit, if a limit is exhausted.
 #[inline]
 #[must_use]
 pub fn spent() -> Option<Spent> {
     METER.with(|meter| meter.spent.get())
 }
 
-/// Tells whether to go on.
+/// Checks whether the work may continue.
 ///
 /// # Errors
-/// When something is spent; says what.
+/// If a limit is exhausted; the message says which one.
 #[inline]
 pub fn check() -> Result<(), String> {
     match spent() {
@@ -204,18 +203,18 @@ pub fn check() -> Result<(), String> {
     }
 }
 
-/// Gives back what is made until it is dropped: for what is read or written only to be looked at. The steps stay.
+/// Gives back the bytes made during its life, for data that is read or written only for inspection. The steps stay counted.
 #[derive(Debug)]
 #[must_use = "it gives back when it is dropped"]
 pub struct Passing(u64);
 
-/// From here on, what is made is gone again soon.
+/// Begins a section whose data is dropped soon.
 pub fn in_passing() -> Passing {
     Passing(METER.with(|meter| meter.bytes.get()))
 }
 
 impl Passing {
-    /// It turns out to stay.
+    /// Keeps the bytes counted, because the data stays.
     pub fn stays(self) {
         std::mem::forget(self);
     }

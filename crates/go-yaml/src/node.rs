@@ -1,5 +1,5 @@
-//! Owns the tree of YAML nodes that transformations work on: what was written (style, tag, line) as well as what it means.
-//! A build of kustomize holds all its objects as nodes at once, so a node is kept small: 40 bytes with short texts inside.
+//! The tree of YAML nodes that transformations work on. A node keeps its notation (style, tag, line) as well as its meaning. A build of
+//! kustomize holds all its objects as nodes at once, so a node is small: 40 bytes, with short texts inside.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use smol_str::SmolStr;
 
 use crate::meter;
 
-/// How a scalar was, or will be, written; it decides whether text that looks like a number is one.
+/// The notation of a scalar. It decides whether text that looks like a number is a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Without quotes.
@@ -25,7 +25,7 @@ pub enum Style {
 }
 
 impl Style {
-    /// What the style means to a scalar that takes it over: that of a collection means nothing.
+    /// Returns the style for a scalar that replaces the node. The style of a collection means nothing to a scalar.
     fn of_scalar(self) -> Style {
         if self == Style::Flow { Style::Plain } else { self }
     }
@@ -56,12 +56,12 @@ pub enum Tag {
     Map,
     /// `!!seq`.
     Seq,
-    /// A tag of somebody's own; it makes text of a scalar whatever it says.
+    /// A custom tag, which makes a text of any scalar.
     Other,
 }
 
 impl Tag {
-    /// The tag as people write it.
+    /// Returns the tag as authors write it.
     pub fn name(self) -> &'static str {
         match self {
             Tag::None => "",
@@ -80,7 +80,7 @@ impl Tag {
     }
 }
 
-/// What a node holds. A vector in place would make every node, most of which are scalars, bigger by a third.
+/// The content of a node. An inline vector would make every node a third bigger, and most nodes are scalars.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Data {
     /// A text.
@@ -91,17 +91,17 @@ pub enum Data {
     Seq(Box<Vec<Node>>),
 }
 
-/// One text in several places: kustomize puts one and the same node into all fields that a pair of labels or annotations
-/// creates, so that writing over it in one place writes over it in all.
+/// A mark for one text in several places. kustomize puts the same node into all fields that a pair of labels or annotations creates, so a
+/// write to one place changes all places.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// The group, by its number in the resource; 0 for a node that is only in one place.
     pub group: u16,
-    /// How often it was written over in this place.
+    /// The number of writes to this place.
     pub writes: u16,
 }
 
-/// What few nodes have to say about themselves.
+/// A rare property of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remark {
     /// Nothing.
@@ -112,22 +112,22 @@ pub enum Remark {
     BeforeComment,
 }
 
-/// One node of a document. Whoever makes one, or copies one, spends of what [`meter`] counts.
+/// A node of a document. Creating or copying a node spends what [`meter`] counts.
 #[derive(Debug)]
 pub struct Node {
-    /// What it holds.
+    /// The content of the node.
     pub data: Data,
-    /// Its type, as far as it is decided.
+    /// The type of the node, if it is decided.
     pub tag: Tag,
-    /// How it was, or will be, written.
+    /// The notation of the node in the text.
     pub style: Style,
     /// The tag was written out, so it wins over the text.
     pub tagged: bool,
-    /// What else there is to say.
+    /// A rare property of the node.
     pub remark: Remark,
-    /// Where else this node is.
+    /// The group of places that share this node.
     pub share: Share,
-    /// The line in its source, from 1; 0 when no line says it.
+    /// The line in its source, from 1; 0 if it is unknown.
     pub line: u32,
     /// The source file, by the number that its reader gave it; 0 when unknown.
     pub source: u32,
@@ -170,49 +170,49 @@ impl Node {
         }
     }
 
-    /// A scalar whose text decides its type.
+    /// Creates a scalar whose text decides its type.
     #[inline]
     pub fn untyped(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::None, Style::Plain)
     }
 
-    /// A scalar with a type that may still be overruled by quotes.
+    /// Creates a scalar with a type that quotes may still change.
     #[inline]
     pub fn scalar(text: impl Into<SmolStr>, tag: Tag) -> Self {
         Self::new(Data::Scalar(text.into()), tag, Style::Plain)
     }
 
-    /// A string.
+    /// Creates a string.
     #[inline]
     pub fn string(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Plain)
     }
 
-    /// A quoted string.
+    /// Creates a quoted string.
     #[inline]
     pub fn quoted(text: impl Into<SmolStr>) -> Self {
         Self::new(Data::Scalar(text.into()), Tag::Str, Style::Quoted)
     }
 
-    /// An empty mapping.
+    /// Creates an empty mapping.
     #[inline]
     pub fn map() -> Self {
         Self::mapping(Vec::new())
     }
 
-    /// A mapping.
+    /// Creates a mapping.
     #[inline]
     pub fn mapping(entries: Vec<(Node, Node)>) -> Self {
         Self::new(Data::Map(Box::new(entries)), Tag::Map, Style::Plain)
     }
 
-    /// A sequence.
+    /// Creates a sequence.
     #[inline]
     pub fn seq(items: Vec<Node>) -> Self {
         Self::new(Data::Seq(Box::new(items)), Tag::Seq, Style::Plain)
     }
 
-    /// The same collection, in `{}` or `[]` when it is.
+    /// Returns the collection, with flow style (`{}` or `[]`) if `is` is true.
     #[inline]
     pub fn in_flow(mut self, is: bool) -> Self {
         if is {
@@ -221,7 +221,7 @@ impl Node {
         self
     }
 
-    /// The same node, said to come from where `other` comes from.
+    /// Returns the node with the file and line of `other`.
     #[inline]
     pub fn placed_like(mut self, other: &Node) -> Self {
         self.line = other.line;
@@ -229,7 +229,7 @@ impl Node {
         self
     }
 
-    /// The same node at a known place.
+    /// Returns the node with a known file and line.
     #[inline]
     pub fn placed(mut self, source: u32, line: u32) -> Self {
         self.line = line;
@@ -237,13 +237,13 @@ impl Node {
         self
     }
 
-    /// Tells whether this is null.
+    /// Checks whether the node is null.
     #[inline]
     pub fn is_null(&self) -> bool {
         self.tag == Tag::Null
     }
 
-    /// Null, an empty mapping or an empty sequence: what kyaml calls nil or empty.
+    /// Checks whether the node is null, an empty mapping or an empty sequence. kyaml calls these nil or empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.is_null()
@@ -254,19 +254,19 @@ impl Node {
             }
     }
 
-    /// Tells whether this is a scalar.
+    /// Checks whether the node is a scalar.
     #[inline]
     pub fn is_scalar(&self) -> bool {
         matches!(self.data, Data::Scalar(_))
     }
 
-    /// Tells whether this is a mapping.
+    /// Checks whether the node is a mapping.
     #[inline]
     pub fn is_map(&self) -> bool {
         matches!(self.data, Data::Map(_))
     }
 
-    /// The text of a scalar; collections have none.
+    /// Returns the text of a scalar; an empty text for a collection.
     #[inline]
     pub fn text(&self) -> &str {
         match &self.data {
@@ -275,18 +275,18 @@ impl Node {
         }
     }
 
-    /// Tells whether this is a string, or undecided.
+    /// Checks whether the node is a string, or undecided.
     #[inline]
     pub fn is_string(&self) -> bool {
         self.is_scalar() && matches!(self.tag, Tag::Str | Tag::None)
     }
 
-    /// Tells whether this is text that YAML 1.1 would not read as a string and that no quotes protect.
+    /// Checks whether the node is unquoted text that YAML 1.1 would not read as a string.
     pub fn needs_quotes(&self) -> bool {
         self.is_string() && self.style == Style::Plain && super::scalar::is_non_string_in_yaml_1_1(self.text())
     }
 
-    /// The entries of a mapping; others have none.
+    /// Returns the entries of a mapping; other nodes have no entries.
     #[inline]
     pub fn entries(&self) -> &[(Node, Node)] {
         match &self.data {
@@ -295,7 +295,7 @@ impl Node {
         }
     }
 
-    /// The entries of a mapping, to be changed.
+    /// Returns the entries of a mapping for changes.
     #[inline]
     pub fn entries_mut(&mut self) -> Option<&mut Vec<(Node, Node)>> {
         match &mut self.data {
@@ -304,7 +304,7 @@ impl Node {
         }
     }
 
-    /// The items of a sequence; others have none.
+    /// Returns the items of a sequence; other nodes have no items.
     #[inline]
     pub fn items(&self) -> &[Node] {
         match &self.data {
@@ -313,7 +313,7 @@ impl Node {
         }
     }
 
-    /// The items of a sequence, to be changed.
+    /// Returns the items of a sequence for changes.
     #[inline]
     pub fn items_mut(&mut self) -> Option<&mut Vec<Node>> {
         match &mut self.data {
@@ -329,7 +329,7 @@ impl Node {
         self.data = Data::Scalar(text);
     }
 
-    /// Where the first key with this text is.
+    /// Returns the position of the first key with this text.
     #[inline]
     pub fn position(&self, key: &str) -> Option<usize> {
         let entries = self.entries();
@@ -338,20 +338,20 @@ impl Node {
         found
     }
 
-    /// The value of the first key with this text.
+    /// Returns the value of the first key with this text.
     #[inline]
     pub fn get(&self, key: &str) -> Option<&Node> {
         self.entries().get(self.position(key)?).map(|(_, value)| value)
     }
 
-    /// The value of the first key with this text, to be changed.
+    /// Returns the value of the first key with this text for changes.
     #[inline]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
         let position = self.position(key)?;
         self.entries_mut()?.get_mut(position).map(|(_, value)| value)
     }
 
-    /// The value at a path of keys.
+    /// Returns the value at a path of keys.
     #[inline]
     pub fn at(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(self, |node, key| node.get(key))
@@ -376,7 +376,7 @@ impl Node {
         *self = value;
     }
 
-    /// The share that a node has when it is written over this one.
+    /// Returns the share of a node that is written over this one.
     pub fn written_over(&self, value: &Node) -> Share {
         match self.share {
             share if share.group == 0 || share.group == value.share.group => value.share,
@@ -397,7 +397,7 @@ impl Node {
         }
     }
 
-    /// Writes what was written in one place of a group in its other places too.
+    /// Copies the latest write to one place of a group to its other places.
     pub fn settle_shares(&mut self) {
         let mut latest: BTreeMap<u16, (Node, bool)> = BTreeMap::new();
         self.latest_shares(&mut latest);
@@ -438,13 +438,13 @@ impl Node {
         }
     }
 
-    /// Sets a field, as kyaml's FieldSetter: a null clears, an existing field keeps its quotes, and text that YAML 1.1 would
-    /// not read as a string is quoted when the field is new.
+    /// Sets a field, as kyaml's FieldSetter: a null clears the field, and an existing field keeps its quotes. In a new field, text that
+    /// YAML 1.1 would not read as a string gets quotes.
     pub fn set_field(&mut self, key: &str, value: Node) {
         self.set_entry(Node::untyped(key), value);
     }
 
-    /// As [`Self::set_field`], with the key node to use when the field is new.
+    /// Like [`Self::set_field`], with the key node for a new field.
     pub fn set_entry(&mut self, key: Node, mut value: Node) {
         if value.is_null() && value.remark != Remark::KeptNull {
             self.remove(key.text());
@@ -474,7 +474,7 @@ impl Node {
         }
     }
 
-    /// The field, created as an empty mapping when it is missing.
+    /// Returns the field, created as an empty mapping when it is missing.
     pub fn map_field(&mut self, key: &str) -> Option<&mut Node> {
         if self.get(key).is_none() {
             let place = (self.source, self.line);

@@ -1,5 +1,5 @@
-//! Owns how a text of YAML is written: quotes, braces and comments, in the shape of the nodes that it holds. Refuses what
-//! [`super::rewrite`] can't write again as yaml.v3 would: anchors, tags of collections, and comments that belong to no single line.
+//! The notation of a YAML text: quotes, braces and comments, in the same tree shape as its nodes. An error reports notation that
+//! [`super::rewrite`] can't write as yaml.v3 would: anchors, tags of collections, and comments that belong to several lines.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ use super::facts::is_break;
 use super::scalar::Dialect;
 use super::tokens::Form as Written;
 
-/// How one node is written.
+/// The notation of one node.
 #[derive(Debug, Default)]
 pub struct Notation {
-    /// Its quotes or braces.
+    /// The quotes or braces of the node.
     pub form: Form,
     /// The comment lines above it.
     pub above: Vec<String>,
-    /// The comment behind it.
+    /// The comment behind the node.
     pub behind: Option<String>,
     /// The tag that a scalar is written with.
     pub tag: Option<String>,
-    /// Those of the items of a sequence.
+    /// The notations of the items of a sequence.
     pub items: Vec<Notation>,
     /// Keys and values.
     pub entries: Vec<(Notation, Notation)>,
@@ -29,7 +29,7 @@ pub struct Notation {
 /// The notation of a node without its comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Form {
-    /// A plain scalar, or a collection in lines of its own.
+    /// A plain scalar, or a collection on lines of its own.
     #[default]
     Plain,
     /// A scalar in single quotes.
@@ -47,7 +47,7 @@ pub enum Form {
 /// A comment, its first `#` included.
 struct Comment {
     column: usize,
-    /// Nothing stands before it on its line.
+    /// Whether the line has no text before the comment.
     alone: bool,
     text: String,
 }
@@ -55,10 +55,10 @@ struct Comment {
 /// Comments by their line.
 type CommentsByLine = BTreeMap<usize, Comment>;
 
-/// Reads the notation of the first document of a text that has been read as YAML already.
+/// Reads the notation of the first document of a text that has already been read as YAML.
 ///
 /// # Errors
-/// When the text has something that can't be written again; says what and on which line of the text.
+/// If the text has notation that can't be rewritten. The message says what it is, and on which line of the text.
 pub fn of(text: &str) -> Result<Notation, String> {
     let mut reader = Reader {
         events: EventReader::new(text, Dialect::V3),
@@ -74,7 +74,7 @@ pub fn of(text: &str) -> Result<Notation, String> {
             _ => break reader.node(event)?,
         }
     };
-    // What follows the document's content, until its end, may still be a comment.
+    // Between the content and the end of the document, comments may follow.
     reader.next()?;
     let mut comments = reader.comments;
     place(&mut root, &mut reader.waiting.into_iter(), &mut comments);
@@ -88,7 +88,7 @@ pub fn of(text: &str) -> Result<Notation, String> {
     }
 }
 
-/// Where a node that may have comments was found, in the order of [`place`].
+/// The position of a node that may have comments, in the order of [`place`].
 struct Spot {
     /// The first line, and the column where it or its dash begins.
     start: (usize, usize),
@@ -104,7 +104,7 @@ struct Reader<'text> {
 }
 
 impl<'text> Reader<'text> {
-    /// The next event. The comments that were read on the way to it are noted.
+    /// Returns the next event, and records the comments before it.
     fn next(&mut self) -> Result<Event<'text>, String> {
         let event = self.events.next().map_err(|problem| problem.message.to_owned())?;
         for (mark, comment) in self.events.comments() {
@@ -175,7 +175,7 @@ impl<'text> Reader<'text> {
         Ok(notation)
     }
 
-    /// Reads a node and notes where comments of its own would stand: above it when it has a column, behind it when it may.
+    /// Reads a node and records where its comments would stand: above the node if it has a column, and behind it if `behind` is true.
     fn spotted(&mut self, event: Event<'text>, column: Option<usize>, behind: bool) -> Result<Notation, String> {
         let is_block = |form: Written| matches!(form, Written::Literal | Written::Folded);
         let ends = matches!(&event.what, What::Scalar(_, form, _) if !is_block(*form) && event.start != event.end);
@@ -187,19 +187,19 @@ impl<'text> Reader<'text> {
         self.node(event)
     }
 
-    /// What stands before a place on its line.
+    /// Returns the text before a mark on its line.
     fn line_before(&self, mark: Mark) -> &'text str {
         let before = self.text.get(..mark.at).unwrap_or("");
         before.rsplit(is_break).next().unwrap_or("")
     }
 
-    /// The column of the dash before an element, when they share a line.
+    /// Returns the column of the dash before an element, when they share a line.
     fn dash(&self, start: Mark) -> Option<usize> {
         let before = self.line_before(start).trim_end_matches([' ', '\t']);
         before.strip_suffix('-').map(|before| before.chars().count())
     }
 
-    /// Tells whether only a comment can follow a node on its last line.
+    /// Checks whether only a comment can follow a node on its last line.
     fn ends_line(&self, end: Mark) -> bool {
         let rest = self.text.get(end.at..).unwrap_or("");
         let rest = rest
@@ -221,7 +221,7 @@ fn form_of(form: Written) -> Form {
     }
 }
 
-/// Gives the comments that belong to a node and those in it their places; what is left in `comments` belongs to none.
+/// Moves comments to the nodes that they belong to. A comment that belongs to no node stays in `comments`.
 fn place(node: &mut Notation, spots: &mut std::vec::IntoIter<Spot>, comments: &mut CommentsByLine) {
     let mut one = |node: &mut Notation| {
         if let Some(spot) = spots.next() {

@@ -1,4 +1,4 @@
-//! Owns numbers as Go's strconv and encoding/json read and print them.
+//! Reads and prints numbers as Go's strconv and encoding/json do.
 
 /// Reads an integer as `strconv.ParseInt(text, 0, 64)` and `ParseUint` do: a sign, then 0x, 0o, 0b or 0 prefixes.
 pub(crate) fn parse_integer(text: &str) -> Option<i128> {
@@ -34,7 +34,7 @@ pub(crate) fn parse_integer(text: &str) -> Option<i128> {
     (i128::from(i64::MIN)..=most).contains(&value).then_some(value)
 }
 
-/// Reads a decimal float; `None` for text that isn't one or overflows.
+/// Reads a decimal float; `None` if the text isn't a float or overflows.
 pub(crate) fn parse_float(text: &str) -> Option<f64> {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = body.splitn(2, ['e', 'E']);
@@ -54,7 +54,7 @@ pub(crate) fn parse_float(text: &str) -> Option<f64> {
     text.parse::<f64>().ok().filter(|value| value.is_finite())
 }
 
-/// Tells whether a float is written as YAML writes them: a digit, or a dot and a digit, first.
+/// Checks whether a float has YAML's form, which starts with a digit, or with a dot and a digit.
 pub(crate) fn looks_like_yaml_float(text: &str) -> bool {
     let body = text.strip_prefix(['+', '-']).unwrap_or(text);
     match body.strip_prefix('.') {
@@ -107,7 +107,7 @@ pub fn format_json(value: f64) -> String {
     format!("{sign}{}", plain(&digits, point))
 }
 
-/// The shortest digits that read back as the value, and where the decimal point is among them.
+/// Returns the shortest digits that read back as the value, and where the decimal point is among them.
 fn shortest(value: f64) -> (bool, String, i32) {
     let text = format!("{:e}", value.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));

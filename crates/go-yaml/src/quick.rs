@@ -1,6 +1,6 @@
-//! Owns the quick way to read YAML that is written as nearly all Kubernetes YAML is: blocks of lines, with quotes and block scalars,
-//! and flow collections on one line. Refuses everything else without an opinion: the whole parser then reads the text and says what
-//! is wrong, if anything is. What both accept, both read alike; the tests of [`super::read`] hold them against each other.
+//! A fast parser for the usual form of Kubernetes YAML: blocks of lines, with quotes and block scalars, and flow collections on one line.
+//! It returns nothing for every other text, and then the complete parser reads the text and reports errors. A text that both parsers accept
+//! has the same meaning in both; the tests of [`super::read`] compare them.
 
 use memchr::{memchr, memchr2};
 
@@ -9,7 +9,7 @@ use super::read::{MAXIMUM_DEPTH, Source};
 use super::scalar::{Dialect, resolve};
 use super::scalar_text;
 
-/// Keys longer than this are left to the whole parser, which has a limit of its own for those on one line.
+/// The limit for keys in the fast parser. The complete parser reads longer keys, and has its own limit for keys on one line.
 const LONGEST_KEY: usize = 512;
 
 /// Reads the only document of a text. The outer nothing is a refusal, the inner one a text without a document.
@@ -46,26 +46,26 @@ pub(super) fn document(text: &str, source: Source) -> Option<Option<Node>> {
     reader.is_over.then_some(Some(node))
 }
 
-/// A reader stands on a line that has content, or is over.
+/// A reader. It is at a line with content, or at the end.
 struct Reader<'text> {
     text: &'text str,
     source: Source,
-    /// Where the line begins and where its line break is.
+    /// The start of the line and the position of its line break.
     at: usize,
     end: usize,
-    /// How many spaces the line begins with.
+    /// The number of spaces at the start of the line.
     indent: usize,
     /// The number of the line in the text, from 1.
     line: u32,
     is_over: bool,
-    /// What has been read of the collections that are open, so that each gets exactly the room that it needs when it ends.
+    /// The parts of the open collections that have been read. Each collection is allocated with its exact size when it ends.
     items: Vec<Node>,
     entries: Vec<(Node, Node)>,
-    /// How many nodes there may still be.
+    /// The number of nodes that are still allowed.
     left: usize,
 }
 
-/// Where plain text in a block ends.
+/// The end of plain text in a block.
 enum Plain {
     /// At a colon, which makes it a key.
     Key(usize),
@@ -82,13 +82,14 @@ impl<'text> Reader<'text> {
         self.text.as_bytes().get(from..to).unwrap_or(&[])
     }
 
-    /// The end of the line that begins, or goes on, at a place.
+    /// Returns the end of the line that contains a place.
     fn line_end(&self, from: usize) -> usize {
         let rest = self.text.as_bytes().get(from..).unwrap_or(&[]);
         memchr(b'\n', rest).map_or(self.text.len(), |length| from + length)
     }
 
-    /// Goes to the first line from `at` on, which has the number `line`, that has more than a comment.
+    /// Moves to the first line with content from `at` on. `line` is the number of the line at `at`. A line with only a comment has no
+    /// content.
     fn settle(&mut self, mut at: usize) {
         while at < self.text.len() {
             let end = self.line_end(at);
@@ -104,7 +105,7 @@ impl<'text> Reader<'text> {
         self.is_over = true;
     }
 
-    /// Goes to the next line that has more than a comment.
+    /// Moves to the next line with content. A line with only a comment has no content.
     fn advance(&mut self) {
         self.line += 1;
         self.settle(self.end + 1);
@@ -119,14 +120,14 @@ impl<'text> Reader<'text> {
         self.byte(at) == Some(b'-') && self.is_blank(at + 1)
     }
 
-    /// The first place from `at` on that isn't a space; nothing when only a comment, or nothing, is left of the line.
+    /// Returns the first place from `at` on that isn't a space; nothing when only a comment, or nothing, is left of the line.
     fn content(&self, at: usize) -> Option<usize> {
         let place = at + self.bytes(at, self.end).iter().position(|byte| *byte != b' ')?;
-        // A comment must have a space before it; text that has none is left to the callers, of which none takes a `#`.
+        // A comment needs a space before it. Without that space, the callers handle the text, and no caller accepts a `#`.
         (self.byte(place) != Some(b'#') || place == at).then_some(place)
     }
 
-    /// Goes on after something that must be the last of its line.
+    /// Continues after an item that must be the last of its line.
     fn finish_line(&mut self, at: usize) -> Option<()> {
         if self.content(at).is_some() {
             return None;
@@ -157,7 +158,7 @@ impl<'text> Reader<'text> {
         self.placed(node, line)
     }
 
-    /// A collection that begins at a column of this line.
+    /// Returns a collection that begins at a column of this line.
     fn block(&mut self, column: usize, depth: usize) -> Option<Node> {
         let at = self.at + column;
         if self.byte(at) == Some(b'-') && self.is_blank(at + 1) {
@@ -167,7 +168,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// A sequence whose dashes stand in a column. In a mapping they may stand in the column of its keys (`shared`).
+    /// Reads a sequence whose dashes stand in a column. In a mapping the dashes may stand in the column of its keys (`shared`).
     fn sequence(&mut self, column: usize, shared: bool, depth: usize) -> Option<Node> {
         if depth >= MAXIMUM_DEPTH {
             return None;
@@ -194,7 +195,7 @@ impl<'text> Reader<'text> {
         self.placed(Node::seq(items), line)
     }
 
-    /// What follows a dash: a collection that begins on its line, or a value.
+    /// Reads an item behind its dash: a collection that begins on this line, or a value.
     fn item(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
         let column = at - self.at;
         let is_key = match self.byte(at)? {
@@ -248,7 +249,7 @@ impl<'text> Reader<'text> {
         self.placed(Node::mapping(entries), line)
     }
 
-    /// A key and the place after its colon.
+    /// Returns a key and the place after its colon.
     fn key(&mut self, at: usize) -> Option<(Node, usize)> {
         let line = self.line;
         match self.byte(at)? {
@@ -275,7 +276,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Where plain text that begins at a place ends on this line.
+    /// Finds the end of plain text on this line. The text begins at `from`.
     fn plain_end(&self, from: usize) -> Plain {
         let text = self.bytes(from, self.end);
         let mut at = 0;
@@ -299,7 +300,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// A value that begins on this line and is no block collection; what it is in stands in the column `parent`.
+    /// Reads a value that begins on this line and is not a block collection. `parent` is the column of the surrounding collection.
     fn value(&mut self, at: usize, parent: usize, depth: usize) -> Option<Node> {
         if depth > MAXIMUM_DEPTH {
             return None;
@@ -332,13 +333,13 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Goes to the next line, whatever is on it.
+    /// Advances to the next line without a look at the rest of this line.
     fn next_line(&mut self) {
         self.at = self.end + 1;
         self.line += 1;
     }
 
-    /// Tells whether text that began on a line before goes on: after blank lines, with more indentation than its parent's.
+    /// Checks whether text of an earlier line continues here: after blank lines, with more indentation than its parent.
     fn continues(&self, parent: usize) -> bool {
         let mut at = self.at;
         while at < self.text.len() {
@@ -353,7 +354,7 @@ impl<'text> Reader<'text> {
         false
     }
 
-    /// Goes to the next line that has anything; answers how many blank ones lay before it.
+    /// Moves to the next line that is not blank. Returns the number of skipped blank lines.
     fn skip_blank(&mut self) -> usize {
         let mut blank = 0;
         while self.at < self.text.len() {
@@ -369,7 +370,7 @@ impl<'text> Reader<'text> {
         blank
     }
 
-    /// Plain text of several lines, of which the first has been read.
+    /// Reads plain text of several lines, after its first line has been read.
     fn plain_lines(&mut self, first: &str, parent: usize) -> Option<String> {
         let mut text = first.to_owned();
         loop {
@@ -422,7 +423,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// A block scalar, whose indicator stands at a place.
+    /// Reads a block scalar, whose indicator stands at a place.
     fn block_scalar(&mut self, at: usize, parent: usize) -> Option<Node> {
         let line = self.line;
         let is_literal = self.byte(at) == Some(b'|');
@@ -466,7 +467,7 @@ impl<'text> Reader<'text> {
             next = end + 1;
             number += 1;
         }
-        // Without a last line break, Go's reader has opinions of its own.
+        // Go's reader has special rules for a text without a final line break.
         if next > self.text.len() {
             return None;
         }
@@ -477,13 +478,13 @@ impl<'text> Reader<'text> {
         let node = self.styled(&text, style, line)?;
         self.line = number;
         self.settle(next);
-        // A comment that ends the document counts for such a block; what becomes of it is not for here to say.
+        // A comment that ends the document counts for such a block. The complete parser handles that case.
         let is_before_comment =
             self.is_over && keep == scalar_text::Keep::Everything && self.text.get(next..)?.contains('#');
         (!is_before_comment).then_some(node)
     }
 
-    /// A flow collection that ends on this line, and the place after it.
+    /// Returns a flow collection that ends on this line, and the place after it.
     fn flow(&mut self, at: usize, depth: usize) -> Option<(Node, usize)> {
         if depth >= MAXIMUM_DEPTH {
             return None;
@@ -522,7 +523,7 @@ impl<'text> Reader<'text> {
         Some((self.placed(node.in_flow(true), line)?, at + 1))
     }
 
-    /// A value, or a key, inside a flow collection, and the place after it.
+    /// Returns a value, or a key, inside a flow collection, and the place after it.
     fn flow_value(&mut self, at: usize, depth: usize, is_key: bool) -> Option<(Node, usize)> {
         if depth > MAXIMUM_DEPTH {
             return None;

@@ -1,4 +1,4 @@
-//! Owns reading YAML text into nodes: documents, aliases and every limit. Refuses text that isn't UTF-8 or passes a limit.
+//! Reads YAML text into nodes: documents, aliases and all limits. A text that isn't UTF-8 or exceeds a limit is an error.
 
 use std::collections::HashMap;
 
@@ -15,10 +15,10 @@ use crate::meter;
 /// The deepest nesting that a document may have.
 pub(super) const MAXIMUM_DEPTH: usize = 200;
 
-/// The most nodes that the aliases of one document may stand for together. yaml.v3 begins to refuse there, too.
+/// The maximum number of nodes that the aliases of one document may stand for together. yaml.v3 begins to refuse at this number too.
 const MAXIMUM_ALIASED: usize = 400_000;
 
-/// What editors of one system begin a text with; it isn't part of it.
+/// A mark that some Windows editors write at the start of a text. The mark is no part of the text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Why text couldn't be read.
@@ -26,21 +26,21 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 pub struct ReadError {
     /// The line in the text, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 
-/// How the lines of a text are counted.
+/// The counting of a text's lines.
 #[derive(Debug, Clone, Copy)]
 pub enum Lines {
-    /// The text has lines of its own in its file, after so many others.
+    /// The text has its own lines in its file, after this number of other lines.
     After(u32),
-    /// All of the text counts as one line of its file: quotes and folded blocks move line breaks about.
+    /// The whole text counts as one line of its file, because quotes and folded blocks move line breaks.
     On(u32),
 }
 
 impl Lines {
-    /// The line in the file for a line of the text.
+    /// Returns the line in the file for a line of the text.
     pub fn number(self, line: u32) -> u32 {
         match self {
             Lines::After(before) => before.saturating_add(line),
@@ -48,7 +48,7 @@ impl Lines {
         }
     }
 
-    /// The same after so many lines of the text.
+    /// Returns the lines of the text after its first `lines` lines.
     pub fn skip(self, lines: usize) -> Self {
         match self {
             Lines::After(before) => Lines::After(before.saturating_add(u32::try_from(lines).unwrap_or(0))),
@@ -57,29 +57,29 @@ impl Lines {
     }
 }
 
-/// Where text comes from and how much of it may be read.
+/// The origin of a text, with limits for reading it.
 #[derive(Debug, Clone, Copy)]
 pub struct Source {
     /// The number of the file, which the nodes keep.
     pub file: u32,
-    /// Where the text stands in the file.
+    /// The position of the text in the file.
     pub lines: Lines,
     /// The most nodes that the text may grow to, aliases expanded.
     pub maximum_nodes: usize,
-    /// Which library's scanner reads: yaml.v3's reads on for comments, and takes tabs before them.
+    /// The library whose scanner reads the text. Only yaml.v3's scanner reads on for comments, and accepts tabs before them.
     pub scanner: Dialect,
 }
 
-/// Reads the first document of the text; `None` when it has none, or only null.
+/// Reads the first document of the text; `None` if the text has no document, or only null.
 ///
-/// Like kyaml, which decodes one document and ignores what follows it.
+/// Like kyaml, the function decodes one document and ignores the text after it.
 ///
 /// # Errors
-/// When the text isn't YAML, or passes a limit.
+/// If the text isn't YAML, or exceeds a limit.
 pub fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
     let quick = {
-        // What the quick way leaves unfinished is read again from the start.
+        // If the fast parser gives up, the complete parser reads from the start.
         let begun = meter::in_passing();
         let read = super::quick::document(text, source);
         if read.is_some() {
@@ -101,7 +101,7 @@ pub fn first_document(text: &str, source: Source) -> Result<Option<Node>, ReadEr
     Ok(read)
 }
 
-/// Tells whether two nodes are one to the last line of them.
+/// Checks whether two nodes are equal, including their lines.
 fn is_identical(one: Option<&Node>, other: Option<&Node>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return one.is_none() && other.is_none();
@@ -132,7 +132,7 @@ fn any_document(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
     Ok(any_node(text, source)?.filter(|node| !node.is_null()))
 }
 
-/// Reads the first document of any text, which may be a null that somebody spelled out.
+/// Reads the first document of any text. The document may be an explicit null.
 ///
 /// # Errors
 /// As [`first_document`].
@@ -174,17 +174,17 @@ fn any_node(text: &str, source: Source) -> Result<Option<Node>, ReadError> {
 struct Reader<'text> {
     events: EventReader<'text>,
     source: Source,
-    /// What each anchor stands for; nothing while it is being read.
+    /// The node of each anchor; `None` while the reader is inside that node.
     anchors: HashMap<&'text str, Option<Anchored>>,
-    /// What has been read of the collections that are open, so that each gets exactly the room that it needs when it ends.
+    /// The parts of the open collections that have been read. Each collection is allocated with its exact size when it ends.
     items: Vec<Node>,
     entries: Vec<(Node, Node)>,
     left: usize,
     /// Nodes that aliases have stood for so far.
     aliased: usize,
-    /// How many `{` and `[` are open.
+    /// The number of open `{` and `[`.
     flows: usize,
-    /// Where the last scalar ended, if it is a block that keeps its last blank lines: for another a comment behind it means nothing.
+    /// The end of the last scalar, if it is a block that keeps its last blank lines. A comment after any other scalar has no effect.
     end_of_content: usize,
 }
 
@@ -310,7 +310,7 @@ impl<'text> Reader<'text> {
         Ok(node)
     }
 
-    /// A copy of what an alias stands for.
+    /// Copies the node that an alias stands for.
     fn alias(&mut self, name: &str, mark: Mark, depth: usize) -> Result<Node, ReadError> {
         let (size, deep) = match self.anchors.get(name) {
             Some(Some(anchored)) => (anchored.size, anchored.depth),
@@ -336,7 +336,7 @@ impl<'text> Reader<'text> {
         }
     }
 
-    /// Enters a collection. Its anchor stands for nothing yet.
+    /// Enters a collection. Its anchor has no node yet.
     fn open(&mut self, properties: &Properties<'text>, is_flow: bool) {
         if let Some(anchor) = properties.anchor {
             self.anchors.insert(anchor, None);
@@ -345,10 +345,10 @@ impl<'text> Reader<'text> {
     }
 }
 
-/// One scalar as yaml.v2 reads it, with the tag that is written before it.
+/// Reads one scalar as yaml.v2 does, with the tag before it.
 ///
 /// # Errors
-/// When the tag doesn't fit the text.
+/// If the tag doesn't fit the text.
 pub fn scalar(text: &str, form: Form, tag: Option<&str>) -> Result<Node, String> {
     let mut node = untagged_scalar(text, form, false);
     if let Some(tag) = tag {
@@ -381,10 +381,10 @@ fn tag_node(node: &mut Node, tag: &str) {
     }
 }
 
-/// Gives a scalar its tag as yaml.v2 does, which decodes at once; tags of collections mean nothing to it.
+/// Gives a scalar its tag as yaml.v2 does, which decodes immediately and ignores tags of collections.
 ///
 /// # Errors
-/// When the tag doesn't fit the text.
+/// If the tag doesn't fit the text.
 fn tag_scalar_at_once(node: &mut Node, tag: &str) -> Result<(), String> {
     if !node.is_scalar() {
         return Ok(());
@@ -401,7 +401,7 @@ fn tag_scalar_at_once(node: &mut Node, tag: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a tag in its short form says.
+/// Returns the meaning of a tag in its short form.
 fn named(tag: &str) -> Tag {
     match tag {
         "!!null" => Tag::Null,
@@ -445,10 +445,10 @@ fn deep(node: &Node) -> usize {
     }
 }
 
-/// One document of a text of several, as kyaml cuts them: at lines that start with `---`, even before any parsing.
+/// A document of a text with several documents. Like kyaml, the cut is at lines that start with `---`, before any parsing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chunk<'text> {
-    /// What stands in it.
+    /// The text of the document.
     pub text: &'text str,
     /// Lines of the whole text before this chunk.
     pub lines_before: u32,
@@ -457,7 +457,7 @@ pub struct Chunk<'text> {
 /// Cuts a text into its documents.
 ///
 /// # Errors
-/// When a separator is followed by content on its own line, which kyaml refuses too.
+/// If content follows a separator on its line. kyaml refuses such content too.
 pub fn documents(text: &str) -> Result<Vec<Chunk<'_>>, ReadError> {
     let mut chunks = Vec::new();
     let mut rest = text;

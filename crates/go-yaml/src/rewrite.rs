@@ -1,5 +1,5 @@
-//! Owns writing the nodes of a YAML text again after a change, as yaml.v3 writes them: notation and comments stay, lists aren't
-//! indented, lines aren't folded, blank lines go.
+//! Writes the nodes of a YAML text after a change, as yaml.v3 does: notation and comments stay, lists aren't indented, lines aren't folded,
+//! and blank lines disappear.
 
 use super::emit::escaped;
 use super::facts::{is_break, is_printable};
@@ -8,20 +8,20 @@ use super::node::{Data, Node, Tag};
 use super::notation::{Form, Notation};
 use super::scalar::{Dialect, resolve};
 
-/// The longest key that stands on one line with its value, in bytes.
+/// The maximum length of a key on one line with its value, in bytes.
 const LONGEST_SIMPLE_KEY: usize = 128;
 
-/// Writes a document whose nodes may have changed since their notation was read; new nodes come last in their collections.
+/// Writes a document whose nodes may have changed since their notation was read. New nodes come last in their collections.
 ///
 /// # Errors
-/// When something in it has no notation that is known to be yaml.v3's.
+/// If the document contains something whose notation in yaml.v3 is unknown.
 pub fn document(node: &Node, notation: &Notation) -> Result<String, String> {
     let mut writer = Writer { out: String::new() };
     writer.block(node, notation, 0, Place::Inline)?;
     Ok(writer.out)
 }
 
-/// Where a collection begins.
+/// The place where a collection begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// On the line of a dash, or at the start of the document.
@@ -125,7 +125,7 @@ impl Writer {
         self.block(value, notation, deeper, Place::Below)
     }
 
-    /// Writes what stays on the line of its key or dash.
+    /// Writes a node on the line of its key or dash.
     fn leaf(&mut self, node: &Node, notation: &Notation, indent: usize) -> Result<(), String> {
         let written = self::flow(node, notation, indent, false)?;
         if !written.is_empty() {
@@ -137,13 +137,13 @@ impl Writer {
     }
 }
 
-/// Tells whether a node is a collection in lines of its own.
+/// Checks whether a node is a collection on lines of its own.
 fn is_block(node: &Node, notation: &Notation) -> bool {
     let filled = !node.items().is_empty() || !node.entries().is_empty();
     filled && notation.form != Form::Flow
 }
 
-/// A scalar, or a collection in braces or brackets.
+/// Returns a scalar, or a collection in braces or brackets.
 fn flow(node: &Node, notation: &Notation, indent: usize, inside: bool) -> Result<String, String> {
     match &node.data {
         Data::Scalar(_) => {
@@ -187,7 +187,7 @@ struct Context {
 fn scalar(node: &Node, notation: &Notation, indent: usize, context: Context) -> Result<String, String> {
     let (text, form) = (node.text(), notation.form);
     let quoted = form != Form::Plain;
-    // A tag that the text doesn't show by itself is written out, unless quotes show that it is a string; so is that of `<<`.
+    // A tag that the text doesn't imply is written out, unless quotes already make the text a string. The tag of `<<` is written out too.
     let (mut tag, mut force) = (notation.tag.as_deref(), false);
     if tag.is_none()
         && node.tag != Tag::None
@@ -308,7 +308,7 @@ fn block(text: &str, indent: usize) -> Result<String, String> {
     Ok(out)
 }
 
-/// Which forms yaml.v3 allows a text.
+/// The forms that yaml.v3 allows for a text.
 struct Facts {
     flow_plain: bool,
     block_plain: bool,

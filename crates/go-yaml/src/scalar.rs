@@ -1,5 +1,5 @@
-//! Owns what the text of a plain scalar means, in both dialects: YAML 1.1 as yaml.v2 reads it (kustomization files and the
-//! final output) and the mix that yaml.v3 reads (resources).
+//! The meaning of a plain scalar in both dialects: YAML 1.1 as yaml.v2 reads it (kustomization files and the final output), and the mixture
+//! of versions that yaml.v3 reads (resources).
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub enum Scalar<'text> {
     Bool(bool),
     /// An integer of up to 64 bits, with or without a sign.
     Int(i128),
-    /// Another number.
+    /// A floating-point number.
     Float(f64),
     /// A string.
     Text(Cow<'text, str>),
@@ -39,7 +39,7 @@ impl Scalar<'_> {
         }
     }
 
-    /// The type.
+    /// Returns the type.
     #[must_use]
     pub fn tag(&self) -> Tag {
         match self {
@@ -54,7 +54,7 @@ impl Scalar<'_> {
     }
 }
 
-/// Which Go library reads.
+/// The Go library that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// yaml.v2: `yes`, `on` and `y` are booleans.
@@ -63,7 +63,7 @@ pub enum Dialect {
     V3,
 }
 
-/// What plain text means.
+/// Returns the meaning of plain text.
 #[must_use]
 pub fn resolve(text: &str, dialect: Dialect) -> Scalar<'_> {
     resolve_wanted(text, dialect, true)
@@ -120,17 +120,17 @@ fn numeric(text: &str, dialect: Dialect, timestamps: bool) -> Scalar<'_> {
     {
         return Scalar::Float(float);
     }
-    // yaml.v3 also takes "0o-7" and the like; those are not numbers to anyone who writes them.
+    // yaml.v3 also accepts "0o-7" and similar texts as numbers. No author means a number by these, so they are texts here.
     let _ = dialect;
     Scalar::Text(text.into())
 }
 
-/// Tells whether YAML 1.1 would read plain text as something other than a string; text of several lines never.
+/// Checks whether YAML 1.1 would read plain text as something other than a string. Text of several lines is always a string.
 pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
     if text.is_empty() || text.contains('\n') {
         return false;
     }
-    // Text that isn't a plain scalar at all (a comment, a flow collection) is read as what it looks like.
+    // Text that isn't a plain scalar (a comment, a flow collection) is read as the thing that it looks like.
     let trimmed = text.trim_matches(' ');
     if trimmed.starts_with('#') {
         return true;
@@ -141,10 +141,10 @@ pub(crate) fn is_non_string_in_yaml_1_1(text: &str) -> bool {
     }
 }
 
-/// What a node means once it has been written by yaml.v3 and read back: quotes make a string, a decided tag must fit the text.
+/// Returns the meaning of a node after yaml.v3 wrote it and read it back. Quotes make a string, and a decided tag must fit the text.
 ///
 /// # Errors
-/// When the tag doesn't fit the text, in yaml.v3's words.
+/// If the tag doesn't fit the text, in yaml.v3's words.
 pub fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     let text = node.text();
     if node.tagged {
@@ -177,7 +177,7 @@ pub fn meaning(node: &Node, dialect: Dialect) -> Result<Scalar<'_>, String> {
     }
 }
 
-/// Tells whether a text goes through yaml.v3's emitter as a folded block before it is decoded.
+/// Checks whether yaml.v3's emitter writes a text as a folded block before it is decoded.
 fn is_folded_again(node: &Node, dialect: Dialect) -> bool {
     node.style == Style::Folded && dialect == Dialect::V3
 }
@@ -186,7 +186,7 @@ fn with_tag<'text>(text: &'text str, tag: &Tag, dialect: Dialect) -> Result<Scal
     match tag {
         Tag::Str => return Ok(Scalar::Text(text.into())),
         Tag::Binary => return decode_binary(text),
-        // Tags that say nothing about a scalar, of collections among them.
+        // These tags, also those of collections, have no meaning for a scalar.
         Tag::Other | Tag::Map | Tag::Seq | Tag::Merge => return Ok(Scalar::Text(text.into())),
         _ => {}
     }

@@ -1,11 +1,11 @@
-//! Owns the texts of scalars for [`super::quick`]: quotes, folded lines and block scalars, as far as they are of the usual kind.
+//! Texts of scalars for [`super::quick`]: quotes, folded lines and block scalars, if they have the usual form.
 
 use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-/// Tells whether a text has only characters that mean the same to every reader of YAML: no tabs, carriage returns, control characters,
-/// byte order marks, and no line breaks but line feeds.
+/// Checks whether every reader of YAML reads all characters of a text alike. Such a text has no tabs, carriage returns, control characters
+/// or byte order marks, and no line breaks except line feeds.
 pub(super) fn is_usual(text: &str) -> bool {
     text.as_bytes().chunks(64).enumerate().all(|(chunk, bytes)| {
         let is_ascii = bytes.iter().fold(true, |so_far, byte| {
@@ -16,7 +16,7 @@ pub(super) fn is_usual(text: &str) -> bool {
     })
 }
 
-/// The same for the characters that begin in a part of the text.
+/// Like [`is_usual`], for the characters that begin in a part of the text.
 fn has_usual_characters(text: &str, from: usize, to: usize) -> bool {
     (from..to).filter(|at| text.is_char_boundary(*at)).all(|at| {
         let character = text.get(at..).and_then(|rest| rest.chars().next());
@@ -37,7 +37,7 @@ fn has_usual_characters(text: &str, from: usize, to: usize) -> bool {
     })
 }
 
-/// Tells whether plain text may begin with a byte, whatever follows; other plain text is left to the whole parser.
+/// Checks whether plain text may begin with a byte, independent of the next bytes. The complete parser reads other plain text.
 pub(super) fn begins_plain(byte: u8) -> bool {
     byte >= 0x80
         || byte.is_ascii_alphanumeric()
@@ -56,18 +56,18 @@ pub(super) struct Quoted<'text> {
 }
 
 impl<'text> Quoted<'text> {
-    /// The text, and its length in the line from its start, when it ends there.
+    /// Returns the text, and its length in the line from its start, when it ends there.
     pub(super) fn ended(&self) -> Option<(Cow<'text, str>, usize)> {
         Some((self.text.clone(), self.length?))
     }
 
-    /// The text of a scalar that goes on in the next line; nothing when there is none, which folds in ways of its own.
+    /// Returns the text so far of a scalar that continues on the next line. `None` for an empty text, which folds by different rules.
     pub(super) fn so_far(self) -> Option<String> {
         Some(self.text.into_owned()).filter(|text| !text.is_empty())
     }
 }
 
-/// The part of a quoted scalar on its first line, which begins with the quote.
+/// Returns the part of a quoted scalar on its first line, which begins with the quote.
 pub(super) fn quoted(line: &str) -> Option<Quoted<'_>> {
     let quote = *line.as_bytes().first()?;
     let mut quoted = quoted_rest(line.get(1..)?, quote)?;
@@ -75,7 +75,7 @@ pub(super) fn quoted(line: &str) -> Option<Quoted<'_>> {
     Some(quoted)
 }
 
-/// The part of a quoted scalar on a line, from its start or the first character of a line on.
+/// Returns the part of a quoted scalar on a line, from its start or the first character of a line on.
 pub(super) fn quoted_rest(line: &str, quote: u8) -> Option<Quoted<'_>> {
     let bytes = line.as_bytes();
     let (mut at, mut from) = (0, 0);
@@ -90,7 +90,7 @@ pub(super) fn quoted_rest(line: &str, quote: u8) -> Option<Quoted<'_>> {
         let Some(place) = found.map(|found| at + found) else {
             let last = line.get(from..)?.trim_end_matches(' ');
             if last.is_empty() && from > 0 {
-                // What stands before was written by an escape; what is trimmed of it is not for here to say.
+                // An escape wrote the text before this place. The complete parser decides how much to trim.
                 return None;
             }
             return Some(Quoted {
@@ -132,7 +132,7 @@ fn joined(mut decoded: String, last: &str) -> Cow<'_, str> {
     Cow::Owned(decoded)
 }
 
-/// Writes what a line break, and so many blank lines after it, are in a folded text.
+/// Writes the folded form of a line break and the blank lines after it.
 pub(super) fn fold(text: &mut String, blank: usize) {
     if blank == 0 {
         text.push(' ');
@@ -141,7 +141,7 @@ pub(super) fn fold(text: &mut String, blank: usize) {
     }
 }
 
-/// Which line breaks a block scalar keeps at its end.
+/// The line breaks that a block scalar keeps at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keep {
     Nothing,
@@ -149,7 +149,7 @@ pub(super) enum Keep {
     Everything,
 }
 
-/// The text of a block scalar, given its lines up to the last with content, and how many line breaks end it, blank lines' included.
+/// Returns the text of a block scalar, given its lines up to the last with content, and how many line breaks end it, blank lines' included.
 /// A folded one must have no line with more indentation.
 pub(super) fn block(content: &str, indent: usize, is_literal: bool, keep: Keep, trailing: usize) -> Option<String> {
     let mut text = String::with_capacity(content.len());
@@ -182,7 +182,7 @@ pub(super) fn block(content: &str, indent: usize, is_literal: bool, keep: Keep, 
     Some(text)
 }
 
-/// The length of a plain scalar inside a flow collection: a word of letters, digits and some signs; nothing when it is anything else.
+/// Returns the length of a plain scalar inside a flow collection: a word of letters, digits and some signs; `None` for any other text.
 pub(super) fn flow_plain(line: &str) -> Option<usize> {
     let bytes = line.as_bytes();
     let is_word = |byte: u8| {
@@ -194,7 +194,7 @@ pub(super) fn flow_plain(line: &str) -> Option<usize> {
     }
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
-        // A colon is part of a word when a word goes on after it.
+        // A colon is part of a word if another character of the word follows.
         let goes_on = *byte == b':' && bytes.get(at + 1).is_some_and(|next| is_word(*next));
         if !is_word(*byte) && !goes_on {
             break;

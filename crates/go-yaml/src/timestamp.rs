@@ -1,6 +1,6 @@
-//! Owns the timestamps that Go's YAML libraries recognise, and their rendering as RFC 3339.
+//! The timestamps that Go's YAML libraries recognise, and their form in RFC 3339.
 
-/// Reads text as a timestamp and renders it as Go's JSON encoder would; `None` when it isn't one.
+/// Reads text as a timestamp and renders it as Go's JSON encoder does; `None` if the text isn't a timestamp.
 pub(crate) fn normalize(text: &str) -> Option<String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits != 4 || text.as_bytes().get(4) != Some(&b'-') {

@@ -1,12 +1,12 @@
-//! Owns the text of tokens: plain, quoted and block scalars, anchors, tags and directives, as Go's scanner reads them. The scanner in
-//! [`super::tokens`] knows where one may stand.
+//! The texts of tokens: plain, quoted and block scalars, anchors, tags and directives, as Go's scanner reads them. The scanner in
+//! [`super::tokens`] decides where each token may stand.
 
 use std::borrow::Cow;
 
 use super::cursor::Cursor;
 use super::tokens::{Form, Kind, Problem};
 
-/// What becomes of the line breaks at the end of a block scalar.
+/// The treatment of line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
     Strip,
@@ -27,7 +27,7 @@ impl Breaks {
         cursor.read_line(if is_first { &mut self.first } else { &mut self.more });
     }
 
-    /// Writes what they fold into: one line break is a space, but a separator stays.
+    /// Writes the folded form of the line breaks: a single line feed becomes a space, but a line or paragraph separator stays.
     fn fold(&mut self, text: &mut String) {
         if !self.first.starts_with('\n') {
             text.push_str(&self.first);
@@ -49,7 +49,7 @@ pub(super) struct Plain<'text> {
     pub(super) ends_lines: bool,
 }
 
-/// Reads a plain scalar whose further lines must have a column of at least `indent`.
+/// Reads a plain scalar. Each further line must have a column of at least `indent`.
 pub(super) fn plain<'text>(cursor: &mut Cursor<'text>, indent: usize, flow: bool) -> Result<Plain<'text>, Problem> {
     let mut text: Cow<'text, str> = Cow::Borrowed("");
     let mut end = cursor.mark;
@@ -246,7 +246,7 @@ fn escape(cursor: &mut Cursor<'_>) -> Result<char, Problem> {
     ))
 }
 
-/// Passes over what may stand at the end of a line: blanks and a comment. Anything else is a fault of what began at `start`.
+/// Skips blanks and a comment at the end of a line. Any other text is an error of the token that began at `start`.
 fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'static str) -> Result<(), Problem> {
     cursor.skip_blanks();
     if cursor.is(b'#') {
@@ -259,8 +259,9 @@ fn end_of_line(cursor: &mut Cursor<'_>, start: super::cursor::Mark, fault: &'sta
     Ok(())
 }
 
-/// Reads a block scalar, which begins with its indicator, inside a block of an indentation (-1 outside of all).
-/// Go notes a comment behind the indicator where it keeps comments; it means nothing here.
+/// Reads a block scalar, which begins with its indicator. `parent` is the indentation of the surrounding block; `None` outside of all
+/// blocks.
+/// Go stores a comment behind the indicator with the comments; it has no meaning here.
 pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) -> Result<Kind<'text>, Problem> {
     let start = cursor.mark;
     let literal = cursor.is(b'|');
@@ -302,7 +303,7 @@ pub(super) fn block<'text>(cursor: &mut Cursor<'text>, parent: Option<usize>) ->
     Ok(Kind::Scalar(text.into(), form))
 }
 
-/// The indicators after `|` or `>`, in any order.
+/// Returns the indicators after `|` or `>`, in any order.
 fn block_header(cursor: &mut Cursor<'_>) -> Result<(Chomping, Option<usize>), Problem> {
     let (mut chomping, mut given) = (Chomping::Clip, None);
     for _ in 0..2 {
@@ -321,7 +322,7 @@ fn block_header(cursor: &mut Cursor<'_>) -> Result<(Chomping, Option<usize>), Pr
     Ok((chomping, given))
 }
 
-/// Goes over indentation and lines without content, and answers the indentation, which the first such text decides.
+/// Skips indentation and lines without content. Returns the indentation, which the first such text decides.
 fn block_breaks(
     cursor: &mut Cursor<'_>,
     indent: &mut Option<usize>,
@@ -353,7 +354,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Goes over letters, digits, `_` and `-`.
+/// Reads letters, digits, `_` and `-`.
 fn word<'text>(cursor: &mut Cursor<'text>) -> &'text str {
     let from = cursor.mark.at;
     while cursor.byte(0).is_some_and(is_word) {
@@ -429,7 +430,7 @@ fn tag_handle(cursor: &mut Cursor<'_>, directive: bool) -> Result<String, Proble
     Ok(cursor.between(start.at, cursor.mark.at).to_owned())
 }
 
-/// Reads the rest of a tag; what was read of it already, its `!` excepted, comes first.
+/// Reads the rest of a tag. `begun` is the part of the tag that has been read; its text after the `!` comes first.
 fn uri(cursor: &mut Cursor<'_>, begun: Option<&str>) -> Result<String, Problem> {
     let start = cursor.mark;
     let mut bytes = begun.and_then(|begun| begun.get(1..)).unwrap_or("").as_bytes().to_vec();

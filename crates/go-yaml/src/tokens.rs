@@ -1,5 +1,5 @@
-//! Owns the tokens of a text of YAML and where each may stand: indentation, simple keys and comments, as Go's scanner has them. What
-//! their text is [`super::token_text`] says, what they make together [`super::events`].
+//! The tokens of a YAML text, and the places where each may stand: indentation, simple keys and comments, as Go's scanner handles them.
+//! [`super::token_text`] reads their texts, and [`super::events`] combines them.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -10,15 +10,15 @@ use super::token_text;
 
 /// The furthest that a key's colon may be from its start, in characters.
 const LONGEST_KEY: usize = 1024;
-/// How far yaml.v3 looks for a comment, in bytes.
+/// The distance in which yaml.v3 looks for a comment, in bytes.
 const COMMENT_AHEAD: usize = 512;
 
 /// Why a text isn't YAML.
 #[derive(Debug, Clone, Copy)]
 pub struct Problem {
-    /// Its line in the text, from 1.
+    /// The line in the text, from 1.
     pub line: usize,
-    /// What is wrong, in Go's words.
+    /// The error, in Go's words.
     pub message: &'static str,
 }
 
@@ -31,7 +31,7 @@ impl Problem {
     }
 }
 
-/// How a scalar is written.
+/// The notation of a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// Without quotes.
@@ -78,11 +78,11 @@ pub(super) struct Token<'text> {
     pub(super) end: Mark,
 }
 
-/// What may turn out to be a key, without a sign before it.
+/// A token that may become a key without a sign before it.
 #[derive(Debug, Clone, Copy, Default)]
 struct SimpleKey {
     possible: bool,
-    /// Nothing but a key can stand there.
+    /// Whether only a key can stand at this place.
     required: bool,
     /// The number of its token.
     token: usize,
@@ -95,18 +95,18 @@ pub(super) struct Scanner<'text> {
     /// The text begins with a byte order mark: Go looks for one there whenever it looks for one at the start of a line.
     begins_with_mark: bool,
     queue: VecDeque<Token<'text>>,
-    /// How many tokens have left the queue.
+    /// The number of tokens that have left the queue.
     taken: usize,
-    /// The first token of the queue can't change any more.
+    /// Whether the first token of the queue is final.
     is_settled: bool,
     has_begun: bool,
     /// The column of the innermost block collection that is open.
     indent: Option<usize>,
     indents: Vec<Option<usize>>,
     may_be_key: bool,
-    /// What may be a key: in a block first, then in each open flow collection.
+    /// The possible keys: first the one of the block, then one for each open flow collection.
     keys: Vec<SimpleKey>,
-    /// Where among them that of a token is.
+    /// The index into `keys` for the number of a token.
     key_of_token: BTreeMap<usize, usize>,
 }
 
@@ -128,17 +128,17 @@ impl<'text> Scanner<'text> {
         }
     }
 
-    /// How far the text has been read, in bytes.
+    /// Returns the number of bytes that have been read.
     pub(super) fn read_so_far(&self) -> usize {
         self.cursor.mark.at
     }
 
-    /// The comments that were read since this was last asked.
+    /// Returns the comments read since the last call.
     pub(super) fn comments(&mut self) -> Vec<(Mark, &'text str)> {
         std::mem::take(&mut self.cursor.comments)
     }
 
-    /// The next token.
+    /// Returns the next token.
     pub(super) fn peek(&mut self) -> Result<&Token<'text>, Problem> {
         if !self.is_settled {
             self.settle()?;
@@ -148,14 +148,14 @@ impl<'text> Scanner<'text> {
             .ok_or(Problem::at(self.cursor.mark, "the text ends too early"))
     }
 
-    /// Takes the token that [`Self::peek`] answered.
+    /// Takes the token that [`Self::peek`] returned.
     pub(super) fn take(&mut self) -> Option<Token<'text>> {
         self.is_settled = false;
         self.taken += 1;
         self.queue.pop_front()
     }
 
-    /// Reads until the first token of the queue can't change any more: yaml.v3 reads two more, for the comments behind it.
+    /// Reads until the first token of the queue is final. yaml.v3 reads two more tokens, for the comments behind it.
     fn settle(&mut self) -> Result<(), Problem> {
         let ahead = if self.dialect == Dialect::V3 { 2 } else { 0 };
         while self.queue.len() <= ahead || self.may_first_be_key()? {
@@ -281,7 +281,8 @@ impl<'text> Scanner<'text> {
         self.push(kind, start);
     }
 
-    /// Puts a token that has no text before another in the queue; last, if that is none.
+    /// Inserts a token without text before another token in the queue. Without another token, or if that token has left the queue, the new
+    /// token comes last.
     fn insert(&mut self, kind: Kind<'text>, mark: Mark, before: Option<usize>) {
         // A token that has left the queue already can't have another before it: Go then puts that last, too.
         let place = before.and_then(|number| number.checked_sub(self.taken));
@@ -308,7 +309,7 @@ impl<'text> Scanner<'text> {
         Ok(())
     }
 
-    /// Tells whether what was noted may still be a key: keys stay on a line and aren't long.
+    /// Checks whether a noted token may still become a key. A key stays on one line and is short.
     fn is_possible_key(&mut self, level: usize) -> Result<bool, Problem> {
         let here = self.cursor.mark;
         let Some(key) = self.keys.get_mut(level).filter(|key| key.possible) else {
@@ -323,7 +324,7 @@ impl<'text> Scanner<'text> {
         Ok(key.possible)
     }
 
-    /// Notes that what begins here may be a key, if it may.
+    /// Notes the token that begins here as a possible key, if a key may stand here.
     fn note_key(&mut self) -> Result<(), Problem> {
         if !self.may_be_key {
             return Ok(());
@@ -364,7 +365,8 @@ impl<'text> Scanner<'text> {
         Ok(())
     }
 
-    /// Opens a block collection at a column, unless the innermost is there or deeper; before a token, if one is given.
+    /// Opens a block collection at a column, unless the innermost one is at this column or deeper. Its token comes before another token, if
+    /// one is given.
     fn open_block(&mut self, column: usize, kind: Kind<'text>, mark: Mark, before: Option<usize>) {
         if !self.in_flow() && self.indent.is_none_or(|indent| indent < column) {
             self.indents.push(self.indent.replace(column));
@@ -372,7 +374,7 @@ impl<'text> Scanner<'text> {
         }
     }
 
-    /// Closes the block collections that are deeper than a column; all of them, if there is none.
+    /// Closes the block collections that are deeper than a column; all block collections, if `column` is `None`.
     fn close_blocks(&mut self, column: Option<usize>) {
         if self.in_flow() {
             return;
@@ -519,7 +521,7 @@ impl<'text> Scanner<'text> {
         }
     }
 
-    /// Goes over a comment. yaml.v3 then goes on to one after it, if nothing but blanks and lines' ends are between them, tabs too.
+    /// Skips a comment. yaml.v3 then continues to a further comment, if only blanks, tabs and line breaks are between them.
     fn skip_comments(&mut self) {
         loop {
             self.cursor.skip_comment();
@@ -543,7 +545,7 @@ impl<'text> Scanner<'text> {
         }
     }
 
-    /// Goes over a comment behind the token that was just read, which needs no space before it.
+    /// Skips a comment behind the last token. No space is necessary before such a comment.
     fn skip_comment_behind(&mut self) {
         if self.cursor.ended_lines > 0 {
             return;

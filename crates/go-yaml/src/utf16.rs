@@ -1,9 +1,9 @@
-//! Owns text that is UTF-16, as some shells write what they redirect: Go's scanner knows it by its byte order mark. Refuses what isn't
-//! whole characters.
+//! UTF-16 texts, as some shells write redirected output. Like Go's scanner, this module recognises them by the byte order mark. Incomplete
+//! characters are an error.
 
 use std::borrow::Cow;
 
-/// What a text was before it was bytes; `None` when it is no text.
+/// Decodes a text from UTF-8, or from UTF-16 with a byte order mark; `None` if the bytes are no text.
 pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     let decode: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
@@ -20,7 +20,8 @@ pub fn text(bytes: &[u8]) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(text))
 }
 
-/// Where the first document ends: kustomize cuts texts into documents before it knows that they are UTF-16, so there is only one.
+/// Returns the end of the first document. kustomize cuts texts into documents before it detects UTF-16, so a UTF-16 text has only one
+/// document.
 fn end_of_first_document(text: &str) -> usize {
     let (mut has_begun, mut at) = (false, 0);
     for line in text.split_inclusive('\n') {

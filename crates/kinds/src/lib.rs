@@ -1,11 +1,11 @@
-//! What the served kinds are, and what CustomResourceDefinitions say of theirs. Pure: values in, values out.
+//! The served kinds, and the kinds of CustomResourceDefinitions. All functions are pure: values in, values out.
 //!
-//! From below: types, the rules that many kinds share (`schema`), and the Table view (`table`); the shape of a kind as one value
-//! (`kind`); one folder a group with one file or folder a kind (`apps/deployment.rs`); and on top the table of all (`built_in`). Beside
-//! them `customresources`, strategic merges, protobuf, OpenAPI, and what CEL sees (`expressions`).
+//! The modules from bottom to top: types, the rules that many kinds share (`schema`), and the Table view (`table`); the form of a kind as
+//! one value (`kind`); one folder for each group with one file or folder for each kind (`apps/deployment.rs`); and the table of all kinds
+//! (`built_in`). Beside them are `customresources`, strategic merges, protobuf, OpenAPI, and the values that CEL sees (`expressions`).
 //!
-//! Refuses to store or fetch anything, and to decide who may do what. Of a request it is told what a kind has to know
-//! ([`kind::Request`]), time and randomness included. What it finds wrong are field errors; which answer they become is the API server's.
+//! This crate stores and fetches nothing, and does not decide about rights. The caller passes the facts about a request that a kind needs
+//! ([`kind::Request`]), also time and randomness. The results are field errors; the API server makes the answers from them.
 
 mod admissionregistration;
 mod apiextensions;

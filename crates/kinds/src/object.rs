@@ -1,4 +1,4 @@
-//! Short ways to an object's metadata, and how its times are written. Refuses to judge what it finds.
+//! Access to an object's metadata, and the text form of its times. These functions do not validate values.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -13,44 +13,44 @@ const MAY_BE_EMPTY: [&str; 5] = [
 
 /// Short ways to an object's metadata.
 pub trait ObjectExt {
-    /// The metadata, if there is any.
+    /// Returns the metadata, if it exists.
     fn metadata(&self) -> Option<&Map<String, Value>>;
-    /// The metadata, made if there is none.
+    /// Returns the metadata; creates an empty map if it is missing.
     fn metadata_mut(&mut self) -> Option<&mut Map<String, Value>>;
-    /// A text in metadata; empty if it is not there.
+    /// Returns a text in metadata; empty if it is missing.
     fn meta_str(&self, key: &str) -> &str;
-    /// Its name; empty as long as there is none.
+    /// Returns the name; empty if it is missing.
     fn name(&self) -> &str {
         self.meta_str("name")
     }
-    /// Its namespace; empty for everything without one.
+    /// Returns the namespace; empty for a cluster-scoped object.
     fn namespace(&self) -> &str {
         self.meta_str("namespace")
     }
-    /// Its UID.
+    /// Returns the UID.
     fn uid(&self) -> &str {
         self.meta_str("uid")
     }
-    /// The version that it is in the store, or says to be.
+    /// Returns the `resourceVersion` of the object.
     fn resource_version(&self) -> &str {
         self.meta_str("resourceVersion")
     }
-    /// The version that a writer expects to replace; empty if any will do.
+    /// Returns the `resourceVersion` that a writer expects to replace; empty for any version.
     fn wanted_version(&self) -> &str {
         match self.resource_version() {
             "0" => "",
             other => other,
         }
     }
-    /// What has to happen before it may go.
+    /// Returns the finalizers, which delay the deletion.
     fn finalizers(&self) -> Vec<&str>;
-    /// Whether it is on its way out.
+    /// Returns whether the object is being deleted.
     fn is_deleting(&self) -> bool {
         !self.meta_str("deletionTimestamp").is_empty()
     }
     /// Writes a field of metadata.
     fn set_meta(&mut self, key: &str, value: Value);
-    /// A null or an empty map says the same as nothing: it is not stored.
+    /// Removes a null or an empty map, which is equal to a missing field and is not stored.
     fn drop_empty_metadata(&mut self) {
         for key in MAY_BE_EMPTY {
             if self.is_empty_metadata(key) {
@@ -58,11 +58,11 @@ pub trait ObjectExt {
             }
         }
     }
-    /// Whether there is something for [`ObjectExt::drop_empty_metadata`].
+    /// Returns whether [`ObjectExt::drop_empty_metadata`] would change the object.
     fn has_empty_metadata(&self) -> bool {
         MAY_BE_EMPTY.iter().any(|key| self.is_empty_metadata(key))
     }
-    /// Whether a field of metadata is there and says nothing.
+    /// Returns whether a metadata field exists and is empty.
     fn is_empty_metadata(&self, key: &str) -> bool {
         match self.metadata().and_then(|metadata| metadata.get(key)) {
             Some(Value::Null) => true,
@@ -75,12 +75,12 @@ pub trait ObjectExt {
     fn remove_meta(&mut self, key: &str) -> Option<Value>;
 }
 
-/// RFC 3339 in whole seconds: the form of every time in metadata.
+/// Returns a time in RFC 3339 with whole seconds, the form of every time in metadata.
 pub fn timestamp(now: Timestamp) -> String {
     now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Puts a status in the place of whatever was there.
+/// Replaces the status.
 pub fn set_status(object: &mut Value, status: Value) {
     if let Some(map) = object.as_object_mut() {
         map.insert("status".to_owned(), status);
@@ -90,7 +90,7 @@ pub fn set_status(object: &mut Value, status: Value) {
 /// The characters of generated suffixes: no vowels, so no words.
 const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// A name that begins like this and goes on at random.
+/// Returns a name with this prefix and a random rest.
 #[must_use]
 pub fn generate_name(base: &str, random: fn(&mut [u8])) -> String {
     let mut bytes = [0_u8; 5];

@@ -1,7 +1,7 @@
-//! What quotas count: how much an object is, and which quotas are about it. What counts beside the number of objects is each kind's to say
-//! ([`crate::kind::Usage`]); the rest is the same for all.
+//! The amounts that quotas count: the usage of an object, and the quotas that apply to it. Each kind defines its usage beside the number of
+//! objects ([`crate::kind::Usage`]); the rest is equal for all kinds.
 //!
-//! Owns the names that quotas have for resources, and the scopes. Refuses to add anything up, and to say whether there is too much.
+//! This module knows the resource names of quotas, and the scopes. It adds nothing up, and does not decide whether a quota is exceeded.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::kind::Kind;
 use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list};
 
-/// What is counted: the objects of one resource, as they are stored.
+/// A counted resource: its objects, as stored.
 #[derive(Clone, Debug)]
 pub struct Counted {
     /// API group; empty for the core group.
@@ -21,7 +21,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// The objects of a resource, which may be a custom one.
+    /// Creates the value for the objects of a resource, which may be a custom resource.
     #[must_use]
     pub fn of_resource(group: &str, plural: &str) -> Self {
         Self {
@@ -31,13 +31,13 @@ impl Counted {
         }
     }
 
-    /// What is counted under names of its own beside the number.
+    /// Returns the resources with usage under names of their own, beside the number of objects.
     pub fn list_with_usage() -> impl Iterator<Item = Self> {
         let with_usage = built_in::kinds().filter(|kind| kind.usage.is_some());
         with_usage.map(|kind| Self::of_resource(kind.group, kind.plural))
     }
 
-    /// What a creation, or a change, through this endpoint is charged as. Nobody counts Events.
+    /// Returns the resource that a create or a change through this endpoint is charged to. Events are not counted.
     #[must_use]
     pub fn of_write(group: &str, plural: &str, subresource: Option<&str>, is_new: bool) -> Option<Self> {
         if plural == "events" {
@@ -53,14 +53,14 @@ impl Counted {
         is_charged.then_some(counted)
     }
 
-    /// Whether a change of the first object to the second one is charged: what falls under the same quotas as before may not be.
+    /// Checks whether a change from the first object to the second is charged. A change under the same quotas as before may be free.
     #[must_use]
     pub fn is_charged_anew(&self, subresource: Option<&str>, old: &Value, new: &Value) -> bool {
         let usage = self.behavior.usage;
         usage.is_none_or(|usage| (usage.is_charged_anew)(subresource, old, new))
     }
 
-    /// `count/deployments.apps`.
+    /// Returns the name `count/deployments.apps`.
     fn count_name(&self) -> String {
         match (self.group.as_str(), &self.plural) {
             ("", plural) => format!("count/{plural}"),
@@ -68,7 +68,7 @@ impl Counted {
         }
     }
 
-    /// Whether a quota's resource of this name is about these.
+    /// Returns whether a quota's resource name counts these objects.
     #[must_use]
     pub fn counts(&self, name: &str) -> bool {
         let kind = self.behavior;
@@ -77,13 +77,13 @@ impl Counted {
             || kind.usage.is_some_and(|usage| (usage.counts)(name))
     }
 
-    /// Whether these are the same resource's.
+    /// Returns whether both are of one resource.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         (&self.group, &self.plural) == (&other.group, &other.plural)
     }
 
-    /// How much an object is.
+    /// Returns the usage of an object.
     #[must_use]
     pub fn measure(&self, object: &Value) -> Resources {
         let mut used = Resources::default();
@@ -96,10 +96,10 @@ impl Counted {
         used
     }
 
-    /// Says that an object leaves out what a quota counts, as `cpu for: a,b; memory for: a`.
+    /// Checks that an object sets all counted resources. The error has the form `cpu for: a,b; memory for: a`.
     ///
     /// # Errors
-    /// It does.
+    /// If the object omits a counted resource.
     pub fn check(&self, restricted: &Resources, object: &Value) -> Result<(), String> {
         match self.behavior.usage {
             Some(usage) => (usage.check)(restricted, object),
@@ -107,7 +107,7 @@ impl Counted {
         }
     }
 
-    /// Whether all scopes in a quota's `spec` hold for an object. Of a kind without scopes nothing is in one.
+    /// Returns whether all scopes in a quota's `spec` match an object. An object of a kind without scopes matches no scope.
     #[must_use]
     pub fn is_in_scopes(&self, spec: &Value, object: &Value) -> bool {
         let plain = list(spec, "/scopes");

@@ -1,7 +1,7 @@
 //! Builds a directory of the disk: `cargo run --example build -- DIR [INSIDE]`.
 //!
-//! Shows what a caller of the library does: read files into a tree, links as links, build, print. It reads everything below
-//! DIR, so bases must be there; INSIDE names the kustomization to build, DIR itself when it is left out.
+//! The example shows how a caller uses the library: read files into a tree, keep links as links, build, print. It reads everything below
+//! DIR, so bases must be below DIR too. INSIDE names the kustomization to build; the default is DIR itself.
 
 #![expect(
     clippy::disallowed_methods,
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         let _ = writeln!(errors, "{root}: {error}");
         return ExitCode::FAILURE;
     }
-    // What is refused late is refused as a whole: nothing is printed before the end.
+    // A late error fails the whole build, so the example prints nothing before the end.
     let mut documents = Vec::new();
     match build_each(&tree, &inside, &Options::default(), &mut |resource| {
         documents.push(resource.to_yaml().into_boxed_str());

@@ -1,5 +1,5 @@
-//! Writes the first inputs of the targets, from the crate's corpus of recorded cases and, for drawn trees, from a fixed sequence
-//! of bytes: `cargo run --example seed` in this folder.
+//! Writes the first inputs of the targets: from the crate's corpus of recorded cases, and for generated trees from a fixed sequence of
+//! bytes. Run `cargo run --example seed` in this folder.
 
 use std::fs;
 use std::path::Path;

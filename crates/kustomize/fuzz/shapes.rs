@@ -1,15 +1,15 @@
-//! How the bytes of a fuzzer become trees of files, and what is asked of every tree.
+//! Converts the bytes of a fuzzer into trees of files, and checks every tree.
 
 use kustomize::{LoadRestrictor, MapTree, Options, Overrides, build};
 use serde_json::{Map, Value, json};
 
-/// Tells whether Go's YAML reader refuses a character or turns it into another.
+/// Checks whether Go's YAML reader refuses a character or changes it.
 #[must_use]
 pub fn is_unreadable(character: char) -> bool {
     matches!(character, '\u{0}'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// Builds a tree with and without what a caller may ask for; an answer or an error, soon, is all that is asked.
+/// Builds a tree with and without the options of a caller. The only requirement is an answer or an error, soon.
 pub fn build_all(tree: &(String, MapTree)) {
     let (inside, tree) = tree;
     let plain = Options::default();

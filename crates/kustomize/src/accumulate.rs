@@ -1,4 +1,4 @@
-//! Owns the recursion of a build: resources and bases, generators, components, then the transformers, for one kustomization.
+//! The recursion of a build: resources and bases, generators, components, then the transformers, for one kustomization.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::resource::Resource;
 use crate::steps::{self, Step};
 use crate::tree::{Entry, Found, is_within, resolve};
 
-/// What has been accumulated so far.
+/// The accumulated result so far.
 #[derive(Debug, Default)]
 pub(crate) struct Accumulated {
     pub(crate) resources: Collection,
@@ -29,10 +29,10 @@ pub(crate) struct Accumulated {
     pub(crate) vars: Vec<Variable>,
 }
 
-/// Where in the recursion a kustomization is.
+/// The position of a kustomization in the recursion.
 #[derive(Debug, Clone)]
 pub(crate) struct Frame {
-    /// Its directory, clean.
+    /// The directory of the kustomization, as a clean path.
     pub(crate) root: String,
     /// Directories on the way here, this one last.
     pub(crate) visited: Vec<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Frame {
     pub(crate) origin: Option<Origin>,
 }
 
-/// One build.
+/// A build.
 pub(crate) struct Builder<'tree> {
     pub(crate) loader: Loader<'tree>,
     pub(crate) warnings: std::cell::RefCell<Vec<String>>,
@@ -119,7 +119,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The error of a step, whose field it names.
+    /// Returns the error of a step, with the name of the step's field.
     fn step_error(&self, kustomization: &Kustomization, line: u32, field: &str, trouble: PatchTrouble) -> Error {
         match trouble {
             PatchTrouble::Target(message) => field_error(kustomization, line, field, message),
@@ -143,7 +143,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Accumulates a kustomization into what is there: nothing for a base, the parent's for a component.
+    /// Accumulates a kustomization into existing resources: none for a base, the parent's for a component.
     pub(crate) fn accumulate(
         &self,
         frame: &Frame,
@@ -159,7 +159,7 @@ impl Builder<'_> {
                 errors.push(error);
             }
             if meter::spent().is_some() {
-                // Every other entry would say the same.
+                // Every other entry would give an equal error.
                 break;
             }
         }
@@ -186,7 +186,7 @@ impl Builder<'_> {
         Ok(into)
     }
 
-    /// Adds what one entry of `resources` names: a file's resources, or a base.
+    /// Adds the target of one entry of `resources`: the resources of a file, or a base.
     pub(crate) fn resource(
         &self,
         frame: &Frame,
@@ -334,7 +334,7 @@ impl Builder<'_> {
         ))
     }
 
-    /// The kustomization of a directory, generated when it has none and the caller wants that.
+    /// Opens the kustomization of a directory. A missing kustomization is generated if the caller wants that.
     pub(crate) fn open(&self, directory: &str) -> Result<Kustomization, Error> {
         match self.kustomization(directory) {
             Err(Error::NoKustomization { .. }) if self.generate_missing => {
@@ -438,7 +438,7 @@ impl Builder<'_> {
                 .and_then(|()| meter::check().map_err(PatchTrouble::Target))
                 .map_err(|trouble| self.step_error(kustomization, line, &field, trouble))?;
             if is_patch {
-                // Before anything is copied out of what was patched.
+                // This must happen before other steps copy values out of patched resources.
                 self.loader.mark_all(&mut resources.list);
             }
             let origin = origin.or_else(|| {
@@ -492,7 +492,7 @@ pub(crate) fn field_error(kustomization: &Kustomization, line: u32, field: &str,
 fn merge_config(into: &mut Accumulated, other: &Arc<TransformerConfig>) -> Result<(), String> {
     match &into.config {
         None if Arc::ptr_eq(&TransformerConfig::defaults(), other) => into.config = Some(Arc::clone(other)),
-        // kustomize merges into an empty configuration, where a specification for one kind hides one for all kinds.
+        // kustomize merges into an empty configuration. In this merge, a specification for one kind hides one for all kinds.
         None => {
             let mut other = (**other).clone();
             into.config = Some(Arc::new(TransformerConfig::default().merge(&mut other)?));
@@ -506,7 +506,7 @@ fn merge_config(into: &mut Accumulated, other: &Arc<TransformerConfig>) -> Resul
     Ok(())
 }
 
-/// Tells whether a path of the tree is a regular file, links not followed.
+/// Checks whether a path of the tree is a regular file, without following links.
 pub(crate) fn is_file(entry: Option<Entry<'_>>) -> bool {
     matches!(entry, Some(Entry::File(_)))
 }

@@ -1,4 +1,4 @@
-//! Owns a whole build: the root kustomization with what the caller lays over it, then names, references, vars and order.
+//! A whole build: the root kustomization with the caller's overrides, then names, references, vars and order.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::resource::Resource;
 use crate::touched::Register;
 use crate::tree::{FileTree, Found, resolve};
 
-/// The version whose output this library reproduces.
+/// The version of kustomize whose output this library reproduces.
 const VERSION: &str = "v5.8.1";
 
 /// Builds the kustomization in a directory of the tree, as `kustomize build` does.
 ///
 /// # Errors
-/// When the tree can't be built; the error names file, line, field and the bases that led there.
+/// If the tree can't be built; the error names file, line, field and the bases that led there.
 pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<Build, Error> {
     let mut resources = Vec::new();
     let metering = meter::begin(options.budget, &options.stop);
@@ -40,8 +40,8 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
     })
 }
 
-/// Builds as [`build`] does, but hands over one resource at a time and forgets it, so that all of them are never held in every form
-/// at once. Answers the warnings.
+/// Builds as [`build`] does, but passes each resource to `each` and then drops it, so that the complete result is never in memory in every
+/// form at once. Returns the warnings.
 ///
 /// ```
 /// use kustomize::{MapTree, Options, build_each};
@@ -60,7 +60,7 @@ pub fn build(tree: &dyn FileTree, directory: &str, options: &Options) -> Result<
 /// ```
 ///
 /// # Errors
-/// As [`build`]. A resource can still be refused when others have been handed over: what came before an error is not a build.
+/// As [`build`]. An error can come after `each` has received some resources. These resources are not a complete build.
 pub fn build_each(
     tree: &dyn FileTree,
     directory: &str,
@@ -71,7 +71,7 @@ pub fn build_each(
     settle(build_tree(tree, directory, options, each), directory)
 }
 
-/// What a build that ended so answers: one that was given up says that, whatever else became of it.
+/// Returns the final result of a build. A build that exceeded its budget returns that error in place of its own result.
 fn settle(outcome: Result<Vec<String>, Error>, directory: &str) -> Result<Vec<String>, Error> {
     match meter::spent() {
         None => outcome,
@@ -148,7 +148,7 @@ fn build_tree(
                 "the resource had a name, then none, and was renamed",
             )));
         }
-        // So over this: it notes previous names, namespaces and kinds in texts with commas between.
+        // kustomize fails here too: it stores previous names, namespaces and kinds as texts with commas between them.
         let commas = |part: fn(&(String, String, String)) -> &str| {
             let previous = resource.notes.previous.iter();
             previous.map(|id| part(id).matches(',').count()).sum::<usize>()
@@ -231,20 +231,20 @@ fn build_tree(
     Ok(warnings)
 }
 
-/// Refuses to go on with the next resource of a build that is given up.
+/// Checks the budget before the next resource of a build.
 fn go_on(builder: &Builder<'_>, resource: &Resource) -> Result<(), Error> {
     meter::check().map_err(|message| builder.error(crate::collection::Trouble::of(resource, message)))
 }
 
-/// Marks what has a part of a file that holds what may be in no text. Of a file that no part is seen of, nobody knows where it went: it may
-/// have been a transformer, whose values come from nowhere.
+/// Marks each resource that contains a part of a confidential file. If no part of such a file is seen in any resource, its content may be
+/// anywhere: the file may configure a transformer, whose values have no source. Then all resources are marked.
 fn mark_confidential(builder: &Builder<'_>, list: &mut [Resource]) {
     if !builder.loader.mark_all(list) {
         list.iter_mut().for_each(|resource| resource.notes.holds_secret = true);
     }
 }
 
-/// Labels all resources with what built them.
+/// Labels all resources with the name and version of the builder.
 fn managed_by(list: &mut [Resource]) -> Result<(), crate::collection::Trouble> {
     let label = (
         "app.kubernetes.io/managed-by".to_owned(),
@@ -289,7 +289,7 @@ impl Builder<'_> {
             let wanted = &var.value;
             meter::work(1 + into.vars.len());
             meter::check().map_err(at)?;
-            // An empty namespace stands for any; another one is never that of a cluster-scoped kind.
+            // An empty namespace matches any. Another namespace never matches a cluster-scoped kind.
             let found = into.resources.matching_any(|id| {
                 id.name == wanted.object_name
                     && id.gvk == wanted.gvk
@@ -373,7 +373,8 @@ fn overlay(builder: &Builder<'_>, root: &str, k: &mut Kustomization, overrides: 
     Ok(())
 }
 
-/// Fields that the caller sets win; tag and digest both say which version is meant and change together.
+/// Merges the caller's image into a known one. The caller's fields take precedence. Tag and digest both select the version, so they change
+/// together.
 fn merge_image(known: &mut Image, over: Image) {
     if !over.new_name.is_empty() {
         known.new_name = over.new_name;

@@ -1,4 +1,4 @@
-//! Owns the list of resources of a build: in order, without two of the same id.
+//! The ordered list of resources of a build. Each id is unique.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ pub(crate) struct Collection {
 pub(crate) struct Trouble {
     /// The resource.
     pub(crate) id: String,
-    /// Its file, by number, and its line.
+    /// The number of the file, and the line.
     pub(crate) source: u32,
     pub(crate) line: u32,
     pub(crate) message: String,
@@ -38,7 +38,7 @@ impl Trouble {
     }
 }
 
-/// What is said when something can't be done with a Secret: why could quote what it holds.
+/// The message for a failed operation on a Secret. The reason is left out, because it could quote the Secret's content.
 pub(crate) const NOT_SAID: &str =
     "this can't be done with what the Secret holds; it is not said why, since that could quote it";
 
@@ -46,16 +46,16 @@ impl Collection {
     /// Appends resources.
     ///
     /// # Errors
-    /// When one has the id of another.
+    /// If one has the id of another.
     pub(crate) fn append_all(&mut self, others: Vec<Resource>) -> Result<(), Trouble> {
         let mut known = self.keys();
         self.append_known(&mut known, others)
     }
 
-    /// Looks for two resources of one id, as kustomize does whenever it collects resources anew.
+    /// Checks for two resources with one id, as kustomize does each time it collects resources.
     ///
     /// # Errors
-    /// When there are some.
+    /// If two resources have one id.
     pub(crate) fn check_ids(&self) -> Result<(), Trouble> {
         let mut known = HashSet::with_capacity(self.list.len());
         for resource in &self.list {
@@ -70,7 +70,7 @@ impl Collection {
         Ok(())
     }
 
-    /// What the ids of all resources collide by.
+    /// Returns the keys of all ids. Ids with equal keys collide.
     pub(crate) fn keys(&self) -> HashSet<Key> {
         self.list
             .iter()
@@ -78,10 +78,10 @@ impl Collection {
             .collect()
     }
 
-    /// Appends resources when it is known what is there, so that many small appends cost no more than a large one.
+    /// Appends resources to a collection whose keys are known, so that many small appends cost no more than a large one.
     ///
     /// # Errors
-    /// When one has the id of another.
+    /// If a resource has the id of another.
     pub(crate) fn append_known(&mut self, known: &mut HashSet<Key>, others: Vec<Resource>) -> Result<(), Trouble> {
         for resource in others {
             meter::work(1);
@@ -101,10 +101,10 @@ impl Collection {
         Ok(())
     }
 
-    /// Takes a generated resource in: as new, or into the one of its name.
+    /// Adds a generated resource: as a new resource, or into the existing resource with its name.
     ///
     /// # Errors
-    /// When its behavior doesn't fit what is there.
+    /// If the behavior of the generator doesn't fit the existing resources.
     pub(crate) fn absorb(&mut self, mut resource: Resource) -> Result<(), Trouble> {
         meter::check().map_err(|message| Trouble::of(&resource, message))?;
         let id = resource.current_id();
@@ -161,10 +161,10 @@ impl Collection {
             .collect()
     }
 
-    /// The position of the only resource that has, or had, an id.
+    /// Returns the position of the only resource that has, or had, an id.
     ///
     /// # Errors
-    /// When none has, or several.
+    /// If no resource has the id, or several have it.
     pub(crate) fn only(&self, id: &ResourceId) -> Result<usize, String> {
         meter::work(self.list.len());
         meter::check()?;
@@ -187,7 +187,7 @@ impl Collection {
         }
     }
 
-    /// Ids that somebody may have meant by one that isn't there: of its kind, or of its name.
+    /// Returns ids that are similar to a missing id: with its kind, or with its name.
     fn alike(&self, id: &ResourceId) -> String {
         let of_kind = self.list.iter().filter(|other| other.kind() == id.gvk.kind);
         let of_name = self
@@ -208,7 +208,7 @@ impl Collection {
     }
 }
 
-/// Gives a generated resource the labels, annotations, name and notes of the one that it merges into or replaces.
+/// Copies the labels, annotations, name and notes of the old resource to the generated resource that merges into it or replaces it.
 fn take_metadata(resource: &mut Resource, old: &Resource) {
     let mut labels = old.text_map("labels");
     labels.extend(resource.text_map("labels"));
@@ -217,7 +217,7 @@ fn take_metadata(resource: &mut Resource, old: &Resource) {
     annotations.extend(resource.text_map("annotations"));
     resource.set_text_map("annotations", &annotations);
     if old.notes.are_annotations() {
-        // They come behind these labels, as in a resource that is generated with labels.
+        // The notes come behind these labels, as in a resource that is generated with labels.
         resource.note_labels_are_read();
     }
     resource.set_name(old.name());
@@ -248,7 +248,8 @@ fn merge_data(resource: &mut Resource, old: &Resource) {
         if merged.is_empty() {
             continue;
         }
-        // kustomize sorts each value anew into data or binaryData by whether it is UTF-8, so binaryData of a Secret stays data.
+        // kustomize decides again for each value whether it belongs into data or binaryData, by whether the value is UTF-8. So the
+        // binaryData of a Secret stays data.
         let Some(target) = resource.node.map_field(field) else {
             continue;
         };

@@ -1,4 +1,4 @@
-//! Owns which fields the transformers touch: kustomize's defaults and what `configurations` and `crds` add to them.
+//! The fields that the transformers change: kustomize's defaults, and additions from `configurations` and `crds`.
 
 use std::sync::{Arc, LazyLock};
 
@@ -52,7 +52,7 @@ static DEFAULT: LazyLock<Arc<TransformerConfig>> = LazyLock::new(|| {
         let path = word();
         let spec = FieldSpec { gvk, path, create };
         if section == "nameReference" {
-            // Those of one target stand together.
+            // The entries of one target are adjacent.
             match config.name_reference.last_mut() {
                 Some(reference) if reference.target == target => reference.referrers.push(spec),
                 _ => config.name_reference.push(NameReference {
@@ -94,7 +94,7 @@ const FIRST: [&str; 22] = [
 ];
 const LAST: [&str; 2] = ["MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"];
 
-/// The kinds that are written first and last when nothing else is asked for.
+/// Returns the kinds that are written first and last by default.
 pub(crate) fn default_order() -> (Vec<String>, Vec<String>) {
     (
         FIRST.iter().map(ToString::to_string).collect(),
@@ -102,7 +102,7 @@ pub(crate) fn default_order() -> (Vec<String>, Vec<String>) {
     )
 }
 
-/// How a kind sorts.
+/// Returns the sort position of a kind.
 pub(crate) fn rank(kind: &str, first: &[impl AsRef<str>], last: &[impl AsRef<str>]) -> i64 {
     let position = |list: &[&str]| {
         list.iter()
@@ -117,7 +117,7 @@ pub(crate) fn rank(kind: &str, first: &[impl AsRef<str>], last: &[impl AsRef<str
     position(&first).map_or(0, |at| at - i64::try_from(first.len()).unwrap_or(0))
 }
 
-/// A kind as text that sorts unnamed parts last.
+/// Returns a kind as text that sorts unnamed parts last.
 pub(crate) fn sort_text(gvk: &Gvk) -> String {
     let or = |text: &'static str, part: &str| {
         if part.is_empty() {
@@ -154,7 +154,7 @@ pub(crate) const SECTIONS: [&str; 11] = [
 ];
 
 impl TransformerConfig {
-    /// kustomize's defaults.
+    /// Returns kustomize's defaults.
     pub(crate) fn defaults() -> Arc<TransformerConfig> {
         Arc::clone(&DEFAULT)
     }
@@ -214,10 +214,10 @@ impl TransformerConfig {
             .sort_by_cached_key(|reference| sort_key(&reference.target));
     }
 
-    /// Both configurations as one, sorted.
+    /// Merges two configurations and sorts the result.
     ///
     /// # Errors
-    /// When they disagree about creating a field.
+    /// If they disagree about creating a field.
     pub(crate) fn merge(&self, other: &mut TransformerConfig) -> Result<TransformerConfig, String> {
         let mut merged = self.clone();
         for name in SECTIONS {
@@ -245,7 +245,7 @@ impl TransformerConfig {
 /// Adds specifications that aren't covered yet.
 ///
 /// # Errors
-/// When one disagrees with a known one about creating the field.
+/// If one disagrees with a known one about creating the field.
 pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) -> Result<(), String> {
     for spec in incoming {
         meter::work(1 + known.len());
@@ -271,7 +271,7 @@ pub(crate) fn merge_specs(known: &mut Vec<FieldSpec>, incoming: Vec<FieldSpec>) 
 mod tests {
     use super::*;
 
-    /// What is read at every start is written down as kustomize sorts it, so that nothing needs to be sorted then.
+    /// The defaults are read at every start. They are stored in kustomize's sort order, so that reading needs no sorting.
     #[test]
     fn the_defaults_are_sorted() {
         let mut sorted = TransformerConfig::clone(&TransformerConfig::defaults());

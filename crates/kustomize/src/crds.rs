@@ -1,4 +1,4 @@
-//! Owns `crds`: OpenAPI definitions whose extensions say which fields hold names, labels or annotations.
+//! `crds`: OpenAPI definitions with extensions that mark the fields for names, labels or annotations.
 
 use serde_json::{Map, Value};
 
@@ -7,10 +7,10 @@ use crate::fields::FieldSpec;
 use crate::id::Gvk;
 use crate::meter;
 
-/// The configuration that a file of definitions stands for.
+/// Returns the configuration that a file of definitions stands for.
 ///
 /// # Errors
-/// When the file isn't a mapping of definitions.
+/// If the file isn't a mapping of definitions.
 pub(crate) fn configuration(value: Value) -> Result<TransformerConfig, String> {
     let Value::Object(definitions) = value else {
         return Err("unable to parse open API definition: expected a mapping of definitions".to_owned());

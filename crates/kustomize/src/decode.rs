@@ -1,5 +1,5 @@
-//! Owns turning nodes of configuration files into typed fields, strictly: unknown fields and wrong types are errors with their
-//! line, and all of a file's errors are found in one pass.
+//! Decodes nodes of configuration files into typed fields, strictly. Unknown fields and wrong types are errors with their line, and one
+//! pass finds all errors of a file.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,9 +16,9 @@ use crate::meter;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Spot<T> {
     pub(crate) value: T,
-    /// From 1; 0 when the caller of the build added it.
+    /// The line, from 1; 0 if the caller of the build added the value.
     pub(crate) line: u32,
-    /// It is the text of a literal block, whose lines stand in the file one by one after the first.
+    /// The text is a literal block, whose lines follow the first line one by one in the file.
     block: bool,
 }
 
@@ -31,7 +31,7 @@ impl<T> Spot<T> {
         }
     }
 
-    /// How to count the lines of the text, which may be a document of its own.
+    /// Returns the line numbering of the text, which may be a document of its own.
     pub(crate) fn lines(&self) -> Lines {
         if self.block {
             Lines::After(self.line)
@@ -58,11 +58,11 @@ impl<'file> Decoder<'file> {
         }
     }
 
-    /// All errors so far as one.
+    /// Combines all errors so far into one error.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         match Error::of(self.errors.take()) {
             Some(error) => Err(error),
-            // What couldn't be decoded any more doesn't count as left out.
+            // A value that could not be decoded for lack of budget must not count as missing.
             None => meter::check().map_err(|message| Error::Object {
                 path: self.path.to_owned(),
                 line: 1,
@@ -166,7 +166,7 @@ impl<'file> Decoder<'file> {
             .collect()
     }
 
-    /// Each element of a list, with the name of its place.
+    /// Reads each element of a list, with the name of its place.
     pub(crate) fn each<T>(&self, node: &Node, field: &str, read: impl Fn(&Node, &str) -> T) -> Vec<T> {
         self.list(node, field)
             .iter()
@@ -184,7 +184,7 @@ impl<'file> Decoder<'file> {
         map
     }
 
-    /// The entries of a mapping: each key as text and as it was written, and what it holds.
+    /// Returns the entries of a mapping: each key as a text and as its node, and the value.
     fn entries<'node>(&self, node: &'node Node, field: &str) -> Vec<(String, &'node Node, &'node Node)> {
         match &node.data {
             Data::Map(entries) => entries
@@ -206,7 +206,7 @@ impl<'file> Decoder<'file> {
         }
     }
 
-    /// The known fields of a mapping. Names match in any letter case, as Go's decoder matches them.
+    /// Returns the known fields of a mapping. Names match in any letter case, as Go's decoder matches them.
     pub(crate) fn fields<'node>(
         &self,
         node: &'node Node,
@@ -240,7 +240,7 @@ impl<'file> Decoder<'file> {
     }
 }
 
-/// The known name that differs by one or two letters.
+/// Returns the known name that differs by one or two letters.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     known
         .iter()

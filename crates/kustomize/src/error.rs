@@ -1,4 +1,4 @@
-//! Owns what can go wrong in a build, worded for the person who wrote the tree: file, line, field, and the bases that led there.
+//! The errors of a build, worded for the author of the tree: file, line, field, and the bases on the way to the error.
 
 /// Why a build was refused.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +41,12 @@ pub enum Error {
         /// The reference.
         path: String,
     },
-    /// A file isn't there.
+    /// A file is missing.
     #[error("{path}: {why}")]
     Missing {
         /// The path, relative to the tree.
         path: String,
-        /// What is there instead.
+        /// The reason, for example a directory at this path.
         why: String,
     },
     /// The directory to build isn't in the tree.
@@ -79,7 +79,7 @@ pub enum Error {
         path: String,
         /// The line, from 1.
         line: u32,
-        /// What the reader met.
+        /// The error of the reader.
         message: String,
     },
     /// A document isn't a Kubernetes object.
@@ -89,7 +89,7 @@ pub enum Error {
         path: String,
         /// The line where the document starts, from 1.
         line: u32,
-        /// What is wrong with it.
+        /// The error in the object.
         message: String,
     },
     /// A field of a kustomization, or of a file that configures a transformer, can't be used as written.
@@ -101,10 +101,10 @@ pub enum Error {
         line: u32,
         /// The field, dotted, with list positions in brackets.
         field: String,
-        /// What is wrong with it.
+        /// The error in the field.
         message: String,
     },
-    /// A field asks for something that this library refuses on purpose.
+    /// A field asks for a feature that this library refuses on purpose.
     #[error("{path}:{line}: {field}: {what} is not supported: {instead}")]
     Unsupported {
         /// The file.
@@ -113,9 +113,9 @@ pub enum Error {
         line: u32,
         /// The field.
         field: String,
-        /// What was asked for.
+        /// The feature.
         what: String,
-        /// Why it is refused and what to do instead.
+        /// The reason for the refusal, and the alternative.
         instead: String,
     },
     /// A transformation of one resource failed.
@@ -127,7 +127,7 @@ pub enum Error {
         line: u32,
         /// The resource.
         resource: String,
-        /// What failed.
+        /// The error of the transformation.
         message: String,
         /// The field that asked for it, as `file:line: field`; empty when several did.
         step: String,
@@ -137,7 +137,7 @@ pub enum Error {
     Limit {
         /// The file, or the directory of the build.
         path: String,
-        /// What is too much.
+        /// The amount that is too large.
         what: String,
         /// The limit.
         limit: usize,
@@ -145,9 +145,9 @@ pub enum Error {
     /// The build makes or does more than its [`crate::Budget`].
     #[error("{place}: {message}")]
     Budget {
-        /// Where it was when that was noticed: file, line and field.
+        /// The file, line and field that the build had reached.
         place: String,
-        /// Which of the limits, and what to do.
+        /// The exceeded limit, and a remedy.
         message: String,
         /// The limit that was passed.
         limit: u64,
@@ -155,7 +155,7 @@ pub enum Error {
     /// The caller ended the build with [`crate::Stop`].
     #[error("{place}: the build was stopped by its caller")]
     Stopped {
-        /// Where it was then: file, line and field.
+        /// The file, line and field that the build had reached.
         place: String,
     },
     /// Bases refer to each other in a circle, or a directory to itself or a parent that is being built.
@@ -179,7 +179,7 @@ pub enum Error {
     InBase {
         /// The references that led there, outermost first, each as `file:line`.
         chain: Vec<String>,
-        /// What failed there.
+        /// The error in the base.
         source: Box<Error>,
     },
     /// Several independent errors.
@@ -202,7 +202,7 @@ impl Error {
         }
     }
 
-    /// Where it happened, as people write it; `None` when nobody knows.
+    /// Returns the place of the error as text; `None` if it is unknown.
     pub(crate) fn place(&self) -> Option<String> {
         match self {
             Error::Field { path, line, field, .. } | Error::Unsupported { path, line, field, .. } => {
@@ -234,7 +234,7 @@ impl Error {
         }
     }
 
-    /// One error of several; `None` when there are none.
+    /// Combines several errors into one; `None` if the list is empty.
     pub(crate) fn of(mut errors: Vec<Error>) -> Option<Self> {
         match errors.len() {
             0 => None,
@@ -244,7 +244,7 @@ impl Error {
     }
 }
 
-/// A directory of the tree as people write it.
+/// Returns a directory of the tree as authors write it.
 pub(crate) fn shown(directory: &str) -> &str {
     if directory.is_empty() { "." } else { directory }
 }

@@ -1,4 +1,4 @@
-//! Owns the shapes of what a kustomization's fields hold.
+//! The types of a kustomization's fields.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::options::PatchTarget;
 use crate::selector::Matcher;
 use crate::transform::value_add::Target;
 
-/// A field of certain kinds. Whoever copies one spends of the build's budget: there is a list of them for every transformer.
+/// A field of certain kinds. A copy spends the build's budget, because every transformer has a list of these.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldSpec {
     pub(crate) gvk: Gvk,
@@ -55,7 +55,7 @@ fn set_gvk(gvk: &mut Gvk, part: &str, text: String) {
     }
 }
 
-/// One element of `labels`.
+/// An element of `labels`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Label {
     pub(crate) pairs: BTreeMap<String, String>,
@@ -80,7 +80,7 @@ impl Label {
     }
 }
 
-/// Selects resources; empty parts stand for any, others are anchored regular expressions.
+/// A selector of resources. An empty part matches any value; other parts are anchored regular expressions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     pub(crate) gvk: Gvk,
@@ -132,7 +132,7 @@ impl Selector {
     }
 }
 
-/// One element of `patches` or `patchesJson6902`.
+/// An element of `patches` or `patchesJson6902`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Patch {
     pub(crate) path: String,
@@ -169,7 +169,7 @@ impl Patch {
     }
 }
 
-/// One element of `images`.
+/// An element of `images`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) name: String,
@@ -196,7 +196,7 @@ impl Image {
     }
 }
 
-/// One element of a ValueAddTransformer's `targets`.
+/// An element of a ValueAddTransformer's `targets`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueTarget {
     selector: Option<Selector>,
@@ -219,10 +219,10 @@ impl ValueTarget {
         target
     }
 
-    /// The target, ready to apply.
+    /// Returns the target, ready to apply.
     ///
     /// # Errors
-    /// When it has no path, a negative position, or a pattern that can't be read.
+    /// If it has no path, a negative position, or a pattern that can't be read.
     pub(crate) fn prepare(&self) -> Result<Target, String> {
         if self.field_path.is_empty() {
             return Err("fieldPath cannot be empty".to_owned());
@@ -237,7 +237,7 @@ impl ValueTarget {
     }
 }
 
-/// One element of `replicas`.
+/// An element of `replicas`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replica {
     pub(crate) name: String,
@@ -286,7 +286,7 @@ impl GeneratorOptions {
         options
     }
 
-    /// These options with the kustomization's own laid under them.
+    /// Returns these options, completed with the kustomization's own options. These options take precedence.
     pub(crate) fn over(mut self, global: &GeneratorOptions) -> Self {
         for (key, value) in &global.labels {
             self.labels.entry(key.clone()).or_insert_with(|| value.clone());
@@ -300,7 +300,7 @@ impl GeneratorOptions {
     }
 }
 
-/// One element of `configMapGenerator` or `secretGenerator`.
+/// An element of `configMapGenerator` or `secretGenerator`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GeneratorArguments {
     pub(crate) name: String,
@@ -395,7 +395,7 @@ impl SortOptions {
     }
 }
 
-/// One element of `vars`.
+/// An element of `vars`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Variable {
     pub(crate) name: String,
@@ -475,7 +475,7 @@ impl FieldOptions {
     }
 }
 
-/// Where a replacement's value comes from.
+/// The source of a replacement's value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReplacementSource {
     pub(crate) selector: Selector,
@@ -483,7 +483,7 @@ pub(crate) struct ReplacementSource {
     pub(crate) options: Option<FieldOptions>,
 }
 
-/// Where a replacement's value goes.
+/// The target of a replacement's value.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReplacementTarget {
     pub(crate) select: Option<Selector>,
@@ -492,7 +492,7 @@ pub(crate) struct ReplacementTarget {
     pub(crate) options: Option<FieldOptions>,
 }
 
-/// One element of `replacements`.
+/// An element of `replacements`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replacement {
     /// The file that holds the replacements instead.

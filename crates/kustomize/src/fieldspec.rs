@@ -1,11 +1,11 @@
-//! Owns walking a resource to the fields that a specification names, creating them where it says so.
+//! Visits the fields of a resource that a specification names, and creates missing fields if the specification says so.
 
 use go_yaml::node::{Data, Node, Tag};
 
 use crate::fields::FieldSpec;
 use crate::meter;
 
-/// What to create when a field is missing.
+/// The node to create for a missing field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Create {
     Nothing,
@@ -36,7 +36,7 @@ pub(crate) fn split_path(path: &str, separator: char) -> Vec<String> {
 /// Calls `set` on every field of the resource that the specification names.
 ///
 /// # Errors
-/// What `set` returns, and when a scalar stands in the way.
+/// The error of `set`, or an error for a scalar on the path.
 pub(crate) fn apply(
     node: &mut Node,
     spec: &FieldSpec,

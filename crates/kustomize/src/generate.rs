@@ -1,4 +1,4 @@
-//! Owns ConfigMap and Secret generators: their data from files, env files and literals, and the hash of their content.
+//! ConfigMap and Secret generators: their data from files, env files and literals, and the hash of their content.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::load::Loader;
 use crate::meter;
 use crate::resource::{Behavior, Resource};
 
-/// Where a generator was written.
+/// The place of a generator in its file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place<'a> {
     /// The kustomization file.
@@ -77,7 +77,7 @@ pub(crate) fn resource(
     for (key, (bytes, source, line)) in pairs {
         meter::check().map_err(|message| place.error(line, &key, message))?;
         if is_secret {
-            // In one line, and then in several.
+            // The content in one line, and then in several lines.
             let _passing = meter::in_passing();
             meter::text(bytes.len() * 3);
         }
@@ -110,7 +110,7 @@ pub(crate) fn resource(
     }
     fill_places(&mut node, place.source, place.line);
     let mut resource = loader.resource(node);
-    // To kustomize its notes, which are annotations, come behind these labels: validators must see that they are not the last.
+    // In kustomize, the notes are annotations behind these labels. Validators must see that the labels are not last.
     resource.note_labels_are_read();
     resource.notes.needs_hash = !options.is_some_and(|options| options.disable_name_suffix_hash);
     resource.notes.is_generated = true;
@@ -118,7 +118,7 @@ pub(crate) fn resource(
     Ok(resource)
 }
 
-/// Gives nodes without a place the generator's.
+/// Gives nodes without a place the place of the generator.
 fn fill_places(node: &mut Node, source: u32, line: u32) {
     if node.line == 0 {
         node.source = source;
@@ -176,7 +176,7 @@ fn pairs(
     }
     for file in &arguments.files {
         let (key, path) = file_source(&file.value).map_err(|message| {
-            // What doesn't name a file may be what should be in one.
+            // A text that doesn't name a file may be the content of one, so the message for a Secret doesn't quote it.
             let shown = if is_secret {
                 "the source is not [key=]path".to_owned()
             } else {
@@ -220,7 +220,7 @@ fn unquoted(text: &str) -> &str {
     text
 }
 
-/// The pairs of an env file, with their lines.
+/// Returns the pairs of an env file, with their lines.
 fn env_lines(bytes: &[u8]) -> Result<Vec<(String, String, u32)>, String> {
     let mut pairs = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
@@ -244,7 +244,7 @@ fn env_lines(bytes: &[u8]) -> Result<Vec<(String, String, u32)>, String> {
     Ok(pairs)
 }
 
-/// Base64 in lines of 70 characters, when it is longer than one.
+/// Returns base64; a text of more than 70 characters is split into lines of 70.
 fn wrapped_base64(bytes: &[u8]) -> String {
     let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
     if encoded.len() < 70 {
@@ -261,7 +261,7 @@ fn wrapped_base64(bytes: &[u8]) -> String {
     wrapped
 }
 
-/// The suffix that the content of a ConfigMap or a Secret gives its name.
+/// Returns the suffix that the content of a ConfigMap or a Secret gives its name.
 pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
     let _passing = meter::in_passing();
     let value = |field: &str| match resource.node.get(field) {
@@ -298,7 +298,7 @@ pub(crate) fn hash(resource: &Resource) -> Result<String, String> {
         .collect())
 }
 
-/// JSON as Go's encoder writes what its decoder read: all numbers are floats; `<`, `>`, `&` and two line separators escaped.
+/// Writes JSON as Go's encoder writes decoded values: all numbers are floats, and `<`, `>`, `&` and two line separators are escaped.
 pub(crate) fn go_json(value: &Value) -> String {
     let mut text = String::new();
     write_json(value, &mut text);

@@ -1,4 +1,4 @@
-//! Owns the kustomization of a directory that has none: every manifest in it and below, as Flux generates one.
+//! The kustomization of a directory without one: every manifest in and below the directory, as Flux generates it.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::load::Loader;
 use crate::options::{Limits, LoadRestrictor};
 use crate::tree::{Entry, FileTree, clean};
 
-/// Writes the kustomization that a directory without one stands for.
+/// Writes the kustomization of a directory that has none.
 ///
-/// Every `*.yaml` and `*.yml` file in the directory and below is a resource, in path order; a directory below with a
-/// kustomization of its own is one resource, and nothing inside it is listed. Files that hold no Kubernetes object are an
-/// error, as they are in Flux. A directory that has a kustomization gets its text back.
+/// Every `*.yaml` and `*.yml` file in the directory and below is a resource, in path order. A directory below with a kustomization of its
+/// own is one resource, and its files are not listed. As in Flux, a file without a Kubernetes object is an error. For a directory with a
+/// kustomization, the function returns its text.
 ///
 /// ```
 /// use kustomize::{MapTree, generate};
@@ -28,7 +28,7 @@ use crate::tree::{Entry, FileTree, clean};
 /// ```
 ///
 /// # Errors
-/// When the directory isn't there, or a file isn't a manifest.
+/// If the directory is missing, or a file isn't a manifest.
 pub fn generate(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
     let directory = clean(directory);
     for name in FILE_NAMES {
@@ -40,7 +40,7 @@ pub fn generate(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
     kustomization(tree, &directory)
 }
 
-/// The text for a directory that is known to have no kustomization.
+/// Returns the text for a directory that is known to have no kustomization.
 pub(crate) fn kustomization(tree: &dyn FileTree, directory: &str) -> Result<String, Error> {
     if !matches!(tree.entry(directory), Some(Entry::Directory)) {
         return Err(Error::NotADirectory {

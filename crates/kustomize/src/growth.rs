@@ -1,20 +1,20 @@
-//! Owns how deep, how big and how long in its texts a resource may become through transformations, which can copy parts of it into
-//! it. The whole of it is only measured when enough was added since: changes that are many and small cost no more than a few large ones.
+//! Limits for the depth, the size and the text of a resource. Transformations can copy parts of a resource into itself. The whole resource
+//! is measured only after enough additions, so many small changes cost no more than a few large ones.
 
 use go_yaml::node::Node;
 
 use crate::meter;
 
-/// How deep a resource may be nested.
+/// The maximum nesting of a resource.
 const MAXIMUM_DEPTH: usize = 400;
-/// How many nodes it may have.
+/// The maximum number of nodes of a resource.
 const MAXIMUM_NODES: usize = 2_000_000;
-/// How many bytes of text it may have.
+/// The maximum number of bytes of text in a resource.
 const MAXIMUM_TEXT: usize = 64 << 20;
-/// What may be added to a small resource before it is measured again: nodes and bytes of text by the sixteen.
+/// The additions to a small resource after which it is measured again, in nodes and in sixteen bytes of text each.
 const SMALL: usize = 4096;
 
-/// What was added to a resource since it was measured.
+/// The additions to a resource since its last measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     size: usize,
@@ -22,10 +22,10 @@ pub(crate) struct Growth {
 }
 
 impl Growth {
-    /// Notes that something was put into the resource, and refuses one that has grown beyond all measure.
+    /// Records an addition to the resource, and refuses a resource that has become too large.
     ///
     /// # Errors
-    /// When it has too many nodes or too much text, or the build is given up.
+    /// If the resource has too many nodes or too much text, or if the build's budget is exhausted.
     pub(crate) fn add(&mut self, added: usize, resource: &Node) -> Result<(), String> {
         self.added = self.added.saturating_add(added);
         if self.added > self.size.max(SMALL) {
@@ -38,7 +38,7 @@ impl Growth {
     }
 }
 
-/// How much a node is: nodes, and bytes of text by the sixteen.
+/// Returns the size of a node: nodes, and one for sixteen bytes of text.
 pub(crate) fn size(node: &Node) -> usize {
     meter::work(1);
     let items = node.items().iter().map(size).sum::<usize>();
@@ -46,10 +46,10 @@ pub(crate) fn size(node: &Node) -> usize {
     1 + node.text().len() / 16 + items + values
 }
 
-/// Refuses to put a node so many levels deep when that is too deep with what is in it.
+/// Checks that a node at this level, with everything in it, is not nested too deeply.
 ///
 /// # Errors
-/// When it is.
+/// If the node is nested too deeply.
 pub(crate) fn check_depth(node: &Node, level: usize) -> Result<(), String> {
     let deeper = |node: &Node| check_depth(node, level + 1);
     meter::work(1);

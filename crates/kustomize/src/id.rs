@@ -1,4 +1,4 @@
-//! Owns how resources are named: group, version and kind, names and namespaces.
+//! The identity of resources: group, version and kind, names and namespaces.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::schema::Schema;
 /// The namespace that cluster-scoped resources are compared in.
 const NO_NAMESPACE: &str = "_non_namespaceable_";
 
-/// Group, version and kind; an empty part of a selector stands for any.
+/// Group, version and kind. An empty part of a selector matches any value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Gvk {
     pub(crate) group: String,
@@ -34,14 +34,14 @@ impl Gvk {
         }
     }
 
-    /// Tells whether this selector, where empty parts stand for any, selects a kind as it is written in a resource.
+    /// Checks whether this selector matches a kind as written in a resource. An empty part of the selector matches any value.
     pub(crate) fn selects(&self, api_version: &str, kind: &str) -> bool {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&self.kind, kind) && fits(&self.group, group) && fits(&self.version, version)
     }
 
-    /// Tells whether `selector`, where empty parts stand for any, selects this kind.
+    /// Checks whether `selector` selects this kind. An empty part of the selector matches any value.
     pub(crate) fn is_selected(&self, selector: &Gvk) -> bool {
         let fits = |wanted: &str, own: &str| wanted.is_empty() || wanted == own;
         fits(&selector.group, &self.group) && fits(&selector.version, &self.version) && fits(&selector.kind, &self.kind)
@@ -67,15 +67,15 @@ impl fmt::Display for Gvk {
     }
 }
 
-/// What ids that are the same have in common: kind, name and effective namespace.
+/// The key of an id: kind, name and effective namespace. Equal ids have equal keys.
 pub(crate) type Key = (Gvk, String, String);
 
-/// What names a resource.
+/// The identity of a resource.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ResourceId {
     pub(crate) gvk: Gvk,
     pub(crate) name: String,
-    /// As written; empty when the resource has none.
+    /// The namespace as written; empty if the resource has none.
     pub(crate) namespace: String,
     cluster_scoped: bool,
 }
@@ -91,7 +91,7 @@ impl ResourceId {
         }
     }
 
-    /// What a selector asks for, whatever is known of its kind.
+    /// Creates the id of a selector, independent of the scope of its kind.
     pub(crate) fn of_selector(gvk: Gvk, name: impl Into<String>, namespace: impl Into<String>) -> Self {
         ResourceId {
             gvk,
@@ -105,7 +105,7 @@ impl ResourceId {
         self.cluster_scoped
     }
 
-    /// The namespace to compare by: an empty one is `default`.
+    /// Returns the namespace to compare by: an empty one is `default`.
     pub(crate) fn effective_namespace(&self) -> &str {
         if self.cluster_scoped {
             NO_NAMESPACE
@@ -116,19 +116,19 @@ impl ResourceId {
         }
     }
 
-    /// Same kind, name and effective namespace.
+    /// Checks for equal kind, name and effective namespace.
     pub(crate) fn same_as(&self, other: &ResourceId) -> bool {
         self.name == other.name && self.gvk == other.gvk && self.effective_namespace() == other.effective_namespace()
     }
 
-    /// A key under which ids that are the same collide.
+    /// Returns the key of the id. Equal ids have equal keys.
     pub(crate) fn into_key(self) -> Key {
         let namespace = self.effective_namespace().to_owned();
         (self.gvk, self.name, namespace)
     }
 
-    /// Tells whether a selector with empty parts selects this id. It doesn't know which kinds have no namespace: those count
-    /// as in the default one.
+    /// Checks whether a selector with empty parts selects this id. The function doesn't know the cluster-scoped kinds, which count as in
+    /// the default namespace.
     pub(crate) fn is_selected_by(&self, selector: &ResourceId) -> bool {
         let namespace = if self.namespace.is_empty() {
             "default"

@@ -1,6 +1,10 @@
-//! Owns JSON patches (RFC 6902) on nodes, with the leniencies of the library that the released kustomize uses: `-1` counts from the
-//! end, a value that is left out is null, `replace` adds a key that is not there, `copy` of one gives null, and what stands before the
-//! first `/` of a path is not looked at.
+//! JSON patches (RFC 6902) on nodes, with the leniencies of the library that the released kustomize uses:
+//!
+//! - `-1` counts from the end.
+//! - A missing value is null.
+//! - `replace` adds a missing key.
+//! - `copy` of a missing key gives null.
+//! - Text before the first `/` of a path is ignored.
 
 use go_yaml::json::{from_value, inner_value};
 use go_yaml::node::{Data, Node};
@@ -9,23 +13,23 @@ use serde_json::Value;
 use crate::growth::{self, Growth};
 use crate::meter;
 
-/// One operation.
+/// An operation of a patch.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Operation {
     op: String,
     path: String,
     from: String,
     value: Option<Value>,
-    /// The value as it was written, which says the lines of all its fields.
+    /// The value as written, with the lines of all its fields.
     written: Option<Node>,
     /// The line of the operation in its source, from 1.
     line: u32,
 }
 
-/// Reads the operations of a patch; `node` is what `value` was read from.
+/// Reads the operations of a patch. `node` is the source of `value`.
 ///
 /// # Errors
-/// When it isn't a list of operations.
+/// If the value isn't a list of operations.
 pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, String> {
     let Value::Array(items) = value else {
         return Err("a JSON patch is a list of operations".to_owned());
@@ -67,7 +71,7 @@ pub(crate) fn operations(value: &Value, node: &Node) -> Result<Vec<Operation>, S
 /// Applies the operations to a resource that has been through JSON already.
 ///
 /// # Errors
-/// When an operation doesn't apply.
+/// If an operation doesn't apply.
 pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)) -> Result<(), String> {
     let mut growth = Growth::default();
     for operation in operations {
@@ -78,7 +82,7 @@ pub(crate) fn apply(node: &mut Node, operations: &[Operation], place: (u32, u32)
     Ok(())
 }
 
-/// Applies one operation; tells how much it added.
+/// Applies one operation. Returns the size of the addition.
 fn one(node: &mut Node, operation: &Operation, (source, line): (u32, u32)) -> Result<usize, String> {
     meter::work(1 + operation.path.len() / 16);
     meter::check()?;
@@ -146,7 +150,7 @@ fn parts(path: &str) -> Result<Vec<String>, String> {
         .collect())
 }
 
-/// What a key that is not there stands for.
+/// Returns the null that replaces a missing key.
 fn value_of_nothing(source: u32, line: u32) -> Node {
     let mut null = from_value(&Value::Null);
     null.place_all(source, line);
@@ -186,10 +190,10 @@ fn index(key: &str, length: usize) -> Option<usize> {
         .filter(|position| i64::try_from(*position).is_ok_and(|position| position < length))
 }
 
-/// How much a value adds where a path leads.
+/// Returns the size that a value adds at a path.
 ///
 /// # Errors
-/// When it becomes nested too deep there.
+/// If the value would be nested too deeply there.
 fn measure(value: &Node, path: &str) -> Result<usize, String> {
     growth::check_depth(value, path.matches('/').count())?;
     Ok(growth::size(value))

@@ -1,4 +1,4 @@
-//! Owns the fields of a Kustomization or Component file, read strictly and with their lines.
+//! The fields of a Kustomization or Component file, read strictly and with their lines.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(crate) struct Kustomization {
     pub(crate) validators: Vec<Spot<String>>,
     pub(crate) build_metadata: Vec<Spot<String>>,
     pub(crate) openapi: Option<Spot<BTreeMap<String, String>>>,
-    /// Deprecated fields that the file uses, with what to use instead.
+    /// Deprecated fields that the file uses, each with its replacement.
     pub(crate) deprecated: Vec<(&'static str, &'static str)>,
 }
 
@@ -249,12 +249,12 @@ fn check_kind(decoder: &Decoder<'_>, (kind, kind_node): (&str, &Node), (api_vers
     }
 }
 
-/// The specifications of fields that a list of a configuration file names.
+/// Returns the specifications of fields that a list of a configuration file names.
 pub(crate) fn field_specs(decoder: &Decoder<'_>, node: &Node, at: &str) -> Vec<FieldSpec> {
     decoder.each(node, at, |node, at| FieldSpec::read(decoder, node, at))
 }
 
-/// Refuses what this library leaves to others, naming the field.
+/// Refuses the features that this library leaves to other tools. The error names the field.
 pub(crate) fn refuse_unsupported(kustomization: &Kustomization) -> Result<(), Error> {
     let refuse = |line: u32, field: &str, what: &str, instead: &str| {
         Err(Error::Unsupported {

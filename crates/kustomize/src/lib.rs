@@ -1,7 +1,7 @@
 //! `kustomize build` over an in-memory file tree, as a pure library.
 //!
-//! The output is byte for byte that of kustomize 5.8.1. Nothing is read from a filesystem, fetched, or run: the input is a
-//! [`FileTree`], and everything outside it is refused with an error that says so.
+//! The output is byte for byte that of kustomize 5.8.1. The library reads no filesystem, fetches nothing and runs nothing. Its input is a
+//! [`FileTree`]; a reference to anything outside it is an error.
 //!
 //! ```
 //! use kustomize::{MapTree, Options, build};

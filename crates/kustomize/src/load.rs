@@ -1,4 +1,4 @@
-//! Owns reading files of the tree into documents and resources, within the load restriction and the limits.
+//! Reads files of the tree into documents and resources, within the load restriction and the limits.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -18,7 +18,7 @@ use crate::resource::Resource;
 use crate::schema::Schema;
 use crate::tree::{FileTree, Found, is_within, resolve};
 
-/// What repeated keys of a configuration file are.
+/// The treatment of repeated keys in a configuration file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeats {
     LastCounts,
@@ -39,11 +39,11 @@ pub(crate) struct Loader<'tree> {
     pub(crate) limits: Limits,
     /// Files read so far; a node's source is the position here, plus one.
     sources: RefCell<Sources>,
-    /// Those of the files read that hold what may be in no text.
+    /// The confidential files among the files that were read. Their content must not appear in any message.
     confidential: RefCell<BTreeSet<String>>,
     nodes_left: Cell<usize>,
     documents_left: Cell<usize>,
-    /// What the build knows of kinds.
+    /// The build's knowledge of kinds.
     pub(crate) schema: Arc<Schema>,
     bytes_left: Cell<usize>,
 }
@@ -63,14 +63,14 @@ impl<'tree> Loader<'tree> {
         }
     }
 
-    /// A resource of this build.
+    /// Creates a resource of this build.
     pub(crate) fn resource(&self, node: Node) -> Resource {
         let mut resource = Resource::new(node, &self.schema);
         self.mark(&mut resource, &self.confidential_sources(), &mut BTreeSet::new());
         resource
     }
 
-    /// Marks all resources that have a part of a file that holds what may be in no text. Whether a part is seen of each such file.
+    /// Marks all resources that contain a part of a confidential file. Returns whether a part of every such file was seen.
     pub(crate) fn mark_all(&self, list: &mut [Resource]) -> bool {
         let sources = self.confidential_sources();
         let mut met = BTreeSet::new();
@@ -80,7 +80,7 @@ impl<'tree> Loader<'tree> {
         met.len() == sources.len()
     }
 
-    /// The numbers of the files that hold what may be in no text.
+    /// Returns the numbers of the confidential files.
     fn confidential_sources(&self) -> BTreeSet<u32> {
         self.confidential
             .borrow()
@@ -89,14 +89,14 @@ impl<'tree> Loader<'tree> {
             .collect()
     }
 
-    /// Marks a resource that has a part of such a file, and notes which of them were met.
+    /// Marks a resource that contains a part of a confidential file, and records which of these files were seen.
     fn mark(&self, resource: &mut Resource, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) {
         if !sources.is_empty() && note_sources(&resource.node, sources, met) {
             resource.notes.holds_secret = true;
         }
     }
 
-    /// The number of a file.
+    /// Returns the number of a file.
     pub(crate) fn source(&self, path: &str) -> u32 {
         let mut sources = self.sources.borrow_mut();
         if let Some(number) = sources.numbers.get(path) {
@@ -109,7 +109,7 @@ impl<'tree> Loader<'tree> {
         number
     }
 
-    /// The paths of all files by number.
+    /// Returns the paths of all files by number.
     pub(crate) fn into_sources(self) -> Vec<String> {
         self.sources.into_inner().paths
     }
@@ -119,7 +119,7 @@ impl<'tree> Loader<'tree> {
         self.sources.borrow().paths.get(index).cloned().unwrap_or_default()
     }
 
-    /// Finds a file that a kustomization in `root` names; `Ok(None)` when nothing, or a directory, is there.
+    /// Finds a file that a kustomization in `root` names; `Ok(None)` if the path is missing or a directory.
     pub(crate) fn find(&self, root: &str, path: &str) -> Result<Option<(String, &'tree [u8])>, Error> {
         match resolve(self.tree, root, path)? {
             Found::File { path: found, bytes } => {
@@ -166,7 +166,7 @@ impl<'tree> Loader<'tree> {
             })
     }
 
-    /// The text of a file.
+    /// Returns the text of a file.
     pub(crate) fn text(path: &str, bytes: &'tree [u8]) -> Result<Cow<'tree, str>, Error> {
         utf16::text(bytes).ok_or_else(|| {
             let valid = bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid());
@@ -201,12 +201,12 @@ impl<'tree> Loader<'tree> {
         }
     }
 
-    /// The only document of a configuration file, as it was written; `None` when it is empty.
+    /// Reads the only document of a configuration file, as written; `None` if the file is empty.
     pub(crate) fn configuration(&self, path: &str, text: &str, lines: Lines) -> Result<Option<Node>, Error> {
         self.one_document(path, text, lines, Repeats::LastCounts)
     }
 
-    /// The same of a file that may have no key twice.
+    /// Reads the only document of a configuration file in which repeated keys are an error.
     pub(crate) fn strict_configuration(&self, path: &str, text: &str) -> Result<Option<Node>, Error> {
         self.one_document(path, text, Lines::After(0), Repeats::Refused)
     }
@@ -240,7 +240,7 @@ impl<'tree> Loader<'tree> {
         Ok(node)
     }
 
-    /// All documents of a text, merge keys folded: what kyaml reads from a file of resources.
+    /// Reads all documents of a text with merge keys folded, as kyaml reads a file of resources.
     pub(crate) fn documents(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Node>, Error> {
         let file = self.source(path);
         let unix;
@@ -296,7 +296,7 @@ impl<'tree> Loader<'tree> {
         Ok(nodes)
     }
 
-    /// All resources of a text: documents that have a kind and a name, lists taken apart.
+    /// Reads all resources of a text: documents with a kind and a name, with lists split into their items.
     pub(crate) fn resources(&self, path: &str, text: &str, lines: Lines) -> Result<Vec<Resource>, Error> {
         let mut queue: std::collections::VecDeque<Node> = std::collections::VecDeque::new();
         for node in self.documents(path, text, lines)? {
@@ -346,7 +346,7 @@ impl<'tree> Loader<'tree> {
     }
 }
 
-/// Tells whether a document is a resource; `false` for one without content.
+/// Checks whether a document is a resource; `false` for a document without content.
 fn check(path: &str, node: &Node) -> Result<bool, Error> {
     if node.is_empty() {
         return Ok(false);
@@ -387,14 +387,14 @@ fn check(path: &str, node: &Node) -> Result<bool, Error> {
     if annotations.is_some_and(|annotations| !annotations.items().is_empty()) {
         return fail("metadata.annotations must be a mapping, not a list");
     }
-    // So over this, unless a JSON patch makes it lose all of them.
+    // kustomize fails here too, unless a JSON patch removes all annotations.
     if annotations.is_some_and(|annotations| annotations.entries().iter().any(|(key, _)| key.text().is_empty())) {
         return fail("metadata.annotations has a key without text");
     }
     Ok(true)
 }
 
-/// Whether a node, or one in it, comes from one of these files; notes from which.
+/// Returns whether a node, or one in it, comes from one of these files. The function also records which.
 fn note_sources(node: &Node, sources: &BTreeSet<u32>, met: &mut BTreeSet<u32>) -> bool {
     meter::work(1);
     let mut is_met = sources.contains(&node.source);
@@ -423,7 +423,7 @@ fn count(node: &Node) -> usize {
     }
 }
 
-/// A path relative to a directory, as people write it.
+/// Returns a path relative to a directory, as authors write it.
 pub(crate) fn join(root: &str, path: &str) -> String {
     if root.is_empty() {
         crate::tree::clean(path)
@@ -432,7 +432,7 @@ pub(crate) fn join(root: &str, path: &str) -> String {
     }
 }
 
-/// Tells whether a reference names something that would have to be fetched.
+/// Checks whether a reference names a target that would have to be fetched.
 #[must_use]
 pub fn is_remote(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();

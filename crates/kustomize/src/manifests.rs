@@ -1,4 +1,4 @@
-//! Owns reading plain manifests, without any kustomization, with the same reader as the build.
+//! Reads plain manifests without a kustomization, with the same reader as the build.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::tree::MapTree;
 /// ```
 ///
 /// # Errors
-/// When the text isn't YAML, a document is no Kubernetes object, or a limit is passed.
+/// If the text isn't YAML, a document is no Kubernetes object, or a limit is passed.
 pub fn manifests(path: &str, text: &str, limits: &Limits) -> Result<Vec<BuiltResource>, Error> {
     let tree = MapTree::new();
     let loader = Loader::new(&tree, LoadRestrictor::RootOnly, *limits);

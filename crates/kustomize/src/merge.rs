@@ -1,5 +1,5 @@
-//! Owns strategic merge of a patch into a resource, as kyaml does it: what the patch adds comes first in merged lists, `$patch`
-//! directives are honoured, and empty values are dropped on the way. Refuses patches whose shape differs from the resource's.
+//! Strategic merge of a patch into a resource, as kyaml does it. In merged lists, the patch's additions come first. `$patch` directives
+//! apply, and empty values are dropped on the way. A patch with another shape than the resource is an error.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::merge_list::merge_lists;
 use crate::meter;
 use crate::schema::{Schema, Type};
 
-/// A merged node, and what stays of the one it replaced.
+/// A merged node, and the replaced node.
 #[derive(Debug)]
 pub(crate) struct Merged {
     pub(crate) node: Option<Node>,
@@ -23,7 +23,7 @@ impl Merged {
     }
 }
 
-/// What a `$patch` entry asks for.
+/// The operation of a `$patch` entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Directive {
     Merge,
@@ -41,10 +41,10 @@ pub(crate) struct Walk<'s> {
     path: Vec<String>,
 }
 
-/// Merges a patch into a resource; `None` when the patch deletes it.
+/// Merges a patch into a resource; `None` if the patch deletes the resource.
 ///
 /// # Errors
-/// When shapes differ or a directive is unknown.
+/// If the shapes differ or a directive is unknown.
 pub(crate) fn merge_resource(resource: Node, patch: Node, schema: &Schema) -> Result<Merged, String> {
     let path = Vec::new();
     merge(Some(resource), Some(patch), None, &mut Walk { schema, path })
@@ -84,7 +84,7 @@ pub(crate) fn merge<'s>(
     }
 }
 
-/// An object inside an object of unknown type, with an apiVersion and kind of its own, is merged as that kind.
+/// Returns the type of an object inside an object of unknown type: its own apiVersion and kind decide.
 fn embedded_kind<'s>(node: &Node, schema: &'s Schema) -> Option<Type<'s>> {
     let api_version = node.get("apiVersion").map(Node::text).filter(|text| !text.is_empty())?;
     let kind = node.get("kind").map(Node::text).filter(|text| !text.is_empty())?;
@@ -147,7 +147,7 @@ fn merge_maps<'s>(
     }
 }
 
-/// What a patch adds where nothing was.
+/// Returns the node that a patch adds at an empty place.
 fn added<'s>(patch: Option<Node>, field: Option<Type<'s>>, walk: &mut Walk<'s>) -> Result<Option<Node>, String> {
     let Some(mut patch) = patch else {
         return Ok(None);
@@ -193,7 +193,7 @@ fn merge_fields<'s>(
                 continue;
             }
             (Some(own), Some(change)) if !own.is_scalar() && own.is_empty() => {
-                // Whoever fills an empty collection says how it is written.
+                // The patch that fills an empty collection decides its style.
                 own.style = change.style;
                 Some(take(own))
             }
@@ -215,7 +215,7 @@ fn merge_fields<'s>(
     Ok(())
 }
 
-/// An empty key, or one that is a collection: kustomize can't set such a field.
+/// Refuses an empty key, or a key that is a collection, because kustomize can't set such a field.
 fn refuse_nameless(names: &BTreeSet<String>, walk: &Walk<'_>) -> Result<(), String> {
     if names.first().is_some_and(String::is_empty) {
         return Err(format!(
@@ -226,7 +226,7 @@ fn refuse_nameless(names: &BTreeSet<String>, walk: &Walk<'_>) -> Result<(), Stri
     Ok(())
 }
 
-/// Takes a node out and leaves one of the same style, which decides how the merged one is written.
+/// Takes a node out and leaves an empty node with its style, which decides the style of the merged node.
 pub(crate) fn take(node: &mut Node) -> Node {
     let mut empty = Node::untyped("");
     empty.style = node.style;
@@ -274,7 +274,7 @@ fn settle_fields<'s>(node: &mut Node, field: Option<Type<'s>>, walk: &mut Walk<'
             continue;
         };
         if value.needs_quotes() {
-            // Written over itself, as in `merge_fields`; whatever comes here later keeps the quotes.
+            // The key is written over itself, as in `merge_fields`. Later values at this key keep the quotes.
             value.style = Style::Quoted;
         }
         let value = take(value);
@@ -355,7 +355,7 @@ fn take_list_directive(patch: &mut Node) -> Result<Directive, String> {
     let Some(holder) = patch.items().iter().find(|item| item.get(DIRECTIVE).is_some()) else {
         return Ok(Directive::Merge);
     };
-    // An element with other fields carries a directive of its own, not of the list.
+    // The directive of an element with other fields belongs to the element, not to the list.
     if holder.entries().len() > 1 {
         return Ok(Directive::Merge);
     }

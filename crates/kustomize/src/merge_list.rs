@@ -1,5 +1,5 @@
-//! Owns merging two lists whose elements are known by keys, as kyaml orders and matches them; its quirks are kept on purpose,
-//! since they show in the output.
+//! Merges two lists whose elements have keys, with kyaml's order and matching. Its quirks are reproduced on purpose, because they are
+//! visible in the output.
 
 use go_yaml::node::Node;
 
@@ -41,7 +41,7 @@ pub(crate) fn merge_lists<'s>(
             let position = find(items, &valid_keys, &valid_values)?;
             let item = items.get_mut(position)?;
             let addition = item.clone();
-            // A directive is followed once: keys that stand for the same element find it without.
+            // A directive applies once. Other keys for this element find it without the directive.
             item.remove(DIRECTIVE);
             Some(addition)
         });
@@ -87,7 +87,7 @@ pub(crate) fn merge_lists<'s>(
     Ok(())
 }
 
-/// Takes an element out; what is left counts as no element.
+/// Takes an element out. The remaining null counts as no element.
 fn take_element(node: &mut Node) -> Node {
     let taken = take(node);
     *node = Node::scalar("null", go_yaml::node::Tag::Null);
@@ -117,7 +117,7 @@ fn key_text(element: &Node, key: &str) -> String {
         .map_or(String::new(), |value| value.text().to_owned())
 }
 
-/// The key values of all elements, the patch's first, each once.
+/// Returns the key values of all elements, the patch's first, each once.
 fn element_values(target: &Node, patch: Option<&Node>, keys: &[String]) -> Vec<Vec<String>> {
     let mut values: Vec<Vec<String>> = Vec::new();
     let mut seen = std::collections::HashSet::new();
@@ -177,7 +177,7 @@ fn agree(first: &[String], second: &[String]) -> Option<Vec<String>> {
     common.then_some(both)
 }
 
-/// The keys that any element uses, and this element's values for them.
+/// Returns the keys that any element uses, and this element's values for them.
 fn valid(all: &[Vec<String>], wanted: &[String], keys: &[String]) -> (Vec<String>, Vec<String>) {
     let used = |position: usize| {
         all.iter()
@@ -222,7 +222,7 @@ fn find(items: &[Node], keys: &[String], values: &[String]) -> Option<usize> {
     })
 }
 
-/// Tells whether an element has a key with a value; an empty value is satisfied by any.
+/// Checks whether an element has a key with a value. Every value matches an empty one.
 fn has(element: &Node, key: &str, value: &str) -> Result<bool, String> {
     if key.is_empty() {
         if !element.is_scalar() {
@@ -238,7 +238,7 @@ fn has(element: &Node, key: &str, value: &str) -> Result<bool, String> {
         .is_some_and(|found| value.is_empty() || found.text() == value))
 }
 
-/// Replaces all elements that match with `element`, or removes them; appends when none matches.
+/// Replaces all matching elements with `element`, or removes them. Appends `element` if no element matches.
 fn set_element(items: &mut Vec<Node>, element: Option<Node>, keys: &[String], values: &[String]) -> Result<(), String> {
     let by_key =
         keys.first().is_some_and(|key| !key.is_empty()) && values.first().is_some_and(|value| !value.is_empty());
@@ -281,7 +281,7 @@ fn set_element(items: &mut Vec<Node>, element: Option<Node>, keys: &[String], va
     Ok(())
 }
 
-/// Puts the list's own elements behind, or in the place of, those that were merged.
+/// Adds the list's own elements behind the merged elements, or in their places.
 fn append(merged: &mut Vec<Node>, own: Vec<Node>, keys: &[String]) -> Result<(), String> {
     for element in own {
         meter::work(1 + merged.len());

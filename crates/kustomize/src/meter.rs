@@ -1,9 +1,9 @@
-//! Owns the budget of a build: what it makes is counted in bytes, what it does in steps, and when either is spent, or the caller
-//! wants it to end, everything that could go on asks here and stops.
+//! The budget of a build: bytes that it makes, and steps that it does. Every loop that could continue asks this module, and stops when the
+//! budget is exhausted or the caller wants the build to end.
 //!
-//! The counters are [`go_yaml::meter`]'s, which belong to the thread and count where nodes and texts are made, so a transformer that is
-//! added later can't forget it. Here are the words: a loop that may run long calls [`check`] and hands its error up. [`crate::build_each`]
-//! looks once more at the end, so that a spent build never looks complete, whatever became of the error on its way.
+//! The counters are those of [`go_yaml::meter`]. They belong to the thread and count where nodes and texts are made, so a new transformer
+//! can't forget them. This module adds the messages. A loop that may run long calls [`check`] and returns its error. [`crate::build_each`]
+//! checks again at the end, so an aborted build never looks complete, even if an error was lost on the way.
 
 use go_yaml::meter::Allowance;
 pub(crate) use go_yaml::meter::{Spent, in_passing, made, spent, text, work};
@@ -11,7 +11,7 @@ pub(crate) use go_yaml::meter::{Spent, in_passing, made, spent, text, work};
 use crate::error::Error;
 use crate::options::{Budget, Stop};
 
-/// What is said of a build that is given up.
+/// Returns the message of a build that exceeded its budget.
 pub(crate) fn message(spent: Spent) -> String {
     match spent {
         Spent::Bytes(limit) => format!(
@@ -27,7 +27,7 @@ pub(crate) fn message(spent: Spent) -> String {
     }
 }
 
-/// The error of a build that is given up; `met` is what it ended with, which says where.
+/// Returns the error of a build that exceeded its budget. `met` is the error that ended the build, which tells the place.
 pub(crate) fn error(spent: Spent, met: Option<&Error>, directory: &str) -> Error {
     let place = met.and_then(Error::place);
     let place = place.unwrap_or_else(|| crate::error::shown(directory).to_owned());
@@ -51,17 +51,17 @@ pub(crate) fn begin(budget: Budget, stop: &Stop) -> Metering {
 }
 
 impl Metering {
-    /// What the build has made and done so far.
+    /// Returns the bytes and steps that the build has used so far.
     pub(crate) fn used(&self) -> Budget {
         let Allowance { bytes, steps } = self.0.used();
         Budget { bytes, steps }
     }
 }
 
-/// Tells whether to go on.
+/// Checks whether the build may continue.
 ///
 /// # Errors
-/// When the build is given up; says why.
+/// If the budget is exhausted or the build is stopped, with the reason.
 #[inline]
 pub(crate) fn check() -> Result<(), String> {
     match spent() {
@@ -70,7 +70,7 @@ pub(crate) fn check() -> Result<(), String> {
     }
 }
 
-/// Bytes as people write them.
+/// Returns a number of bytes in readable units.
 fn shown(bytes: u64) -> String {
     [(30, "GiB"), (20, "MiB"), (10, "KiB")]
         .into_iter()

@@ -1,5 +1,5 @@
-//! Owns what a caller may ask of a build besides the tree: limits, the budget, the load restriction, and what a reconciler lays over
-//! the root kustomization.
+//! The options of a build besides the tree: limits, the budget, the load restriction, and the overrides with which a reconciler changes the
+//! root kustomization.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::substitution::Substitution;
 
-/// Where files of a kustomization may be.
+/// The allowed locations for files of a kustomization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoadRestrictor {
-    /// In or below the directory of the kustomization that names them: kustomize's default.
+    /// Files in or below the directory of the kustomization that names them: kustomize's default.
     #[default]
     RootOnly,
     /// Anywhere in the tree.
     None,
 }
 
-/// In which order resources are written when the kustomization's `sortOptions` don't say it.
+/// The order in which resources are written if the kustomization's `sortOptions` don't set it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reorder {
-    /// Nobody asked: as [`Reorder::Legacy`].
+    /// The caller sets no order: as [`Reorder::Legacy`].
     #[default]
     Unspecified,
     /// Namespaces first, webhooks last, by kind and name.
     Legacy,
-    /// As they were loaded.
+    /// The order in which resources were loaded.
     None,
 }
 
-/// How much a build may read before it is refused.
+/// The limits for the input of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of all files together, each counted as often as it is read.
+    /// Bytes of all files together. A file counts each time it is read.
     pub bytes: usize,
     /// Documents of all files together.
     pub documents: usize,
@@ -40,7 +40,7 @@ pub struct Limits {
     pub nodes: usize,
     /// Directories on one way from the root kustomization to a base.
     pub depth: usize,
-    /// Kustomizations in the whole build, each counted as often as it is reached.
+    /// Kustomizations in the whole build. A kustomization counts each time it is reached.
     pub kustomizations: usize,
     /// Resources at any time.
     pub resources: usize,
@@ -59,16 +59,14 @@ impl Default for Limits {
     }
 }
 
-/// How much a build may make and do, whatever it reads, before it is given up: a few lines can copy a large text into thousands of
-/// fields.
+/// The limit of a build's work, independent of its input. A few lines of input can copy a large text into thousands of fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
-    /// Bytes that are made all together: nodes as they are held (40 bytes and a text of more than 23), the JSON objects that come of
-    /// them, and what is noted beside them. What is made and dropped again counts too, other than what is only looked at; so a build
-    /// never holds more than this beside the files, give or take a single copy.
+    /// Bytes that are made in total: nodes as stored (40 bytes, plus the text if it is longer than 23 bytes), the JSON objects made from
+    /// them, and notes about them. Dropped data counts too, except data that was only inspected. So a build never holds more than this
+    /// beside the files, plus at most one copy.
     pub bytes: u64,
-    /// Units of work: a node, a resource or a name that is looked at, or sixteen bytes of text that are written. A step takes some
-    /// five nanoseconds.
+    /// Units of work: a visited node, resource or name, or sixteen bytes of written text. A step takes about five nanoseconds.
     pub steps: u64,
 }
 
@@ -81,7 +79,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// 4 GiB, and 100,000 million steps: for trees that the caller trusts.
+    /// Returns 4 GiB and 100,000 million steps, for trees that the caller trusts.
     fn default() -> Self {
         Budget {
             bytes: 4 << 30,
@@ -90,8 +88,8 @@ impl Default for Budget {
     }
 }
 
-/// Ends a build from another thread: the build notices within some thousand steps, answers [`crate::Error::Stopped`] and leaves its
-/// thread free. A build has no clock; whoever gives it a deadline stops it then.
+/// Ends a build from another thread. The build notices it within some thousand steps, returns [`crate::Error::Stopped`] and leaves its
+/// thread free. A build has no clock, so a caller with a deadline uses this type.
 ///
 /// ```
 /// use kustomize::{Error, MapTree, Options, Stop, build};
@@ -108,10 +106,10 @@ impl Default for Budget {
 pub struct Stop(Option<Arc<AtomicBool>>);
 
 impl Stop {
-    /// One that nobody can use.
+    /// A stop that never ends a build.
     pub const NEVER: Stop = Stop(None);
 
-    /// One that ends the builds that are given it, or a clone.
+    /// Creates a stop for the builds that get it or a clone of it.
     #[must_use]
     pub fn new() -> Self {
         Stop(Some(Arc::default()))
@@ -124,19 +122,19 @@ impl Stop {
         }
     }
 
-    /// What it sets when it is used.
+    /// Returns the flag that the stop sets.
     pub(crate) fn flag(&self) -> Option<Arc<AtomicBool>> {
         self.0.clone()
     }
 
-    /// Tells whether it was used.
+    /// Checks whether the stop was used.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.0.as_ref().is_some_and(|stopped| stopped.load(Ordering::Relaxed))
     }
 }
 
-/// Those that end together are one.
+/// Two stops are equal if they end the same builds.
 impl PartialEq for Stop {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -154,7 +152,7 @@ impl Eq for Stop {}
 pub struct PatchOverride {
     /// The text of the patch, YAML or JSON.
     pub patch: String,
-    /// Which resources it is for; a strategic merge patch may name its own.
+    /// The target resources. A strategic merge patch may instead name its own target.
     pub target: Option<PatchTarget>,
 }
 
@@ -186,12 +184,12 @@ pub struct ImageOverride {
     pub new_name: String,
     /// The tag to put instead; empty keeps it.
     pub new_tag: String,
-    /// The digest to put instead of the tag; empty for none.
+    /// The digest that replaces the tag; empty for none.
     pub digest: String,
 }
 
-/// What a reconciler lays over the root kustomization, in the way Flux's kustomize-controller does: scalar fields are
-/// overwritten, patches and components appended, images merged by name or appended.
+/// The changes of a reconciler to the root kustomization, as in Flux's kustomize-controller: scalar fields are overwritten, patches and
+/// components appended, images merged by name or appended.
 ///
 /// ```
 /// use kustomize::{MapTree, Options, Overrides, build};
@@ -232,22 +230,22 @@ pub struct Overrides {
 /// Options of a build.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Where files may be.
+    /// The allowed locations of files.
     pub load_restrictor: LoadRestrictor,
-    /// How much may be read.
+    /// The limits for the input.
     pub limits: Limits,
-    /// How much may be made and done.
+    /// The limits for the work.
     pub budget: Budget,
     /// Ends the build early.
     pub stop: Stop,
-    /// What the caller lays over the root kustomization.
+    /// The caller's changes to the root kustomization.
     pub overrides: Overrides,
-    /// Substitutes variables in what was built, before the labels and annotations of the overrides.
+    /// Substitutes variables in the built resources, before the labels and annotations of the overrides.
     pub substitution: Option<Substitution>,
     /// Builds a directory without a kustomization as if [`crate::generate`] had written one.
     pub generate_missing: bool,
     /// Adds the label that `--enable-managedby-label` adds.
     pub managed_by_label: bool,
-    /// What `--reorder` asks for.
+    /// The order from `--reorder`.
     pub reorder: Reorder,
 }

@@ -1,8 +1,8 @@
-//! Owns the origin annotations of `buildMetadata`: where a resource or a transformation was written.
+//! The origin annotations of `buildMetadata`: the source of a resource or of a transformation.
 
 use crate::tree::clean;
 
-/// What an origin annotation says.
+/// The content of an origin annotation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// The path from the root of the build.
@@ -15,7 +15,7 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The origin of something below.
+    /// Returns the origin of a target below.
     pub(crate) fn appended(&self, path: &str) -> Self {
         let joined = if self.path.is_empty() {
             clean(path)
@@ -28,7 +28,7 @@ impl Origin {
         }
     }
 
-    /// The origin of something that a kustomization file here configures.
+    /// Returns the origin of something that a kustomization file here configures.
     pub(crate) fn configured_in(&self, file: &str, api_version: &str, kind: &str) -> Self {
         Origin {
             path: String::new(),
@@ -39,7 +39,7 @@ impl Origin {
         }
     }
 
-    /// The origin of something that a resource in this file configures.
+    /// Returns the origin of something that a resource in this file configures.
     pub(crate) fn configured_by(&self, api_version: &str, kind: &str, name: &str, namespace: &str) -> Self {
         Origin {
             path: String::new(),
@@ -75,12 +75,12 @@ impl Origin {
         lines
     }
 
-    /// The annotation's text.
+    /// Returns the annotation's text.
     pub(crate) fn to_text(&self) -> String {
         self.lines().into_iter().map(|line| line + "\n").collect()
     }
 
-    /// The text as an element of a list.
+    /// Returns the text as an element of a list.
     pub(crate) fn to_item(&self) -> String {
         let lines = self.lines();
         lines

@@ -1,4 +1,4 @@
-//! Owns what a build returns: objects, where they and their fields come from, and their YAML.
+//! The result of a build: objects, the origins of objects and fields, and the YAML.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::touched::{Register, Touched};
 pub struct Location {
     /// The file's path in the tree.
     pub path: String,
-    /// The line, from 1; 0 when no line says it.
+    /// The line, from 1; 0 if it is unknown.
     pub line: u32,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Where a resource comes from.
+/// The origin of a resource.
 #[derive(Clone, Default)]
 pub struct Provenance {
     /// The document that the resource was read from, or the generator that made it.
@@ -36,7 +36,7 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// The transformers that were run over it, in order, each as `Transformer (file:line)`.
+    /// Returns the transformers that ran over the resource, in order, each as `Transformer (file:line)`.
     pub fn transformers(&self) -> impl Iterator<Item = &str> {
         self.touched
             .steps()
@@ -47,20 +47,21 @@ impl Provenance {
 /// The name of a file for one resource, as `kustomize build -o DIR` makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
-    /// Goes before the name, with a `_`, when the resources of the build are in several namespaces; none for a cluster-scoped one.
+    /// The namespace before the name, separated by `_`, if the resources of the build are in several namespaces; `None` for a
+    /// cluster-scoped resource.
     pub namespace: Option<String>,
     /// Group, version, kind and name, in lower case.
     pub name: String,
 }
 
-/// One resource of a build.
+/// A resource of a build.
 ///
-/// Its debug form names it and says where it comes from; it doesn't print the content, which may be secret.
+/// The debug form prints its name and its origin, but not its content, which may be secret.
 #[derive(Clone)]
 pub struct BuiltResource {
     /// The object.
     pub object: Value,
-    /// Where it comes from.
+    /// The origin of the resource.
     pub origin: Provenance,
     node: Node,
     is_cluster_scoped: bool,
@@ -96,25 +97,26 @@ impl BuiltResource {
         built
     }
 
-    /// Whether it is a Secret, was one before it got another kind, or holds what was copied from one.
+    /// Returns whether the resource is confidential: a Secret, a Secret that got another kind, or a resource with content copied from a
+    /// Secret.
     #[must_use]
     pub fn is_confidential(&self) -> bool {
         self.is_confidential
     }
 
-    /// The object as JSON: a copy of [`Self::object`].
+    /// Returns the object as JSON: a copy of [`Self::object`].
     #[must_use]
     pub fn to_json(&self) -> Value {
         self.object.clone()
     }
 
-    /// The object as one YAML document, without a separator.
+    /// Returns the object as one YAML document, without a separator.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         emit::document(&self.object)
     }
 
-    /// The name of the file that `kustomize build -o DIR` writes it to.
+    /// Returns the name of the file that `kustomize build -o DIR` writes.
     #[must_use]
     pub fn file_name(&self) -> FileName {
         let text = |pointer: &str| self.object.pointer(pointer).and_then(Value::as_str).unwrap_or("");
@@ -134,11 +136,11 @@ impl BuiltResource {
         }
     }
 
-    /// Where the field at a JSON pointer was written; the nearest field around it when it has no line of its own, and `None`
-    /// when there is no such field.
+    /// Returns the location of the field at a JSON pointer. For a field without a line, it is the location of the nearest field around it.
+    /// `None` if the field is missing.
     ///
-    /// A field that a patch set is located in the patch; one that a transformer made, where its resource or the field that it
-    /// replaced was written.
+    /// A field that a patch set is located in the patch. A field that a transformer made has the location of its resource, or of the field
+    /// that it replaced.
     #[must_use]
     pub fn locate(&self, pointer: &str) -> Option<Location> {
         let mut node = &self.node;
@@ -185,19 +187,19 @@ impl fmt::Debug for BuiltResource {
     }
 }
 
-/// What a build made.
+/// The result of a build.
 #[derive(Debug, Clone)]
 pub struct Build {
     /// The resources, in the order in which they are written.
     pub resources: Vec<BuiltResource>,
-    /// What the author should know, like deprecated fields; kustomize prints such on stderr.
+    /// Warnings for the author, for example about deprecated fields. kustomize prints warnings on stderr.
     pub warnings: Vec<String>,
-    /// What it made and did, in the units of the budget.
+    /// The bytes and steps that the build used, in the units of the budget.
     pub used: Budget,
 }
 
 impl Build {
-    /// All resources as YAML documents, byte for byte what `kustomize build` prints.
+    /// Returns all resources as YAML documents, byte for byte as `kustomize build` prints them.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::new();

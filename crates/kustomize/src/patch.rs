@@ -1,4 +1,4 @@
-//! Owns `patches`, `patchesStrategicMerge` and `patchesJson6902`: telling the kinds of patches apart, and applying them.
+//! `patches`, `patchesStrategicMerge` and `patchesJson6902`: distinguishes the kinds of patches and applies them.
 
 use go_yaml::json::through_json;
 use go_yaml::node::{Node, Tag};
@@ -10,7 +10,7 @@ use crate::meter;
 use crate::resource::{Notes, Resource};
 use crate::selector::Matcher;
 
-/// What a patch holds.
+/// The content of a patch.
 #[derive(Debug)]
 pub(crate) enum Content {
     /// Strategic merge patches, each a partial resource.
@@ -35,11 +35,11 @@ pub(crate) struct PreparedPatch {
 /// A failure of a patch.
 #[derive(Debug)]
 pub(crate) enum PatchTrouble {
-    /// The patch finds no target, or too many; says which.
+    /// The patch finds no target, or too many; the text says which.
     Target(String),
     /// A resource can't take the patch.
     Resource(Trouble),
-    /// The same, of one of several that a step holds: its line and field.
+    /// An error in one of several patches of a step, with the line and field of that patch.
     At {
         line: u32,
         field: String,
@@ -132,10 +132,10 @@ impl PreparedPatch {
     }
 }
 
-/// Stands for kustomize's notes while a patch is merged.
+/// The annotation that represents kustomize's notes while a patch is merged.
 const NOTES: &str = "internal.config.kubernetes.io/previousNames";
 
-/// The annotations, as an empty mapping where there are none: in kustomize its notes are there.
+/// Returns the annotations; creates an empty mapping if they are missing, because kustomize stores its notes there.
 pub(crate) fn annotations_of(node: &mut Node) -> Option<&mut Node> {
     let metadata = node.map_field("metadata")?;
     if metadata.get("annotations").is_some_and(Node::is_null) {
@@ -182,7 +182,7 @@ fn merge(resource: &mut Resource, patch: Resource) -> Result<(), Trouble> {
         id: place.id,
         source: place.source,
         line: place.line,
-        // One is there already for a Secret, of which no other is told.
+        // A Secret already has a message that quotes nothing, and no other message may replace it.
         message: if place.message.is_empty() {
             message
         } else {

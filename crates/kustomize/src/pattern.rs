@@ -1,23 +1,23 @@
-//! Owns regular expressions as Go's `regexp` reads them, compiled within the budget of a build. Refuses what Go refuses.
+//! Regular expressions of Go's `regexp`, compiled within the budget of a build. A pattern that Go refuses is an error.
 
 use go_words::pattern::translate;
 use regex::{Regex, RegexBuilder};
 
 use crate::meter;
 
-/// How big a compiled pattern may be: each is tried in turn, since none tells afterwards how big it became.
+/// The size limits for a compiled pattern, tried in turn, because a compiled pattern doesn't report its size.
 const SIZES: [usize; 5] = [8 << 10, 64 << 10, 512 << 10, 4 << 20, 10 << 20];
 
-/// As big as a pattern for names may be.
+/// The size limits for a pattern of names.
 const SMALL: [usize; 2] = [8 << 10, 64 << 10];
 
-/// How big the tables may be that a pattern makes while it is used.
+/// The size limit for the tables of a pattern during a search.
 const TABLES: usize = 16 << 10;
 
 /// Compiles a pattern written for Go.
 ///
 /// # Errors
-/// When Go couldn't read it; the message says what is wrong.
+/// If Go can't read the pattern; the message says why.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
     compile_within(pattern, &SIZES)
 }

@@ -1,4 +1,4 @@
-//! Owns what the configurations of built-in transformers mean, as entries of `transformers` and `validators` hold them.
+//! The configurations of built-in transformers, as entries of `transformers` and `validators` contain them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::transform::namespace::{Namespace, Subjects};
 use crate::transform::value_add::ValueAdd;
 
 impl Builder<'_> {
-    /// What a transformer's configuration asks for.
+    /// Reads a transformer's configuration.
     ///
     /// # Errors
-    /// When it can't be read, or lacks what it needs.
+    /// If the configuration can't be read or is incomplete.
     pub(crate) fn transformer(
         &self,
         frame: &Frame,
@@ -290,7 +290,7 @@ impl Builder<'_> {
     }
 }
 
-/// A field of a plugin's configuration.
+/// Returns a field of a plugin's configuration.
 pub(crate) fn field<'node>(decoder: &Decoder<'_>, node: &'node Node, name: &'static str) -> Option<&'node Node> {
     decoder
         .fields(node, "", &[name])

@@ -1,5 +1,5 @@
-//! Owns `transformers`, `generators` and `validators`: resources that configure built-in plugins. Refuses every other plugin:
-//! programs and containers aren't run during a build.
+//! `transformers`, `generators` and `validators`: resources that configure built-in plugins. Every other plugin is an error, because a
+//! build runs no programs and containers.
 
 use go_yaml::json::{resource_value, through_json};
 use go_yaml::node::{Node, Style, Tag};
@@ -177,7 +177,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The steps that plugins of a field add.
+    /// Returns the steps that plugins of a field add.
     pub(crate) fn external_steps(
         &self,
         frame: &Frame,
@@ -258,7 +258,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The ServiceAccount that IAMPolicyGenerator makes.
+    /// Returns the ServiceAccount that IAMPolicyGenerator makes.
     fn account(&self, k: &Kustomization, plugin: &Plugin, node: &Node) -> Result<Resource, Error> {
         let path = self.loader.source_path(node.source);
         let decoder = Decoder::new(&path, false);
@@ -307,7 +307,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let before: Vec<_> = into.resources.list.iter().map(seen_by_validators).collect();
-        // What validators do is noted nowhere.
+        // A build records nothing about validators.
         let frame = Frame {
             origin: None,
             ..frame.clone()
@@ -315,7 +315,7 @@ impl Builder<'_> {
         for step in steps {
             let (field, line) = (step.field.clone(), step.line);
             self.run(&frame, k, vec![step], &mut into.resources)?;
-            // Resources are compared with those of the same id, of which there must be one.
+            // Resources are compared by id, so each id must be unique.
             meter::check().map_err(|message| field_error(k, line, &field, message))?;
             let same = before.len() == into.resources.list.len()
                 && into.resources.keys().len() == into.resources.list.len()
@@ -344,8 +344,8 @@ impl Builder<'_> {
     }
 }
 
-/// Tells whether writing all labels anew, in order and behind the other metadata, leaves other nodes than there are: kustomize
-/// does that to take `validated-by` away again, and compares nodes with what they were read from.
+/// Checks whether rewriting all labels in order, behind the other metadata, changes the nodes. kustomize rewrites them to remove
+/// `validated-by`, and then compares nodes with the nodes from before.
 fn rewriting_shows(resource: &Resource) -> bool {
     let metadata = resource.node.get("metadata").map_or(&[][..], Node::entries);
     // A generated resource has annotations from the start: kustomize's notes.
@@ -362,7 +362,7 @@ fn rewriting_shows(resource: &Resource) -> bool {
     };
     let is_patched =
         |value: &Node| value.share.writes > 0 && (value.source, value.line) != (labels.source, labels.line);
-    // Transformers of names and values make labels whose type is undecided, and a label keeps the style of what it was before.
+    // Transformers of names and values make labels of undecided type, and a label keeps the style of its previous value.
     let is_label = |value: &Node| {
         let style = match value.text() {
             text if text.contains('\n') => Style::Literal,
@@ -376,7 +376,7 @@ fn rewriting_shows(resource: &Resource) -> bool {
         || !others().is_sorted_by(|(one, _), (next, _)| one.text() <= next.text())
 }
 
-/// What a validator must leave as it is: the content, and the names that kustomize notes in annotations.
+/// Returns the parts that a validator must not change: the content, and the names that kustomize stores in annotations.
 fn seen_by_validators(resource: &Resource) -> (Option<Value>, Notes) {
     let Notes {
         previous,

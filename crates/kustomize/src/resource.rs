@@ -1,4 +1,4 @@
-//! Owns one resource under construction: its nodes, its names so far, and where it comes from.
+//! A resource under construction: its nodes, its names so far, and its origin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::meter;
 use crate::schema::Schema;
 use crate::touched::Touched;
 
-/// What a generator does when a resource of its name exists.
+/// The behavior of a generator for an existing resource with its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Behavior {
     #[default]
@@ -41,7 +41,7 @@ impl Behavior {
     }
 }
 
-/// What kustomize notes about a resource while it builds: the real one keeps this in annotations that it removes at the end.
+/// The notes about a resource during a build. The real kustomize stores them in annotations that it removes at the end.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Earlier names, oldest first: name, namespace and kind.
@@ -62,29 +62,29 @@ pub(crate) struct Notes {
     pub(crate) transformations: String,
     /// Transformers that were run over the resource, in order.
     pub(crate) touched_by: Touched,
-    /// How many groups of nodes that are one and the same have been made in the resource.
+    /// The number of groups of shared nodes in the resource.
     pub(crate) shares: u16,
-    /// It was read or made as a Secret, or a value was copied into it that stood in one.
+    /// The resource was read or made as a Secret, or contains a value copied from one.
     pub(crate) holds_secret: bool,
 }
 
 impl Notes {
-    /// Tells whether kustomize would hold any of this in annotations of the resource.
+    /// Checks whether kustomize would store any of these notes in annotations of the resource.
     pub(crate) fn are_annotations(&self) -> bool {
         !self.previous.is_empty() || self.needs_hash || self.is_generated || self.origin.is_some()
     }
 }
 
-/// One resource.
+/// A resource of a build.
 #[derive(Debug, Clone)]
 pub(crate) struct Resource {
     pub(crate) node: Node,
     pub(crate) notes: Notes,
-    /// What the build knows of kinds.
+    /// The build's knowledge of kinds.
     pub(crate) schema: Arc<Schema>,
 }
 
-/// Annotations that only the build needs; an author who wrote them doesn't get them back.
+/// Annotations that only the build uses. Annotations of these names from the author are removed too.
 pub(crate) const BUILD_ANNOTATIONS: [&str; 19] = [
     "internal.config.kubernetes.io/previousKinds",
     "internal.config.kubernetes.io/previousNames",
@@ -107,7 +107,7 @@ pub(crate) const BUILD_ANNOTATIONS: [&str; 19] = [
     "internal.config.kubernetes.io/helm-generated",
 ];
 
-/// Where a resource comes from, and what changed it, for the author to see.
+/// The annotations that show the author the origin of a resource, and its transformations.
 const ORIGIN: &str = "config.kubernetes.io/origin";
 const TRANSFORMATIONS: &str = "alpha.config.kubernetes.io/transformations";
 
@@ -130,7 +130,7 @@ impl Resource {
         }
     }
 
-    /// A field of the root, as text.
+    /// Returns a field of the root, as text.
     fn root_text(&self, field: &str) -> &str {
         self.node.get(field).map_or("", Node::text)
     }
@@ -147,7 +147,7 @@ impl Resource {
         self.root_text("kind")
     }
 
-    /// Whether a value of a Secret may stand in it.
+    /// Returns whether the resource may contain a Secret's value.
     pub(crate) fn is_confidential(&self) -> bool {
         self.notes.holds_secret || self.kind() == "Secret"
     }
@@ -196,7 +196,7 @@ impl Resource {
             .collect()
     }
 
-    /// The oldest id.
+    /// Returns the oldest id.
     pub(crate) fn original_id(&self) -> ResourceId {
         self.previous_ids()
             .into_iter()
@@ -220,7 +220,7 @@ impl Resource {
         self.notes.previous.push((id.name, namespace, id.gvk.kind));
     }
 
-    /// Notes that labels were written and read on the way through a JSON patch, whoever made them.
+    /// Records that a JSON patch wrote and read the labels, independent of their source.
     pub(crate) fn note_labels_are_read(&mut self) {
         let line = self.node.line.max(1);
         let metadata = self.node.get_mut("metadata").and_then(Node::entries_mut);
@@ -249,7 +249,7 @@ impl Resource {
     /// Notes where the resource comes from.
     ///
     /// # Errors
-    /// When the annotations, which kustomize keeps this in, are no mapping.
+    /// If the annotations, which kustomize keeps this in, are no mapping.
     pub(crate) fn set_origin(&mut self, origin: String) -> Result<(), Trouble> {
         let annotations = self.node.at(&["metadata", "annotations"]);
         if annotations.is_some_and(|annotations| !annotations.is_map() && !annotations.is_null()) {
@@ -260,7 +260,7 @@ impl Resource {
         Ok(())
     }
 
-    /// Writes what was written in one place of a shared node in all of its places.
+    /// Copies the latest write to one place of a shared node to all of its places.
     pub(crate) fn settle_shares(&mut self) {
         if self.notes.shares > 0 {
             self.node.settle_shares();
@@ -291,7 +291,7 @@ impl Resource {
         self.node.set_field("apiVersion", Node::untyped(api_version));
     }
 
-    /// Labels or annotations, as text whatever their type.
+    /// Returns labels or annotations with every value as text.
     pub(crate) fn text_map(&self, field: &str) -> BTreeMap<String, String> {
         self.node
             .at(&["metadata", field])
@@ -329,13 +329,13 @@ impl Resource {
         }
     }
 
-    /// Makes all annotations strings, and none of them nothing: what writing any of them does in kustomize.
+    /// Makes all annotations strings and removes an empty map. kustomize does this on every write of an annotation.
     pub(crate) fn settle_annotations(&mut self) {
         let annotations = self.text_map("annotations");
         self.set_text_map("annotations", &annotations);
     }
 
-    /// Writes the notes that kustomize keeps in annotations which a patch can take away.
+    /// Writes the notes that kustomize stores in annotations, so that a patch can remove them.
     pub(crate) fn show_origin(&mut self) {
         let shown = [
             (ORIGIN, self.notes.origin.clone()),
@@ -351,7 +351,7 @@ impl Resource {
         }
     }
 
-    /// Takes back what [`Self::show_origin`] wrote and a patch left there.
+    /// Removes the annotations that [`Self::show_origin`] wrote, as far as patches left them.
     pub(crate) fn hide_origin(&mut self) {
         let mut hidden = |name: &str| -> Option<String> {
             let metadata = self.node.get_mut("metadata")?;
@@ -369,7 +369,7 @@ impl Resource {
         }
     }
 
-    /// Takes away what only the build needs, and writes the annotations that the build keeps.
+    /// Removes the annotations that only the build uses, and writes the annotations that the build keeps.
     pub(crate) fn finish(&mut self, keep_origin: bool, keep_transformations: bool) {
         let mut annotations = self.text_map("annotations");
         for name in BUILD_ANNOTATIONS {

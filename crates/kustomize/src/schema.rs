@@ -1,5 +1,5 @@
-//! Owns what a build knows of kinds: which of their lists are merged, by which keys, and which kinds are cluster-scoped; from
-//! the built-in tables and from the schema that a kustomization's `openapi` names.
+//! The build's knowledge of kinds: their merged lists with the merge keys, and the cluster-scoped kinds. It comes from the built-in tables
+//! and from the schema in a kustomization's `openapi`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +12,10 @@ use crate::id::Gvk;
 
 /// The only version of Kubernetes' schema that is built in.
 const VERSION: &str = "v1.21.2";
-/// How many references may lead from one to the next.
+/// The maximum number of references in a chain.
 const MAXIMUM_REFERENCES: usize = 32;
 
-/// Whether a known kind is cluster-scoped: by kind, then by apiVersion.
+/// The scope of known kinds, by kind and then by apiVersion: `true` means cluster-scoped.
 static SCOPES: LazyLock<HashMap<&'static str, Vec<(&'static str, bool)>>> = LazyLock::new(|| {
     let mut scopes: HashMap<_, Vec<_>> = HashMap::new();
     for (text, is) in [
@@ -30,16 +30,16 @@ static SCOPES: LazyLock<HashMap<&'static str, Vec<(&'static str, bool)>>> = Lazy
     scopes
 });
 
-/// What the schema says of one node of a resource.
+/// The schema's type for one node of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Type<'schema> {
-    /// A mapping of a built-in type, with the schema that may say otherwise of the types in it.
+    /// A mapping of a built-in type, with the schema that may redefine the types inside it.
     Object(usize, Option<&'schema Own>),
     /// A mapping from any key to a built-in type.
     Values(usize, Option<&'schema Own>),
     /// A list that is replaced.
     Replaced,
-    /// A list that is merged by keys (none for a list of scalars), with the type of its elements.
+    /// A list that is merged by keys, with the type of its elements. A list of scalars has no keys.
     Merged(&'static [String], Option<usize>, Option<&'schema Own>),
     /// A part of a schema that a kustomization brings.
     Own(&'schema Own, &'schema Value),
@@ -103,14 +103,14 @@ fn insert(table: &mut Table, name: &'static str, entry: Entry) {
 }
 
 impl<'schema> Type<'schema> {
-    /// What a reference to a built-in type leads to: a kustomization's schema may define it anew.
+    /// Resolves a reference to a built-in type. A kustomization's schema may redefine the type.
     fn built_in(of: usize, own: Option<&'schema Own>) -> Self {
         own.filter(|own| own.built_in == BuiltIn::Under)
             .and_then(|own| own.at(own.document.get("definitions")?.get(TABLE.names.get(of)?)?))
             .unwrap_or(Type::Object(of, own))
     }
 
-    /// The type of a field.
+    /// Returns the type of a field.
     pub(crate) fn field(self, name: &str) -> Option<Type<'schema>> {
         match self {
             Type::Object(of, own) => Some(match TABLE.types.get(of)?.get(name)? {
@@ -128,7 +128,7 @@ impl<'schema> Type<'schema> {
         }
     }
 
-    /// The keys by which the elements of a list are known, when it is merged.
+    /// Returns the keys that identify the elements of a merged list.
     pub(crate) fn merge_keys(self) -> Option<Cow<'schema, [String]>> {
         match self {
             Type::Merged(keys, ..) => Some(Cow::Borrowed(keys)),
@@ -151,7 +151,7 @@ impl<'schema> Type<'schema> {
         }
     }
 
-    /// The type of a list's elements.
+    /// Returns the type of a list's elements.
     pub(crate) fn elements(self) -> Option<Type<'schema>> {
         match self {
             Type::Merged(_, elements, own) => elements.map(|of| Type::built_in(of, own)),
@@ -171,23 +171,23 @@ impl<'schema> Type<'schema> {
 /// A schema that a kustomization brings.
 #[derive(Debug)]
 pub(crate) struct Own {
-    /// The document, whose `definitions` its references lead to.
+    /// The document with the `definitions` for its references.
     document: Value,
     /// The name of each kind's definition.
     kinds: HashMap<(String, String), String>,
-    /// Whether kinds that the paths of the document speak of are cluster-scoped.
+    /// The scope of the kinds in the document's paths: `true` means cluster-scoped.
     scopes: HashMap<(String, String), bool>,
     built_in: BuiltIn,
 }
 
-/// What becomes of the built-in merge keys beside a schema that a kustomization brings.
+/// The effect of a kustomization's schema on the built-in merge keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BuiltIn {
-    /// They are gone, as when the root kustomization brings the schema.
+    /// The built-in keys are gone, as when the root kustomization brings the schema.
     Gone,
-    /// They stay for kinds that the schema doesn't have: a patch used them before a base brought the schema.
+    /// The built-in keys stay for kinds that the schema lacks: a patch used them before a base brought the schema.
     Under,
-    /// They win: a base brought the schema after a resource of a kind that nothing knew.
+    /// The built-in keys take precedence: a base brought the schema after a resource of an unknown kind.
     Over,
 }
 
@@ -230,7 +230,7 @@ impl Own {
         Some(Type::Own(self, node))
     }
 
-    /// A part of the schema, its references followed.
+    /// Returns a part of the schema, its references followed.
     fn at<'own>(&'own self, node: &'own Value) -> Option<Type<'own>> {
         let mut node = node;
         for _ in 0..MAXIMUM_REFERENCES {
@@ -246,7 +246,7 @@ impl Own {
                 Some(reference) => {
                     let pointer = reference.strip_prefix('#')?;
                     let found = self.document.pointer(pointer);
-                    // Built-in definitions that were read are there too, and win when they were read later.
+                    // Built-in definitions that were read are valid too, and take precedence if they were read later.
                     if self.built_in == BuiltIn::Over || self.built_in == BuiltIn::Under && found.is_none() {
                         let name = pointer.strip_prefix("/definitions/")?;
                         if let Some(of) = TABLE.names.iter().position(|known| *known == name) {
@@ -263,7 +263,7 @@ impl Own {
 
 const KIND: &str = "x-kubernetes-group-version-kind";
 
-/// The apiVersion and kind that an extension names.
+/// Returns the apiVersion and kind that an extension names.
 fn kind_of(value: &Value) -> Option<(String, String)> {
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     let version = text("version")?;
@@ -274,23 +274,23 @@ fn kind_of(value: &Value) -> Option<(String, String)> {
     Some((api_version, text("kind")?.to_owned()))
 }
 
-/// What a build knows of kinds. There is one for all of a build: whichever kustomization comes first with a schema brings it for
-/// everything after, as in kustomize.
+/// The build's knowledge of kinds, shared by the whole build. As in kustomize, the first kustomization with a schema sets it for everything
+/// after that.
 #[derive(Debug, Default)]
 pub(crate) struct Schema {
     own: OnceLock<Own>,
     has_version: AtomicBool,
-    /// A merge has looked at the built-in kinds.
+    /// Whether a merge has used the built-in kinds.
     was_used: AtomicBool,
     /// A resource was of a kind that nothing knows.
     met_unknown: AtomicBool,
 }
 
 impl Schema {
-    /// Takes a kustomization's `openapi`, with the document that its `path` names.
+    /// Applies a kustomization's `openapi`, with the document that its `path` names.
     ///
     /// # Errors
-    /// When the version isn't built in, both version and path are there, or the document is no schema.
+    /// If the version isn't built in, if both version and path are set, or if the document is no schema.
     pub(crate) fn set(&self, openapi: &BTreeMap<String, String>, document: Option<Value>) -> Result<(), String> {
         if self.own.get().is_some() || self.has_version.load(Ordering::Relaxed) {
             return Ok(());
@@ -322,7 +322,7 @@ impl Schema {
         Ok(())
     }
 
-    /// The type of a kind; `None` for one that nothing knows, whose lists are never merged.
+    /// Returns the type of a kind; `None` for an unknown kind, whose lists are never merged.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<Type<'_>> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let built_in = |own| {
@@ -343,7 +343,7 @@ impl Schema {
         }
     }
 
-    /// Tells whether a kind is known to be cluster-scoped; one that nothing knows counts as namespaced.
+    /// Checks whether a kind is known to be cluster-scoped. An unknown kind counts as namespaced.
     pub(crate) fn is_cluster_scoped(&self, gvk: &Gvk) -> bool {
         let is_of = |api_version: &str| {
             let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));

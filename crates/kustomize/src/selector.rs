@@ -1,4 +1,4 @@
-//! Owns selecting resources: anchored patterns for names and kinds, and label selectors as Kubernetes writes them.
+//! Selection of resources: anchored patterns for names and kinds, and label selectors in Kubernetes' notation.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Matcher {
     namespace: Option<Pattern>,
     labels: Vec<Requirement>,
     annotations: Vec<Requirement>,
-    /// Nothing but labels or annotations is asked for.
+    /// The selector contains only labels or annotations.
     pub(crate) is_only_labels: bool,
     pub(crate) has_labels: bool,
 }
@@ -28,7 +28,7 @@ impl Matcher {
     /// Prepares a selector.
     ///
     /// # Errors
-    /// When a pattern or a label selector can't be read.
+    /// If a pattern or a label selector can't be read.
     pub(crate) fn new(selector: &Selector) -> Result<Self, String> {
         Self::with_patterns(selector, crate::pattern::compile)
     }
@@ -65,7 +65,7 @@ impl Matcher {
         fits(self.namespace.as_ref(), namespace)
     }
 
-    /// An id of any time, as written: what replacements match.
+    /// Matches a current or previous id, as written. Replacements use this.
     pub(crate) fn fits_id(&self, id: &ResourceId) -> bool {
         self.fits_gvk(&id.gvk) && self.fits_name(&id.name) && self.fits_namespace(&id.namespace)
     }
@@ -80,7 +80,7 @@ impl Matcher {
         all(&self.labels, "labels") && all(&self.annotations, "annotations")
     }
 
-    /// What patches match: the first or the current name and namespace, and the current kind.
+    /// Matches the first or the current name and namespace, and the current kind. Patches use this.
     pub(crate) fn fits(&self, resource: &Resource) -> bool {
         // The cheapest questions first: most resources are not meant by most patches.
         let original = resource.notes.previous.first().map(|(name, _, _)| name.as_str());
@@ -94,7 +94,7 @@ impl Matcher {
     }
 }
 
-/// Selects objects that are in no build: as a patch's target does, by what stands in the object.
+/// Selects objects outside of a build: as a patch's target does, by the fields of the object.
 #[derive(Debug)]
 pub struct ObjectSelector(Matcher);
 
@@ -102,17 +102,17 @@ impl ObjectSelector {
     /// Prepares a selector. Its patterns are those of names: small ones.
     ///
     /// # Errors
-    /// When a pattern or a label selector can't be read, or a pattern becomes too big.
+    /// If a pattern or a label selector can't be read, or a pattern becomes too big.
     pub fn new(target: &PatchTarget) -> Result<Self, String> {
         Matcher::with_patterns(&Selector::from(target), crate::pattern::compile_small).map(Self)
     }
 
-    /// Whether a part of a selector is looked for as it is; anything else has to be compiled.
+    /// Checks whether a part of a selector is compared literally. Any other part must be compiled.
     pub fn is_plain(part: &str) -> bool {
         is_plain(part)
     }
 
-    /// Whether an object is selected.
+    /// Returns whether an object is selected.
     pub fn fits(&self, object: &serde_json::Value) -> bool {
         let text = |path: &str| {
             object
@@ -138,13 +138,13 @@ impl ObjectSelector {
     }
 }
 
-/// How patterns are compiled.
+/// A function that compiles patterns.
 type Compile = fn(&str) -> Result<Regex, String>;
 
 /// A pattern that has to match a text as a whole.
 #[derive(Debug)]
 enum Pattern {
-    /// Most names and kinds are no more than what they say.
+    /// Most names and kinds are literal texts.
     Plain(String),
     Any(Regex),
 }
@@ -174,7 +174,7 @@ fn fits(pattern: Option<&Pattern>, text: &str) -> bool {
     }
 }
 
-/// One requirement of a label selector.
+/// A requirement of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Requirement {
     Exists(String),

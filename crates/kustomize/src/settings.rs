@@ -1,4 +1,4 @@
-//! Owns reading what a kustomization says of kinds and fields for all that is built: `openapi`, `configurations` and `crds`.
+//! Reads the settings that a kustomization makes for kinds and fields in the whole build: `openapi`, `configurations` and `crds`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::load::Loader;
 use crate::meter;
 
 impl<'tree> Builder<'tree> {
-    /// Takes the schema that a kustomization brings.
+    /// Applies the schema of a kustomization.
     pub(crate) fn take_schema(&self, directory: &str, kustomization: &Kustomization) -> Result<(), Error> {
         let Some(openapi) = &kustomization.openapi else {
             return Ok(());
@@ -50,7 +50,7 @@ impl<'tree> Builder<'tree> {
         self.loader.schema.set(&openapi.value, document).map_err(at)
     }
 
-    /// The fields of the transformers for one kustomization: defaults and `configurations`.
+    /// Returns the fields of the transformers for one kustomization: defaults and `configurations`.
     pub(crate) fn configuration(
         &self,
         frame: &Frame,
@@ -79,7 +79,7 @@ impl<'tree> Builder<'tree> {
             .map_err(|message| field_error(kustomization, 1, "configurations", message))
     }
 
-    /// The path of a file that a kustomization names, and what is in it; `at` says where it is named.
+    /// Returns the path and the text of a file that a kustomization names. `at` makes an error for the place of the name.
     fn text_of(
         &self,
         directory: &str,
@@ -92,7 +92,7 @@ impl<'tree> Builder<'tree> {
         Ok((path, text))
     }
 
-    /// A file that is read as JSON when it begins like it, and as YAML otherwise.
+    /// Reads a file as JSON if it begins like JSON, and as YAML otherwise.
     fn json_or_yaml(&self, path: &str, text: &str) -> Result<Option<Value>, Error> {
         if text.starts_with('{') {
             return serde_json::from_str(text).map(Some).map_err(|error| Error::Yaml {
@@ -111,7 +111,7 @@ impl<'tree> Builder<'tree> {
         })
     }
 
-    /// The fields that the schemas under `crds` name.
+    /// Returns the fields that the schemas under `crds` name.
     pub(crate) fn crds(&self, frame: &Frame, kustomization: &Kustomization) -> Result<Arc<TransformerConfig>, Error> {
         let mut config = TransformerConfig::default();
         for (index, reference) in kustomization.crds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Owns the order of transformers in one kustomization: its fields become steps, which the build runs one after another.
+//! The order of transformers in one kustomization: its fields become steps, which the build runs one after another.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ use crate::transform::replacements::PreparedReplacement;
 use crate::transform::value_add::ValueAdd;
 use crate::transform::{labels, replacements, replicas};
 
-/// One transformer, ready to run.
+/// A transformer that is ready to run.
 #[derive(Debug)]
 pub(crate) enum Action {
     Patch(PreparedPatch),
@@ -49,7 +49,7 @@ pub(crate) enum Action {
     Replacements(Vec<PreparedReplacement>),
     ValueAdd(ValueAdd),
     Hash,
-    /// Looks for two resources of one id.
+    /// Checks for two resources with one id.
     CheckIds,
     /// Several that count as one transformer.
     Several(Vec<Action>),
@@ -101,8 +101,8 @@ pub(crate) fn hash_names(resources: &mut Collection) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Refuses the hash of a resource that is neither a ConfigMap nor a Secret: kustomize makes it of how it holds such a resource in
-/// memory, with the lines, columns and quotes of every text that made or changed it.
+/// Refuses the hash of a resource that is neither a ConfigMap nor a Secret. For other kinds, kustomize hashes its in-memory form, with the
+/// lines, columns and quotes of every text that made or changed the resource.
 fn check_hashed_kind(resource: &Resource) -> Result<(), Trouble> {
     if matches!(resource.kind(), "ConfigMap" | "Secret") {
         return Ok(());
@@ -114,7 +114,7 @@ fn check_hashed_kind(resource: &Resource) -> Result<(), Trouble> {
         "the annotation internal.config.kubernetes.io/needsHashSuffix asks for a name suffix hash, \
          and only a ConfigMap or a Secret gets a name suffix hash here; remove the annotation"
     };
-    // Said of what was a Secret, too: the message quotes nothing of it.
+    // This message is also safe for a former Secret, because it quotes no content.
     Err(Trouble {
         message: message.to_owned(),
         ..Trouble::of(resource, "")
@@ -133,7 +133,7 @@ pub(crate) struct Step {
     pub(crate) origin: Option<Origin>,
 }
 
-/// The steps of a kustomization, in kustomize's order.
+/// Returns the steps of a kustomization, in kustomize's order.
 pub(crate) fn of_kustomization(
     builder: &Builder<'_>,
     frame: &Frame,
@@ -156,7 +156,7 @@ pub(crate) fn of_kustomization(
         let field = format!("patchesStrategicMerge[{index}]");
         let mut action = Action::Patch(legacy_merge(builder, frame, k, &field, patch)?);
         if index == 0 {
-            // What these patches do changes no id, so the first one finds what all would.
+            // These patches change no id, so the first check finds every problem.
             action = Action::Several(vec![action, Action::CheckIds]);
         }
         push(action, field, patch.line, "PatchStrategicMergeTransformer");
@@ -327,7 +327,7 @@ fn label_fields(label: &crate::fields::Label, config: &TransformerConfig) -> Res
 pub(crate) enum PatchError {
     /// To be reported at the patch's field.
     Message(String),
-    /// An error with a place of its own.
+    /// An error with its own place.
     Error(Error),
 }
 
@@ -370,7 +370,7 @@ pub(crate) fn prepare_patch(
             for patch_resource in &mut patches {
                 patch_resource.notes.allow_name_change = patch.allow_name_change;
                 patch_resource.notes.allow_kind_change = patch.allow_kind_change;
-                // kustomize notes these in annotations, which makes strings of all that are there.
+                // kustomize stores these in annotations, and thereby makes all annotations strings.
                 if patch.allow_name_change || patch.allow_kind_change {
                     patch_resource.settle_annotations();
                 }
@@ -430,7 +430,7 @@ pub(crate) fn json_operations(
     let node = loader
         .configuration(file, text, lines)
         .map_err(|error| error.to_string());
-    // What starts like JSON must be JSON: a list in YAML's flow style isn't enough.
+    // A text that starts like JSON must be JSON: a list in YAML's flow style isn't enough.
     if text.starts_with('[') {
         let value = serde_json::from_str(text)
             .map_err(|error| format!("it starts with '[', so it must be JSON (or a list in block style): {error}"))?;
@@ -451,7 +451,7 @@ fn legacy_merge(
 ) -> Result<PreparedPatch, Error> {
     let at = |message: String| field_error(k, patch.line, field, message);
     let loader = &builder.loader;
-    // An entry may be the patch itself; what can't be read as one is a path.
+    // An entry may be the patch itself. A text that can't be read as a patch is a path.
     let patches: Vec<Resource> = match loader.resources(&k.path, &patch.value, patch.lines()) {
         Ok(patches) => patches,
         Err(_) => {

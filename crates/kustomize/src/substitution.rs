@@ -1,8 +1,8 @@
-//! Owns the substitution of variables in finished resources, as Flux's kustomize-controller does it: in the YAML text of each, which is then
-//! read again, so that a value becomes what its text says there.
+//! Substitution of variables in finished resources, as Flux's kustomize-controller does it. The YAML text of each resource is substituted
+//! and then read again, so a value gets the type that its text has there.
 //!
-//! Refuses what is no single object with a kind and a name afterwards, and a value of a Secret that changes what the object or a field of
-//! it is called: names stand wherever they are spoken of.
+//! After the substitution, a resource must still be a single object with a kind and a name. A value from a Secret must not change the
+//! identity of the object or the name of a field, because names appear in messages and other texts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,15 +20,15 @@ use crate::collection::Trouble;
 use crate::meter;
 use crate::resource::Resource;
 
-/// What is said before all that goes wrong here, in Flux's words.
+/// The prefix of every error in this module, in Flux's words.
 const FAILED: &str = "post build failed";
 
 /// The value of a variable. Its debug form doesn't show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Variable {
-    /// What is put there.
+    /// The value that replaces the variable.
     pub value: Vec<u8>,
-    /// Whether it is secret: a resource in which it is used is confidential.
+    /// Whether the value is secret. A resource that uses such a variable is confidential.
     pub is_secret: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Substitution {
 }
 
 impl Substitution {
-    /// These variables, everywhere.
+    /// Substitutes these variables in all resources.
     #[must_use]
     pub fn new(variables: BTreeMap<String, Variable>) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Substitution {
             return Ok(());
         }
         let Ok(before) = resource_value(&resource.node) else {
-            // Told where all resources become values.
+            // The error is reported when all resources are converted to values.
             return Ok(());
         };
         let text = go_yaml::emit::document(&before);
@@ -99,7 +99,7 @@ impl Substitution {
             return Err(refused("a substitution makes a list of the object"));
         }
         if is_secret {
-            // With any other values of its Secrets it must be called the same.
+            // The object must have equal names for all other values of its Secrets.
             let other = self.value(resource, &text, true, maximum_nodes);
             if !other.is_ok_and(|(other, _)| has_same_names(&value, &other)) {
                 return Err(refused(
@@ -123,7 +123,8 @@ impl Substitution {
         })
     }
 
-    /// What the text of a resource becomes, and whether a Secret's value was asked for: `is_other` puts other values in the place of those.
+    /// Returns the value of a resource's text after the substitution, and whether the text uses a Secret's value. `is_other` replaces the
+    /// values of Secrets with other values.
     fn value(
         &self,
         resource: &Resource,
@@ -158,7 +159,7 @@ impl Substitution {
     }
 }
 
-/// Whether two objects are called the same, and have the same fields.
+/// Returns whether two objects have equal names and equal fields.
 fn has_same_names(one: &Value, other: &Value) -> bool {
     IDENTITY.iter().all(|path| one.pointer(path) == other.pointer(path)) && has_same_keys(one, other)
 }
@@ -185,7 +186,7 @@ fn has_keys(value: &Value) -> bool {
     }
 }
 
-/// What an object is: its version, its kind, and its name.
+/// The identity of an object: its version, its kind, its name and its namespace.
 const IDENTITY: [&str; 4] = ["/apiVersion", "/kind", "/metadata/name", "/metadata/namespace"];
 
 /// The variables, and whether a secret one was asked for.
@@ -213,7 +214,7 @@ impl<'value> Scope<'value> for Used<'value> {
     }
 }
 
-/// Whether there is anything to substitute: nothing else is written anew.
+/// Checks whether a resource contains anything to substitute. Other resources are not rewritten.
 fn has_dollar(node: &Node) -> bool {
     meter::work(1);
     match &node.data {
@@ -232,7 +233,8 @@ fn refuse(resource: &Resource, at: &Node, message: &str) -> Trouble {
     }
 }
 
-/// What went wrong, where the expression stands. Of what may be a part of a Secret's values nothing is said but where.
+/// Returns an error at the place of the expression. If the resource may contain a Secret's values, the error says only the place and the
+/// kind of problem.
 fn trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
     let name = error.name();
     let at = find(&resource.node, name).unwrap_or(&resource.node);
@@ -254,7 +256,7 @@ fn trouble(resource: &Resource, error: &SubstitutionError) -> Trouble {
     refuse(resource, at, &message)
 }
 
-/// The first text in which a variable is named.
+/// Returns the first text in which a variable is named.
 fn find<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
     meter::work(1);
     let names = |text: &str| {
@@ -274,7 +276,7 @@ fn find<'node>(node: &'node Node, name: &str) -> Option<&'node Node> {
     }
 }
 
-/// Whether a text that was one document has become several.
+/// Returns whether a text that was one document has become several.
 fn has_several_documents(text: &str) -> bool {
     let is_break = |letter: char| matches!(letter, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let is_marker = |line: &str| line.starts_with("---") || line.starts_with("...");
@@ -283,7 +285,7 @@ fn has_several_documents(text: &str) -> bool {
     }
     let mut events = EventReader::new(text, Dialect::V2);
     let mut documents = 0;
-    // What can't be read is told when it is read.
+    // The reader reports unreadable text later.
     while let Ok(event) = events.next() {
         match event.what {
             What::StreamEnd => break,
@@ -307,7 +309,7 @@ fn read(text: &str, maximum_nodes: usize) -> Result<Value, String> {
     configuration_value(&node).map_err(|problem| problem.message)
 }
 
-/// Gives nodes the places that what was written there had; what is new is where what is around it was.
+/// Copies the places of the written nodes to the nodes that were read back. A new node gets the place of the node around it.
 fn place(node: &mut Node, written: &Node) {
     node.source = written.source;
     node.line = written.line;

@@ -1,5 +1,5 @@
-//! Owns which transformers were run over a resource: the numbers of the build's steps, as ranges, because a step runs over all
-//! resources that are there, and a list of names for each of them would outgrow the resources.
+//! The transformers that ran over a resource, as ranges of step numbers of the build. A step runs over all existing resources, so a list of
+//! names in each resource would become larger than the resources.
 
 /// The steps that were run over one resource, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +24,7 @@ impl Touched {
     }
 }
 
-/// What the numbers in resources stand for, shared by all resources of a build.
+/// The meanings of the numbers in resources, shared by all resources of a build.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
     /// Paths of files; a node's source is the position here, plus one.
@@ -34,7 +34,7 @@ pub(crate) struct Register {
 }
 
 impl Register {
-    /// The path of a file by its number; empty when it has none.
+    /// Returns the path of a file by its number; empty for an unknown number.
     pub(crate) fn file(&self, source: u32) -> &str {
         usize::try_from(source)
             .ok()

@@ -1,14 +1,14 @@
-//! Owns the view of a file tree that a build reads: the trait, an implementation on a map, and the walk of paths and links.
-//! Refuses every path and link that leaves the tree; it never touches a filesystem.
+//! The file tree that a build reads: the trait, an implementation on a map, and the resolution of paths and links. A path or link that
+//! leaves the tree is an error. This module never reads a filesystem.
 
 use std::collections::BTreeMap;
 
 use crate::error::Error;
 
-/// How many links one path may go through before it counts as a loop.
+/// The maximum number of links on one path. More links count as a loop.
 const MAXIMUM_LINKS: usize = 40;
 
-/// What a [`FileTree`] holds at one path.
+/// The entry of a [`FileTree`] at one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'tree> {
     /// A regular file and its bytes.
@@ -21,16 +21,17 @@ pub enum Entry<'tree> {
 
 /// A read-only tree of files in memory.
 ///
-/// Paths are relative to the root of the tree, separated by `/`, without leading or trailing `/`, and already clean
-/// (no `.` or `..`); the root itself is the empty path. An implementation doesn't follow links: the build does, so that it
-/// can refuse those that leave the tree and say why.
+/// Paths are relative to the root of the tree, separated by `/`, without leading or trailing `/`, and already clean (no `.` or `..`). The
+/// root itself is the empty path. An implementation doesn't follow links: the build follows them, so that it can refuse links that leave
+/// the tree, with a reason.
 pub trait FileTree {
-    /// Looks one clean path up; `None` when nothing is there.
+    /// Looks up one clean path; `None` if nothing exists at the path.
     fn entry(&self, path: &str) -> Option<Entry<'_>>;
     /// Names the children of a directory (last path segment only), sorted; empty when it isn't a directory.
     fn list(&self, directory: &str) -> Vec<String>;
-    /// Whether the file at a clean path, which was looked up, holds what may be in no text, such as one that was decrypted. What is built
-    /// of it is confidential ([`crate::BuiltResource::is_confidential`]).
+    /// Returns whether the file at a clean path is confidential, for example because it was decrypted. The caller has looked up the path
+    /// before. Resources built from such a file are confidential ([`crate::BuiltResource::is_confidential`]), and its content must not
+    /// appear in any message.
     fn is_confidential(&self, path: &str) -> bool {
         let _ = path;
         false
@@ -58,13 +59,13 @@ enum Held {
 }
 
 impl MapTree {
-    /// An empty tree: only its root directory.
+    /// Returns an empty tree: only its root directory.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts a file at `path`, creating its directories; replaces what was there.
+    /// Puts a file at `path` and creates its directories. The file replaces an existing entry.
     pub fn insert(&mut self, path: &str, content: impl Into<Vec<u8>>) {
         self.put(path, Held::File(content.into()));
     }
@@ -124,28 +125,28 @@ impl FileTree for MapTree {
     }
 }
 
-/// A path with all links followed, and what it leads to.
+/// A path after following all links, and the entry at that path.
 #[derive(Debug)]
 pub(crate) enum Found<'tree> {
     /// A regular file.
     File {
-        /// Its clean path.
+        /// The clean path.
         path: String,
-        /// Its bytes.
+        /// The bytes of the file.
         bytes: &'tree [u8],
     },
     /// A directory, by its clean path.
     Directory(String),
-    /// Nothing is there.
+    /// The path is missing.
     Nothing,
 }
 
-/// Follows `relative` from the clean directory `from` to what it names.
+/// Follows `relative` from the clean directory `from` and returns its target.
 ///
 /// # Errors
-/// When the path or a link on its way leaves the tree, or links form a loop.
+/// If the path or a link on the way leaves the tree, or if links form a loop.
 pub(crate) fn resolve<'tree>(tree: &'tree dyn FileTree, from: &str, relative: &str) -> Result<Found<'tree>, Error> {
-    // As in Go, the path is made clean before any link is followed: `a/..` is nothing at all, whatever `a` may be.
+    // As in Go, the path is made clean before any link is followed: `a/..` is empty, even if `a` is a link.
     let whole = clean(&format!("{from}/{relative}"));
     let (mut at, mut todo) = match whole.strip_prefix(from).and_then(|rest| rest.strip_prefix('/')) {
         Some(rest) if !from.is_empty() => (segments(from), segments(rest)),
@@ -229,7 +230,7 @@ pub(crate) fn clean(path: &str) -> String {
     kept.join("/")
 }
 
-/// Says whether `path` is `directory` or lies below it; both clean.
+/// Checks whether `path` is `directory` or lies below it. Both paths must be clean.
 pub(crate) fn is_within(path: &str, directory: &str) -> bool {
     directory.is_empty() || path == directory || path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }

@@ -1,7 +1,6 @@
-//! Why an apply failed, with the messages and causes that Kubernetes gives.
+//! The reason for a failed apply, with the messages and causes that Kubernetes gives.
 //!
-//! Refuses to make a Status: the server does, from [`ApplyError::http_status`] and
-//! [`ApplyError::reason`].
+//! The server builds the Status, from [`ApplyError::http_status`] and [`ApplyError::reason`].
 
 use std::fmt::Write as _;
 
@@ -18,7 +17,7 @@ pub enum ApplyError {
     Conflicts {
         /// The message for the Status.
         message: String,
-        /// One cause for each field and manager, for `details.causes`.
+        /// A cause for each pair of field and manager, for `details.causes`.
         causes: Vec<Cause>,
     },
     /// The request itself is wrong: another version or kind than the endpoint's, or managedFields.
@@ -34,7 +33,7 @@ pub enum ApplyError {
     Internal(String),
 }
 
-/// One field that one other manager owns.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// `conflict with "manager" using v1`.
@@ -49,7 +48,7 @@ impl Cause {
 }
 
 impl ApplyError {
-    /// The HTTP status code that Kubernetes answers.
+    /// Returns the HTTP status code that Kubernetes answers.
     #[must_use]
     pub const fn http_status(&self) -> u16 {
         match self {
@@ -59,7 +58,7 @@ impl ApplyError {
         }
     }
 
-    /// The reason in Kubernetes' Status; empty where it gives none.
+    /// Returns the reason in Kubernetes' Status; empty if Kubernetes gives no reason.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -70,14 +69,14 @@ impl ApplyError {
     }
 }
 
-/// One field that `manager` owns and the configuration would change.
+/// A field that `manager` owns and the configuration would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Conflict {
     pub(crate) manager: ManagerId,
     pub(crate) path: FieldPath,
 }
 
-/// The error for at least one conflict, ordered by manager, then as a set lists its fields.
+/// Returns the error for at least one conflict, ordered by manager, then as a set lists its fields.
 pub(crate) fn to_error(mut conflicts: Vec<Conflict>) -> ApplyError {
     conflicts.sort_by_cached_key(|conflict| conflict.manager.sort_key());
     let causes = conflicts

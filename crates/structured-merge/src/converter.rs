@@ -1,7 +1,6 @@
-//! Objects in other versions of their kind: managers that wrote another version own fields of that
-//! version.
+//! Objects in other versions of their kind. A manager that wrote another version owns fields of that version.
 //!
-//! Refuses to convert by itself anything but kinds whose versions differ in nothing but apiVersion.
+//! The converter in this module converts only kinds whose versions differ in nothing but `apiVersion`.
 
 use std::borrow::Cow;
 
@@ -11,14 +10,14 @@ use crate::schema::Typing;
 
 /// Brings objects of one kind from one version into another.
 pub trait Convert: Send + Sync {
-    /// The type of the kind in `api_version`, or none if that version isn't served any more.
+    /// Returns the type of the kind in `api_version`; `None` if that version is no longer served.
     fn typing(&self, api_version: &str) -> Option<&Typing>;
 
-    /// The object in `api_version`; borrowed if nothing changes.
+    /// Returns the object in `api_version`, borrowed if nothing changes.
     ///
     /// # Errors
-    /// [`ConvertError::NoSuchVersion`] if that version isn't served any more: what its managers own
-    /// is forgotten. [`ConvertError::Failed`] for anything else: the write fails.
+    /// [`ConvertError::NoSuchVersion`] if that version is no longer served. The fields of its managers are then forgotten.
+    /// [`ConvertError::Failed`] for any other error; the write then fails.
     fn convert<'a>(&self, object: &'a Value, api_version: &str) -> Result<Cow<'a, Value>, ConvertError>;
 }
 
@@ -33,15 +32,15 @@ pub enum ConvertError {
     Failed(String),
 }
 
-/// The converter of kinds whose versions have the same fields, or whose only version is known: it
-/// changes `apiVersion` (a CustomResourceDefinition's conversion strategy `None`).
+/// The converter of kinds whose versions have the same fields, or whose only version is known. It changes only `apiVersion` (the conversion
+/// strategy `None` of a CustomResourceDefinition).
 #[derive(Clone, Debug)]
 pub struct SameShape {
     versions: Vec<(String, Typing)>,
 }
 
 impl SameShape {
-    /// The versions that are served (`group/version`) and the kind's type in each.
+    /// Returns the versions that are served (`group/version`) and the kind's type in each.
     #[must_use]
     pub fn new(versions: Vec<(String, Typing)>) -> Self {
         Self { versions }

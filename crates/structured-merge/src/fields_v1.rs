@@ -1,8 +1,7 @@
-//! FieldsV1: how a [`FieldSet`] is written in `managedFields`.
+//! FieldsV1: the form of a [`FieldSet`] in `managedFields`.
 //!
-//! Each step is a key of a JSON object: `f:name`, `k:{key fields}`, `v:scalar`, `i:index`; `.` says
-//! that the enclosing step is a member too. A step of an unknown kind is dropped on reading, as
-//! Kubernetes does, so that later versions can add some.
+//! Each step is a key of a JSON object: `f:name`, `k:{key fields}`, `v:scalar`, `i:index`. The key `.` means that the enclosing step is a
+//! member too. Like Kubernetes, the reader drops a step of an unknown kind, so that later versions can add kinds.
 
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ pub enum FieldsError {
     /// A step whose key fields, value or index can't be read.
     #[error("FieldsV1: {element:?} can't be read: {problem}")]
     BadElement {
-        /// The step as it is written.
+        /// The step as written.
         element: String,
         /// Why it can't be read.
         problem: String,
@@ -58,7 +57,7 @@ impl FieldSet {
     }
 }
 
-/// Reads one level; the flag is whether it says `.`, or says nothing at all, which means the same.
+/// Reads one level. The flag is true if the level contains `.`, or is empty, which is equivalent.
 fn read_level(fields: &Map<String, Value>) -> Result<(FieldSet, bool), FieldsError> {
     let mut nodes: Vec<Node> = Vec::with_capacity(fields.len());
     let mut is_member = false;
@@ -85,10 +84,10 @@ fn read_level(fields: &Map<String, Value>) -> Result<(FieldSet, bool), FieldsErr
     if nodes.is_empty() {
         is_member = true;
     }
-    // JSON objects are sorted as text, elements by value: k:{"port":9} goes before k:{"port":10}.
+    // JSON objects are sorted as text, elements by value: k:{"port":9} comes before k:{"port":10}.
     if !nodes.is_sorted_by(|left, right| left.element < right.element) {
         nodes.sort_by(|left, right| left.element.cmp(&right.element));
-        // Two spellings of one element, say v:1 and v:1.0.
+        // One element can have two spellings, such as v:1 and v:1.0.
         nodes.dedup_by(|later, earlier| {
             let same = later.element == earlier.element;
             if same {

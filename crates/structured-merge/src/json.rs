@@ -1,7 +1,5 @@
-//! JSON values compared and written as field paths need them: numbers by value (1 is 1.0), a total
-//! order across kinds, and the text form that conflict messages use.
-//!
-//! Refuses to change values.
+//! JSON values as field paths need them: comparison of numbers by value (1 is 1.0), a total order across kinds, and the text form in
+//! conflict messages. No function changes a value.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -9,7 +7,7 @@ use std::fmt::Write as _;
 use go_words::quote::write_quoted;
 use serde_json::{Number, Value};
 
-/// Equality as the merge sees it: like `==`, but 1 and 1.0 are the same number.
+/// Checks equality for the merge: like `==`, but 1 and 1.0 are equal.
 pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => left == right || compare_numbers(left, right).is_eq(),
@@ -27,7 +25,7 @@ pub(crate) fn equal(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// A total order: numbers, strings, booleans, lists, maps, null.
+/// Returns a total order: numbers, strings, booleans, lists, maps, null.
 pub(crate) fn compare(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => compare_numbers(left, right),

@@ -1,8 +1,8 @@
-//! Server-side apply as a pure library: who owns which field of a Kubernetes object, and what an
-//! apply, an update or a patch makes of the object and of its `metadata.managedFields`.
+//! Server-side apply as a pure library: the owners of the fields of a Kubernetes object, and the effect of an apply, an update or a patch
+//! on the object and on its `metadata.managedFields`.
 //!
-//! Objects are [`serde_json::Value`]s; nothing here reads a clock, a file or a socket. The rules are
-//! those of the Kubernetes API server (KEP-555), and the tests replay what a real one answered.
+//! Objects are [`serde_json::Value`]s. The library reads no clock, file or socket. The rules are those of the Kubernetes API server
+//! (KEP-555), and the tests replay recorded answers of a real one.
 //!
 //! ```text
 //!  OpenAPI definitions ─┐
@@ -12,13 +12,11 @@
 //! ```
 //!
 //! - [`Schema`]: which lists are maps, sets or atomic, which maps are atomic, key defaults.
-//! - [`FieldManager`]: one per kind and subresource; `update` for create, replace and patch, `apply`
-//!   for server-side apply.
+//! - [`FieldManager`]: one for each kind and subresource; `update` for create, replace and patch, `apply` for server-side apply.
 //! - [`FieldSet`], [`FieldPath`], [`PathElement`]: sets of fields and their wire form.
-//! - [`TypedObject`]: validate, compare, merge, remove and extract by set, for those who need less
-//!   than a whole field manager.
-//! - [`owners`]: who owns a field of an object as it is.
-//! - [`scale`]: ownership seen through a scale subresource.
+//! - [`TypedObject`]: validate, compare, merge, remove and extract by set, for callers that need less than a whole field manager.
+//! - [`owners`]: the owners of a field of an object as it is.
+//! - [`scale`]: ownership through a scale subresource.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: reading, writing, ordering, and telling when somebody resets them.
+//! `metadata.managedFields`: reading, writing, ordering, and the detection of a reset by the client.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use crate::fields_v1::FieldsError;
 use crate::set::FieldSet;
 use crate::timestamp::Timestamp;
 
-/// How a manager came to own what it owns.
+/// The operation by which a manager got its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// By server-side apply.
@@ -19,7 +19,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// As it is written in managedFields.
+    /// Returns the operation as written in managedFields.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -29,8 +29,8 @@ impl Operation {
     }
 }
 
-/// What makes two entries of managedFields the same manager. The version counts for updates only: who
-/// applies has one entry, whatever version it last applied.
+/// The identity of a manager in managedFields. The version counts for updates only: a manager that applies has one entry, whichever version
+/// it applied last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ManagerId {
     /// The manager's name, `kubectl`.
@@ -44,7 +44,7 @@ pub struct ManagerId {
 }
 
 impl ManagerId {
-    /// The manager `name` that applies or updates `api_version` through `subresource` (or `""`).
+    /// Creates the manager `name` that applies or updates `api_version` through `subresource` (or `""`).
     #[must_use]
     pub fn new(name: &str, operation: Operation, api_version: &str, subresource: &str) -> Self {
         let api_version = if operation == Operation::Apply { "" } else { api_version };
@@ -58,8 +58,8 @@ impl ManagerId {
 }
 
 impl ManagerId {
-    /// What Kubernetes sorts managers by where it has to list them: their identity as JSON, so that the
-    /// managers of subresources come before those of the same name without.
+    /// Returns the key by which Kubernetes sorts managers in lists: their identity as JSON. In this order, a manager of a subresource comes
+    /// before the manager of the same name without a subresource.
     pub(crate) fn sort_key(&self) -> String {
         let text = |name: &str, value: &str| match value {
             "" => String::new(),
@@ -75,19 +75,18 @@ impl ManagerId {
     }
 }
 
-/// What one manager owns, in the version that it last wrote.
+/// The fields of one manager, in the version that the manager wrote last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedFields {
     /// The version of the fields, `apps/v1`.
     pub api_version: String,
     /// The fields.
     pub fields: FieldSet,
-    /// When the manager last changed something; Kubernetes leaves it out when a manager came to own
-    /// fields without changing any.
+    /// The time of the manager's last change. Kubernetes omits it if a manager got fields without a change.
     pub time: Option<Timestamp>,
 }
 
-/// One entry of managedFields as it is written.
+/// An entry of managedFields as written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManagedFieldsEntry {
     /// The manager's name.
@@ -96,7 +95,7 @@ pub struct ManagedFieldsEntry {
     pub operation: Operation,
     /// The version of the fields.
     pub api_version: String,
-    /// When the manager last changed something.
+    /// The time of the manager's last change.
     pub time: Option<Timestamp>,
     /// The fields.
     pub fields: FieldSet,
@@ -124,7 +123,7 @@ pub enum ManagedFieldsError {
     FieldsType {
         /// The entry's position.
         entry: usize,
-        /// What it says.
+        /// The value of the field.
         found: String,
     },
     /// `time` isn't a time.
@@ -135,7 +134,7 @@ pub enum ManagedFieldsError {
     Fields(#[from] FieldsError),
 }
 
-/// The managers of an object, and what each owns.
+/// The managers of an object, each with its fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managed {
     /// By manager.
@@ -143,7 +142,7 @@ pub struct Managed {
 }
 
 impl Managed {
-    /// Reads the managers of an object; none if it has no managedFields.
+    /// Reads the managers of an object. An object without managedFields has no managers.
     ///
     /// # Errors
     /// If an entry can't be read.
@@ -176,7 +175,7 @@ impl Managed {
         Ok(Self { managers })
     }
 
-    /// The entries in the order that Kubernetes writes them: by operation, time, manager, version,
+    /// Returns the entries in the order that Kubernetes writes them: by operation, time, manager, version,
     /// subresource.
     #[must_use]
     pub fn entries(&self) -> Vec<ManagedFieldsEntry> {
@@ -197,13 +196,13 @@ impl Managed {
         in_order(self.managers.iter().collect())
     }
 
-    /// The value of `metadata.managedFields`.
+    /// Returns the value of `metadata.managedFields`.
     #[must_use]
     pub fn to_value(&self) -> Value {
         list_of(self.managers.iter().collect())
     }
 
-    /// Puts the managers into an object's metadata; without managers the field goes away.
+    /// Writes the managers into an object's metadata. Without managers, the field is removed.
     pub(crate) fn write_to(&self, object: &mut Value) {
         if self.managers.is_empty() {
             remove_managed_fields(object);
@@ -237,7 +236,7 @@ fn in_order<'m>(mut managers: Vec<(&'m ManagerId, &'m OwnedFields)>) -> Vec<(&'m
     managers
 }
 
-/// The value of `metadata.managedFields` that has these managers, of which some may be the same.
+/// Returns the value of `metadata.managedFields` for these managers, of which some may be equal.
 pub(crate) fn list_of(managers: Vec<(&ManagerId, &OwnedFields)>) -> Value {
     Value::Array(
         in_order(managers)
@@ -292,7 +291,7 @@ impl ManagedFieldsEntry {
         })
     }
 
-    /// The entry as JSON.
+    /// Returns the entry as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let id = ManagerId::new(&self.manager, self.operation, &self.api_version, &self.subresource);
@@ -318,7 +317,7 @@ fn write_entry(id: &ManagerId, api_version: &str, time: Option<Timestamp>, field
     Value::Object(entry)
 }
 
-/// `metadata.managedFields` as it stands in an object.
+/// Returns `metadata.managedFields` of an object.
 pub(crate) fn managed_fields(object: &Value) -> Option<&Value> {
     object.get("metadata")?.get("managedFields")
 }
@@ -330,7 +329,7 @@ pub(crate) fn remove_managed_fields(object: &mut Value) {
     }
 }
 
-/// Whether a request's managedFields ask to forget all managers: one empty entry, or, for built-in
+/// Returns whether a request's managedFields ask to forget all managers: one empty entry, or, for built-in
 /// kinds only, an empty list.
 pub(crate) fn is_reset(managed_fields: Option<&Value>, custom_resource: bool) -> bool {
     match managed_fields.and_then(Value::as_array).map(Vec::as_slice) {

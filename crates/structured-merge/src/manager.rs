@@ -1,7 +1,7 @@
-//! The field manager of one kind and subresource: what the API server calls for every write.
+//! The field manager of one kind and subresource. The API server calls it for every write.
 //!
-//! Refuses to default, validate or store: `update` takes the object as it is about to be stored, and
-//! after `apply` the caller defaults, validates and, if something changed, stores.
+//! The field manager does not default, validate or store objects. `update` takes the object as it is about to be stored. After `apply`, the
+//! caller defaults and validates the object, and stores it if something changed.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::timestamp::Timestamp;
 mod chain;
 mod last_applied;
 
-/// What an apply made of the live object.
+/// The result of an apply to the live object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Applied {
     /// Nothing: neither a value nor an owner has changed. The live object is the result; don't write.
     Unchanged,
-    /// The live object with other managedFields. Nobody said anything of it that wants defaulting.
+    /// The live object with other managedFields. Defaulting is not necessary, because no other field changed.
     OwnersChanged(Value),
-    /// This object, with its managedFields. It still wants defaulting; pass it through
-    /// [`keep_times_if_otherwise_equal`] before comparing it with what is stored.
+    /// The changed object, with its managedFields. The caller must default the object and pass it through [`keep_times_if_otherwise_equal`]
+    /// before comparing it with the stored object.
     Changed(Value),
 }
 
 impl Applied {
-    /// The object that results, the live one if nothing has changed.
+    /// Returns the resulting object; the live object if nothing has changed.
     #[must_use]
     pub fn into_object(self, live: Option<&Value>) -> Value {
         match self {
@@ -41,7 +41,7 @@ impl Applied {
     }
 }
 
-/// An update whose owners can't be told; Kubernetes then stores the object without managedFields.
+/// An update whose owners can't be determined. Kubernetes then stores the object without managedFields.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to update managedFields: {0}")]
 pub struct UpdateError(pub(crate) String);
@@ -60,7 +60,7 @@ pub struct FieldManager {
 }
 
 impl FieldManager {
-    /// The manager of the main resource of `kind` in `api_version` (`v1`, `apps/v1`), which is of this
+    /// Creates the manager of the main resource of `kind` in `api_version` (`v1`, `apps/v1`), which is of this
     /// type. Other versions are unknown to it until [`FieldManager::with_converter`] brings them.
     #[must_use]
     pub fn new(typing: Typing, api_version: &str, kind: &str) -> Self {
@@ -76,23 +76,22 @@ impl FieldManager {
         }
     }
 
-    /// The same for a subresource that shows the whole object, such as `status`. (`scale` shows
-    /// another object: see [`crate::scale`].)
+    /// Sets a subresource that shows the whole object, such as `status`. (`scale` shows another object: see [`crate::scale`].)
     #[must_use]
     pub fn with_subresource(mut self, subresource: &str) -> Self {
         subresource.clone_into(&mut self.subresource);
         self
     }
 
-    /// Says what this endpoint resets before it stores an object, in the endpoint's own version;
-    /// nobody comes to own it here. Call [`FieldManager::with_reset_fields_of`] for other versions.
+    /// Sets the fields that this endpoint resets before it stores an object, in the endpoint's own version. A write through this endpoint
+    /// gives no manager ownership of these fields. Call [`FieldManager::with_reset_fields_of`] for other versions.
     #[must_use]
     pub fn with_reset_fields(self, fields: ResetFields) -> Self {
         let api_version = self.api_version.clone();
         self.with_reset_fields_of(&api_version, fields)
     }
 
-    /// Says what this endpoint resets, as paths of the version `api_version`.
+    /// Sets the fields that this endpoint resets, as paths of the version `api_version`.
     #[must_use]
     pub fn with_reset_fields_of(mut self, api_version: &str, fields: ResetFields) -> Self {
         self.reset_fields.retain(|(version, _)| version != api_version);
@@ -100,31 +99,31 @@ impl FieldManager {
         self
     }
 
-    /// Gives it the other versions of the kind.
+    /// Sets the converter for the other versions of the kind.
     #[must_use]
     pub fn with_converter(mut self, converter: Arc<dyn Convert>) -> Self {
         self.converter = converter;
         self
     }
 
-    /// Says that the kind is a custom resource: an empty managedFields list then resets nothing.
+    /// Marks the kind as a custom resource. An empty managedFields list then resets nothing.
     #[must_use]
     pub fn for_custom_resource(mut self) -> Self {
         self.custom_resource = true;
         self
     }
 
-    /// Settles managedFields after a create (`live` is none), replace or patch, and returns `new` with
-    /// them. `manager` is the request's `fieldManager`, or its user agent up to the first `/`.
+    /// Computes managedFields after a create (`live` is `None`), replace or patch, and returns `new` with them. `manager` is the request's
+    /// `fieldManager`, or its user agent up to the first `/`.
     ///
-    /// `new` is the object as the request makes it: decoded, patched and defaulted, in this manager's
-    /// version, still with the managedFields that the client sent (or, for a patch, that the live
-    /// object has). What the server adds later on, such as mutating admission, allocated addresses or
-    /// a reset status, is owned by nobody; so call this before it. `live` is in this manager's version
-    /// too.
+    /// `new` is the object as the request makes it: decoded, patched and defaulted, in this manager's version. It still has the
+    /// managedFields that the client sent, or for a patch, those of the live object. `live` is in this manager's version too.
     ///
-    /// Never fails: when owners can't be told, the object comes back without managedFields, as
-    /// Kubernetes stores it. [`FieldManager::try_update`] says why.
+    /// Call this function before the server changes the object: mutating admission, allocated addresses, a reset status. No manager owns
+    /// such changes.
+    ///
+    /// The function never fails. If the owners can't be determined, the returned object has no managedFields, and Kubernetes also stores it
+    /// so. [`FieldManager::try_update`] returns the reason.
     #[must_use]
     pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: Timestamp) -> Value {
         match self.managed_after_update(live, &mut new, manager, now) {
@@ -134,7 +133,7 @@ impl FieldManager {
         new
     }
 
-    /// [`FieldManager::update`] that says when owners can't be told.
+    /// Works like [`FieldManager::update`], but returns an error if the owners can't be determined.
     ///
     /// # Errors
     /// If an object doesn't fit the schema, or a conversion fails.
@@ -150,9 +149,9 @@ impl FieldManager {
         Ok(new)
     }
 
-    /// Merges the configuration that `manager` applies into the live object (in this manager's
-    /// version), or into nothing to create it. Fields that the manager applied before and leaves out now go away, unless somebody
-    /// else owns them. `force` takes fields from managers that are in conflict.
+    /// Merges the configuration that `manager` applies into the live object (in this manager's version), or creates an object without one.
+    /// A field that the manager applied before and leaves out now is removed, unless another manager owns it. `force` takes fields from
+    /// managers that are in conflict.
     ///
     /// # Errors
     /// [`ApplyError`], with the message for the Status.
@@ -168,9 +167,8 @@ impl FieldManager {
     }
 }
 
-/// Gives `new` the managedFields of `live` if they differ in nothing but times and the rest of the two
-/// objects is the same. Call it right before storing, after defaulting and admission: a write that
-/// changes nothing but times must not become a write.
+/// Gives `new` the managedFields of `live` if the two objects are equal except for times in managedFields. Call it right before storing,
+/// after defaulting and admission. A request that changes only times must not cause a write.
 pub fn keep_times_if_otherwise_equal(live: &Value, new: &mut Value) {
     let entries = |object: &Value| {
         managed_fields(object)

@@ -1,6 +1,4 @@
-//! Who owns a field of an object, as its managedFields tell.
-//!
-//! Refuses to guess: an object without managedFields has no owners.
+//! The owners of a field of an object, from its managedFields. An object without managedFields has no owners.
 
 use serde_json::Value;
 
@@ -8,7 +6,7 @@ use crate::managed::{Managed, ManagedFieldsEntry, ManagedFieldsError};
 use crate::path::{FieldPath, PathElement};
 use crate::set::FieldSet;
 
-/// What a manager owns of a field that was asked for.
+/// The part of a requested field that a manager owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Share {
     /// The field itself.
@@ -25,16 +23,16 @@ pub enum Share {
 pub struct Owner {
     /// The entry of managedFields.
     pub entry: ManagedFieldsEntry,
-    /// What it owns of the field.
+    /// The owned part of the field.
     pub share: Share,
-    /// The path of what it owns: the field's, the closest around it, or the first inside it.
+    /// The path that the manager owns: the field's, the closest around it, or the first inside it.
     pub path: FieldPath,
 }
 
-/// The owners of the field at `path`; if there are none, those of what is inside it, as it may be a struct;
-/// and if there are none of these either, those of the closest thing around it that is owned.
+/// Returns the owners of the field at `path`. If the field has no owners, as with a struct, the function returns the owners of fields
+/// inside it. If these are missing too, it returns the owners of the closest owned field around it.
 ///
-/// Several own a field when all of them applied the same value.
+/// A field has several owners if all of them applied the same value.
 ///
 /// # Errors
 /// If the object's managedFields can't be read.
@@ -94,8 +92,8 @@ fn first_below(set: &FieldSet, path: &[PathElement]) -> Option<FieldPath> {
     }
 }
 
-/// The value at a path, if the object has it. List-map items are found by the key fields that they give;
-/// those that rest on a schema's default are found if no item says otherwise.
+/// Returns the value at a path, if the object has it. A list-map item matches if the key fields that it contains match. A key field that it
+/// lacks may have the schema's default. Of several matching items, the one with the most key fields is chosen.
 #[must_use]
 pub fn value_at<'v>(object: &'v Value, path: &FieldPath) -> Option<&'v Value> {
     path.0.iter().try_fold(object, |value, element| match element {

@@ -1,6 +1,5 @@
-//! Paths to fields: their order, their text form in messages, and reading what a person types.
-//!
-//! Refuses to know about schemas or sets.
+//! Paths to fields: their order, their text form in messages, and the reading of paths that users type. Paths are independent of schemas
+//! and sets.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -11,7 +10,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// One step from a container to what it holds.
+/// A step from a container to one of its values.
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// The field of a map or struct with this name.
@@ -24,23 +23,23 @@ pub enum PathElement {
     Index(i64),
 }
 
-/// One key field of a list-map item.
+/// A key field of a list-map item.
 #[derive(Clone, Debug)]
 pub struct KeyField {
     /// The name of the field.
     pub name: Arc<str>,
-    /// Its value, the schema's default if the item doesn't give it.
+    /// The value; the schema's default if the item lacks the field.
     pub value: Value,
 }
 
 impl PathElement {
-    /// The step to the field `name`.
+    /// Returns the step to the field `name`.
     #[must_use]
     pub fn field(name: &str) -> Self {
         Self::Field(Arc::from(name))
     }
 
-    /// The step to the list-map item with these key fields, in any order.
+    /// Returns the step to the list-map item with these key fields, in any order.
     #[must_use]
     pub fn key<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Self {
         Self::from_key_fields(
@@ -59,7 +58,7 @@ impl PathElement {
         Self::Key(Arc::from(fields))
     }
 
-    /// The step to the list-set item `value`.
+    /// Returns the step to the list-set item `value`.
     #[must_use]
     pub fn value(value: Value) -> Self {
         Self::Value(Arc::new(value))
@@ -148,11 +147,11 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A path from an object's root. Written as Kubernetes' messages do:
-/// `.spec.ports[port=80,protocol="TCP"].name`, `.metadata.finalizers[="a"]`.
+/// A path from an object's root, written as in Kubernetes' messages: `.spec.ports[port=80,protocol="TCP"].name`,
+/// `.metadata.finalizers[="a"]`.
 ///
-/// Reading is more lenient, for people: the first dot may be missing, and a field whose name holds
-/// dots or brackets may be given as `['name']` or `["name"]`.
+/// Reading is more lenient, for users: the first dot is optional, and a field name with dots or brackets may be written as `['name']` or
+/// `["name"]`.
 ///
 /// ```
 /// use structured_merge::FieldPath;
@@ -164,7 +163,7 @@ impl fmt::Display for PathElement {
 pub struct FieldPath(pub Vec<PathElement>);
 
 impl FieldPath {
-    /// A path of plain field names.
+    /// Creates a path of plain field names.
     #[must_use]
     pub fn of_fields(names: &[&str]) -> Self {
         Self(names.iter().map(|name| PathElement::field(name)).collect())

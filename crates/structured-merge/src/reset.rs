@@ -1,18 +1,17 @@
-//! What an endpoint resets before it stores an object, so that nobody comes to own it there.
-//!
-//! Refuses to reset anything: the endpoint does, after owners are settled.
+//! The fields that an endpoint resets before it stores an object, so that no manager owns them by a write there. The endpoint itself resets
+//! them, after the owners are computed.
 
 use crate::path::FieldPath;
 use crate::set::FieldSet;
 
-/// The fields that an endpoint resets before it stores an object, such as `.status` on a main
-/// resource that has a status subresource: nobody who writes there comes to own them.
+/// The fields that an endpoint resets before it stores an object, such as `.status` on a main resource with a status subresource. A writer
+/// through that endpoint gets no ownership of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ResetFields {
-    /// The endpoint keeps whatever is written.
+    /// The endpoint stores every field as written.
     #[default]
     None,
-    /// These, and everything below them, are reset.
+    /// The endpoint resets these fields and everything below them.
     Excluding(FieldSet),
 }
 
@@ -29,10 +28,12 @@ impl ResetFields {
         Self::Excluding(FieldSet::from_paths(&paths))
     }
 
-    /// What the endpoints of a custom resource that has a status subresource reset: the main resource its
-    /// status, the status endpoint all else. Say the status endpoint's for every version that is served
-    /// ([`FieldManager::with_reset_fields_of`](crate::FieldManager::with_reset_fields_of)), the main
-    /// resource's for its own version only: Kubernetes does so.
+    /// Returns the fields that the endpoints of a custom resource with a status subresource reset. The main endpoint resets the status, and
+    /// the status endpoint resets metadata and spec.
+    ///
+    /// Like Kubernetes, set the fields of the status endpoint for every served version
+    /// ([`FieldManager::with_reset_fields_of`](crate::FieldManager::with_reset_fields_of)), and the fields of the main endpoint only for
+    /// its own version.
     #[must_use]
     pub fn of_custom_resource(subresource: Option<&str>) -> Self {
         match subresource {
@@ -42,8 +43,8 @@ impl ResetFields {
         }
     }
 
-    /// What the endpoints of a built-in kind that has a status subresource reset in kube-apiserver 1.36;
-    /// the same in all of a kind's versions.
+    /// Returns the fields that the endpoints of a built-in kind with a status subresource reset in kube-apiserver 1.36. All versions of a
+    /// kind have the same fields.
     #[must_use]
     pub fn of_builtin(group: &str, kind: &str, subresource: Option<&str>) -> Self {
         let signing_request = group == "certificates.k8s.io" && kind == "CertificateSigningRequest";
@@ -68,12 +69,13 @@ impl ResetFields {
                 _ => Self::fields(&[&["spec"]]),
             },
             Some("finalize") if (group, kind) == ("", "Namespace") => Self::fields(&[&["status"]]),
-            // What the others of a Pod's endpoints (resize, debugging containers) put back is owned all the same.
+            // The other endpoints of a Pod (resize, debugging containers) also restore fields, but the writer owns these fields
+            // nevertheless.
             Some(_) => Self::None,
         }
     }
 
-    /// The part of `set` that can be owned through the endpoint.
+    /// Returns the part of `set` that can be owned through the endpoint.
     pub(crate) fn filter(&self, set: FieldSet) -> FieldSet {
         match self {
             Self::None => set,

@@ -1,5 +1,5 @@
-//! Ownership seen through a scale subresource. A Scale is another object than the one it scales, so the
-//! managers of the one field that they share have to be carried over and back.
+//! Ownership through a scale subresource. A Scale and its parent are different objects that share one field, so the managers of that field
+//! must be converted in both directions.
 //!
 //! ```text
 //! parent's managedFields ──to_scale──▶ Scale's ──FieldManager for Scale──▶ Scale's ──to_parent──▶ parent's
@@ -14,15 +14,14 @@ use crate::set::FieldSet;
 /// The version of Scale objects.
 pub const API_VERSION: &str = "autoscaling/v1";
 
-/// Where the parent keeps its replicas, in each version that it is served in; none for a version whose
-/// kind has no scale subresource.
+/// The path of the parent's replicas in each served version; `None` for a version whose kind has no scale subresource.
 pub type ReplicasPaths = [(String, Option<FieldPath>)];
 
 fn replicas_in_scale() -> FieldSet {
     FieldSet::from_paths(&[FieldPath::of_fields(&["spec", "replicas"])])
 }
 
-/// The parent's path in a version: the outer option is whether the version is known.
+/// Returns the parent's path in a version: the outer option is whether the version is known.
 fn path_in<'p>(paths: &'p ReplicasPaths, version: &str) -> Option<Option<&'p FieldPath>> {
     paths
         .iter()
@@ -30,7 +29,7 @@ fn path_in<'p>(paths: &'p ReplicasPaths, version: &str) -> Option<Option<&'p Fie
         .map(|(_, path)| path.as_ref())
 }
 
-/// The managers of a Scale made from its parent: those that own the parent's replicas.
+/// Returns the managers of a parent's Scale: the managers that own the parent's replicas.
 #[must_use]
 pub fn to_scale(parent: &Managed, paths: &ReplicasPaths) -> Managed {
     let managers = parent.managers.iter().filter_map(|(id, owned)| {
@@ -49,23 +48,23 @@ pub fn to_scale(parent: &Managed, paths: &ReplicasPaths) -> Managed {
     }
 }
 
-/// The parent's managedFields after a write to its Scale in version `parent_version`, whose managers are now
-/// `scale`: who owns the Scale's replicas owns the parent's, and nobody else does.
+/// Returns the parent's managedFields after a write to its Scale in version `parent_version`. `scale` contains the Scale's managers after
+/// the write. The owners of the Scale's replicas become the only owners of the parent's replicas.
 ///
-/// As in Kubernetes, a manager that owns the replicas by an update, and more, has two entries of one identity then: readers
-/// take the last one for all.
+/// As in Kubernetes, a manager that owns the replicas and more by an update then has two entries of one identity. Readers take the last
+/// entry for all.
 #[must_use]
 pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, parent_version: &str) -> Value {
     let mut managers: Vec<(ManagerId, OwnedFields)> = Vec::new();
     let mut in_scale = scale.managers.clone();
     for (id, owned) in &parent.managers {
-        // What was written in a version that is gone is forgotten.
+        // Fields from a version that is no longer served are forgotten.
         let Some(path) = path_in(paths, &owned.api_version) else {
             continue;
         };
         let fields = match path.filter(|path| owned.fields.contains(&path.0)) {
             None => owned.fields.clone(),
-            // Who updates is another one in the Scale's version.
+            // A manager that updates has another identity in the Scale's version.
             Some(_) if id.operation == Operation::Apply && in_scale.remove(id).is_some() => owned.fields.clone(),
             Some(path) => owned.fields.difference(&FieldSet::from_paths([path])),
         };
@@ -87,7 +86,7 @@ pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, paren
         let in_parent = OwnedFields {
             api_version: parent_version.to_owned(),
             fields: FieldSet::from_paths([path]),
-            // Who comes to own them by the Scale gets no time; an applier keeps his.
+            // A manager that gets the replicas through the Scale gets no time. A manager that applies keeps its time.
             time: parent.managers.get(&id).and_then(|owned| owned.time),
         };
         managers.retain(|(known, _)| id.operation != Operation::Apply || *known != id);
@@ -96,7 +95,7 @@ pub fn to_parent(parent: &Managed, scale: &Managed, paths: &ReplicasPaths, paren
     list_of(managers.iter().map(|(id, owned)| (id, owned)).collect())
 }
 
-/// The same manager in another version; appliers are the same in all.
+/// Returns the manager's identity in another version. A manager that applies has one identity in all versions.
 fn in_version(id: &ManagerId, api_version: &str) -> ManagerId {
     ManagerId::new(&id.manager, id.operation, api_version, &id.subresource)
 }

@@ -1,8 +1,7 @@
-//! What the merge needs to know of a type: which lists are maps, sets or atomic, which maps are
-//! atomic, which fields a struct has, and the defaults of list-map keys.
+//! The facts about a type that the merge needs: which lists are maps, sets or atomic, which maps are atomic, which fields a struct has, and
+//! the defaults of list-map keys.
 //!
-//! Refuses to validate more than the merge needs (formats, enums, required fields) and to default or
-//! prune objects; the server's own schemas do that.
+//! The merge validates no formats, enums or required fields, and does not default or prune objects; the server's own schemas do that.
 
 mod build;
 mod structural;
@@ -37,16 +36,16 @@ pub struct Typing {
 /// A schema that the merge can't use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// A schema, or a part of one that must be an object, is none.
+    /// A schema, or an object inside a schema, is of another type.
     #[error("schema {at}: must be an object")]
     NotAnObject {
-        /// Where in the definitions.
+        /// The place in the definitions.
         at: String,
     },
-    /// A `$ref` to a definition that isn't there.
+    /// A `$ref` to a missing definition.
     #[error("schema {at}: no definition is named {name:?}")]
     UnknownReference {
-        /// Where in the definitions.
+        /// The place in the definitions.
         at: String,
         /// The name that the reference ends with.
         name: String,
@@ -54,25 +53,24 @@ pub enum SchemaError {
     /// A value of an extension, or a type, that Kubernetes doesn't know.
     #[error("schema {at}: {field} can't be {value}")]
     BadValue {
-        /// Where in the definitions.
+        /// The place in the definitions.
         at: String,
         /// The field or extension.
         field: &'static str,
-        /// What it says.
+        /// The value.
         value: String,
     },
     /// `x-kubernetes-list-type: map` without `x-kubernetes-list-map-keys`, or an array without `items`.
     #[error("schema {at}: {field} is missing")]
     Missing {
-        /// Where in the definitions.
+        /// The place in the definitions.
         at: String,
-        /// What should be there.
+        /// The missing field.
         field: &'static str,
     },
 }
 
-/// What values of a type may be: a scalar, a list, a map, or several of these when the schema leaves
-/// it open.
+/// The values that a type allows: scalars, lists or maps. A type allows several of these if the schema leaves it open.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Type {
     pub(crate) scalar: Option<Scalar>,
@@ -105,12 +103,12 @@ pub(crate) enum ListRelation {
 pub(crate) struct MapType {
     /// Sorted by name.
     pub(crate) fields: Vec<Field>,
-    /// The type of fields that aren't declared; none if there may be none.
+    /// The type of undeclared fields; `None` if they are not allowed.
     pub(crate) element: Option<TypeRef>,
     pub(crate) atomic: bool,
-    /// Whether values are compared as a Go struct: some of its fields always exist.
+    /// Whether values are compared as a Go struct, in which some fields always exist.
     pub(crate) is_struct: bool,
-    /// Whether the struct has a field that is a struct by value, so that it is never empty.
+    /// Whether the struct has a struct field by value, so that the struct is never empty.
     pub(crate) holds_structs: bool,
 }
 
@@ -122,9 +120,8 @@ pub(crate) struct Field {
     pub(crate) zero: Option<Zero>,
 }
 
-/// What a field of a built-in kind holds when the JSON doesn't give it. Kubernetes compares those
-/// kinds as Go structs, in which some fields always exist; so creating a Deployment doesn't "add"
-/// `.spec`, only what is in it.
+/// The value of a built-in kind's field that the JSON lacks. Kubernetes compares built-in kinds as Go structs, in which some fields always
+/// exist. So the creation of a Deployment adds only the fields inside `.spec`, not `.spec` itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Zero {
     /// A struct held by value.
@@ -152,7 +149,7 @@ impl MapType {
             .and_then(|at| self.fields.get(at))
     }
 
-    /// The type of what the field `name` holds, declared or not.
+    /// Returns the type of the value in the field `name`, declared or not.
     pub(crate) fn type_of(&self, name: &str) -> Option<TypeRef> {
         self.field(name).map(|field| field.type_ref).or(self.element)
     }
@@ -162,13 +159,12 @@ const UNTYPED_ATOMIC: TypeRef = TypeRef(0);
 pub(crate) const DEDUCED: TypeRef = TypeRef(1);
 
 impl Schema {
-    /// Builds the types of a set of OpenAPI definitions (`components.schemas` of an OpenAPI v3
-    /// document, or `definitions` of a v2 one), with their `$ref`s, `allOf` references and
-    /// `x-kubernetes-*` extensions. These are taken to describe built-in kinds, which Kubernetes
-    /// compares as Go structs.
+    /// Builds the types of a set of OpenAPI definitions (`components.schemas` of an OpenAPI v3 document, or `definitions` of a v2 one),
+    /// with their `$ref`s, `allOf` references and `x-kubernetes-*` extensions. The definitions must describe built-in kinds, which
+    /// Kubernetes compares as Go structs.
     ///
     /// # Errors
-    /// If a definition is malformed or refers to one that isn't there.
+    /// If a definition is malformed or refers to a missing definition.
     pub fn from_openapi(definitions: &Map<String, Value>) -> Result<Self, SchemaError> {
         build::from_openapi(definitions)
     }
@@ -182,7 +178,7 @@ impl Schema {
         structural::from_structural(open_api_v3_schema)
     }
 
-    /// The schema of kinds that nothing is known of: maps are merged, lists are atomic.
+    /// Returns the schema of unknown kinds: maps are merged, lists are atomic.
     #[must_use]
     pub fn deduced() -> Arc<Self> {
         static DEDUCED_SCHEMA: OnceLock<Arc<Schema>> = OnceLock::new();
@@ -195,7 +191,7 @@ impl Schema {
         }))
     }
 
-    /// The type that the definitions declare for a kind (`x-kubernetes-group-version-kind`).
+    /// Returns the type that the definitions declare for a kind (`x-kubernetes-group-version-kind`).
     #[must_use]
     pub fn kind(&self, group: &str, version: &str, kind: &str) -> Option<TypeRef> {
         self.kinds
@@ -203,7 +199,7 @@ impl Schema {
             .copied()
     }
 
-    /// The type of the definition with this name.
+    /// Returns the type of the definition with this name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<TypeRef> {
         self.names.get(name).copied()
@@ -221,13 +217,13 @@ impl Schema {
 }
 
 impl Typing {
-    /// A type of a shared schema.
+    /// Returns a type of a shared schema.
     #[must_use]
     pub const fn new(schema: Arc<Schema>, type_ref: TypeRef) -> Self {
         Self { schema, type_ref }
     }
 
-    /// The type of kinds that nothing is known of: maps are merged, lists are atomic.
+    /// Returns the type of unknown kinds: maps are merged, lists are atomic.
     #[must_use]
     pub fn deduced() -> Self {
         Self {
@@ -236,8 +232,7 @@ impl Typing {
         }
     }
 
-    /// The type of a built-in kind, or none if the schema doesn't have it. `api_version` is as in an
-    /// object: `v1`, `apps/v1`.
+    /// Returns the type of a built-in kind; `None` if the schema lacks the kind. `api_version` is as in an object: `v1`, `apps/v1`.
     #[must_use]
     pub fn of_kind(schema: &Arc<Schema>, api_version: &str, kind: &str) -> Option<Self> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -247,7 +242,7 @@ impl Typing {
     }
 }
 
-/// The two types that stand for what a schema leaves open.
+/// Returns the two types for values that a schema leaves open.
 fn untyped_types() -> Vec<Type> {
     let open = |element, atomic| Type {
         scalar: Some(Scalar::Any),

@@ -1,7 +1,6 @@
-//! Sets of fields, as trees: union, intersection, difference, and what of a set is left when some
-//! fields don't count.
+//! Sets of fields, as trees: union, intersection, difference, and the rest of a set after some fields are ignored.
 //!
-//! Refuses to know about schemas and JSON objects (`typed` does) and about the wire form (`fields_v1`).
+//! Sets are independent of schemas and JSON objects (`typed` handles them) and of the wire form (`fields_v1`).
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,22 +9,21 @@ use crate::path::{FieldPath, PathElement};
 
 /// A set of fields of one object. The root itself is never a member.
 ///
-/// A field and what it holds are members independently: owning `.metadata.labels` is not owning
-/// `.metadata.labels.app`.
+/// A field and its content are members independently: a manager of `.metadata.labels` does not automatically own `.metadata.labels.app`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     /// Sorted by element; each node is a member or has descendants that are.
     pub(crate) nodes: Vec<Node>,
 }
 
-/// One step of a [`FieldSet`]'s tree.
+/// A node of a [`FieldSet`]'s tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The step from the parent.
     pub element: PathElement,
     /// Whether the field at this step is in the set itself.
     pub member: bool,
-    /// What is in the set below it.
+    /// The members below this node.
     pub children: FieldSet,
 }
 
@@ -36,13 +34,13 @@ impl Node {
 }
 
 impl FieldSet {
-    /// The empty set.
+    /// Creates the empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self { nodes: Vec::new() }
     }
 
-    /// The set of these paths.
+    /// Creates the set of these paths.
     #[must_use]
     pub fn from_paths<'a>(paths: impl IntoIterator<Item = &'a FieldPath>) -> Self {
         let mut set = Self::new();
@@ -52,14 +50,14 @@ impl FieldSet {
         set
     }
 
-    /// Whether no field is in the set.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         // Nodes are dropped when nothing is left in them, so that this needn't walk.
         self.nodes.is_empty()
     }
 
-    /// The number of fields in the set.
+    /// Returns the number of fields in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes
@@ -68,7 +66,7 @@ impl FieldSet {
             .sum()
     }
 
-    /// The steps from the root, sorted.
+    /// Returns the steps from the root, sorted.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
@@ -78,14 +76,14 @@ impl FieldSet {
         self.nodes.binary_search_by(|node| node.element.cmp(element))
     }
 
-    /// The node one step below the root.
+    /// Returns the node one step below the root.
     #[must_use]
     pub fn node(&self, element: &PathElement) -> Option<&Node> {
         self.find(element).ok().and_then(|at| self.nodes.get(at))
     }
 
-    /// The node that `element` leads to, made (neither a member nor with children) if need be. Whoever
-    /// asks for it fills it: an empty node must not stay.
+    /// Returns the node of `element`; creates the node if it is missing, as no member and without children. The caller must fill it,
+    /// because a set contains no empty nodes.
     pub(crate) fn node_mut(&mut self, element: PathElement) -> Option<&mut Node> {
         // Walks go in order, so the last node is the likely place.
         let at = match self.nodes.last().map(|last| last.element.cmp(&element)) {
@@ -129,7 +127,7 @@ impl FieldSet {
         }
     }
 
-    /// Puts what is in `children` under `element`.
+    /// Adds the members of `children` below `element`.
     pub(crate) fn extend_below(&mut self, element: PathElement, children: Self) {
         if children.is_empty() {
             return;
@@ -143,7 +141,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the field at `path` is in the set.
+    /// Returns whether the field at `path` is in the set.
     #[must_use]
     pub fn contains(&self, path: &[PathElement]) -> bool {
         let Some((first, rest)) = path.split_first() else {
@@ -158,7 +156,7 @@ impl FieldSet {
         })
     }
 
-    /// Calls `visit` for every path in the set: first those that end at a level, then those below it.
+    /// Calls `visit` for every path in the set. On each level, the paths that end there come before the paths below.
     pub fn for_each(&self, visit: &mut dyn FnMut(&[PathElement])) {
         fn walk(set: &FieldSet, prefix: &mut Vec<PathElement>, visit: &mut dyn FnMut(&[PathElement])) {
             for node in set.nodes.iter().filter(|node| node.member) {
@@ -175,7 +173,7 @@ impl FieldSet {
         walk(self, &mut Vec::new(), visit);
     }
 
-    /// Every path in the set, in the order that Kubernetes lists conflicts.
+    /// Returns every path in the set, in the order that Kubernetes lists conflicts.
     #[must_use]
     pub fn paths(&self) -> Vec<FieldPath> {
         let mut paths = Vec::with_capacity(self.len());
@@ -183,7 +181,7 @@ impl FieldSet {
         paths
     }
 
-    /// What is in this set or in `other`.
+    /// Returns the members of this set or of `other`.
     #[must_use]
     pub fn union(&self, other: &Self) -> Self {
         if self.is_empty() {
@@ -199,7 +197,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in both sets.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Self {
         if other.nodes.len() < self.nodes.len() {
@@ -215,7 +213,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set but not in `other`. What lies below a member of `other` stays.
+    /// Returns the members of this set that are not in `other`. Paths below a member of `other` stay.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         if other.is_empty() {
@@ -234,7 +232,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in this set and neither in `other` nor below a member of it.
+    /// Returns the members of this set that are neither in `other` nor below a member of `other`.
     #[must_use]
     pub fn recursive_difference(&self, other: &Self) -> Self {
         if other.is_empty() {
@@ -258,7 +256,7 @@ impl FieldSet {
         })
     }
 
-    /// What is in any of these sets. Each is gone through a few times, and not once for each of the others.
+    /// Returns the union of these sets. Sets are merged in pairs, so the work for each set grows with the logarithm of their number.
     #[must_use]
     pub fn union_of<'a>(sets: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut sets: Vec<Self> = sets.into_iter().cloned().collect();
@@ -274,10 +272,11 @@ impl FieldSet {
         sets.pop().unwrap_or_default()
     }
 
-    /// As [`Self::zip`], for a `join` that makes nothing of what only `other` has: a set that is much larger is looked into,
-    /// and not gone through. Many managers own a few fields each, and what was changed may be all of a large object.
+    /// Joins as [`Self::zip`] does, for a `join` that returns `None` for nodes that only `other` has. If `other` is much larger, the
+    /// function searches in it and does not traverse it. Many managers own a few fields each, and the changed fields may be a whole large
+    /// object.
     fn look_up_or_zip(&self, other: &Self, join: impl Fn(Option<&Node>, Option<&Node>) -> Option<Node>) -> Self {
-        /// From here on a search is cheaper than a walk.
+        /// The ratio above which a search is cheaper than a walk.
         const MUCH_LARGER: usize = 16;
         if other.nodes.len() / MUCH_LARGER <= self.nodes.len() {
             return self.zip(other, join);
@@ -291,7 +290,7 @@ impl FieldSet {
         }
     }
 
-    /// Walks both sets in step and keeps what `join` makes of each pair, without vacant nodes.
+    /// Walks both sets in step and collects the results of `join` for each pair, without vacant nodes.
     fn zip(&self, other: &Self, join: impl Fn(Option<&Node>, Option<&Node>) -> Option<Node>) -> Self {
         let mut nodes = Vec::new();
         let (mut lefts, mut rights) = (self.nodes.iter().peekable(), other.nodes.iter().peekable());
@@ -309,7 +308,7 @@ impl FieldSet {
         Self { nodes }
     }
 
-    /// Whether some field is in both sets; cheaper than their intersection.
+    /// Returns whether some field is in both sets; cheaper than their intersection.
     #[must_use]
     pub fn intersects(&self, other: &Self) -> bool {
         if other.nodes.len() < self.nodes.len() {
@@ -324,7 +323,7 @@ impl FieldSet {
 }
 
 impl fmt::Display for FieldSet {
-    /// One path a line.
+    /// Writes one path on each line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, path) in self.paths().iter().enumerate() {
             if index > 0 {

@@ -1,6 +1,5 @@
-//! The time of a managedFields entry: whole seconds of UTC, as Kubernetes' `metav1.Time` writes it.
-//!
-//! Refuses to know what time it is: callers pass `now` in.
+//! The time of a managedFields entry: whole seconds of UTC, as Kubernetes' `metav1.Time` writes it. Callers pass `now`; this module reads
+//! no clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +14,7 @@ pub struct Timestamp(i64);
 pub struct TimestampError(String);
 
 impl Timestamp {
-    /// The moment `seconds` after the Unix epoch.
+    /// Returns the moment `seconds` after the Unix epoch.
     #[must_use]
     pub const fn from_unix_seconds(seconds: i64) -> Self {
         Self(seconds)
@@ -129,7 +128,7 @@ fn days_until(year: i64, month: i64, day: i64) -> i64 {
     year * 365 + leap_days + (153 * month + 2) / 5 + day - 1 - 719_468
 }
 
-/// The date that lies `days` after the epoch.
+/// Returns the date that lies `days` after the epoch.
 fn date_of(days: i64) -> (i64, i64, i64) {
     // A first guess by the mean length of a year, corrected by at most one.
     let mut year = 1970 + (days * 400).div_euclid(146_097);

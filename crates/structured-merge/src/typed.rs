@@ -1,7 +1,5 @@
-//! JSON values seen through a type: checking them, and telling which fields they have, in what two of
-//! them differ, what comes of merging them, and what is left without some fields.
-//!
-//! Refuses to know who owns what.
+//! JSON values with a type: checks, the fields of a value, the difference of two values, merges, and the removal of fields. Typed values
+//! are independent of managers.
 
 mod compare;
 mod elements;
@@ -21,26 +19,25 @@ use crate::set::FieldSet;
 
 pub(crate) use merge::Outcome;
 
-/// Whether the lists that are sets or maps may have several items of one key. What is stored may,
-/// what is applied may not.
+/// Whether lists that are sets or maps may have several items with one key. Stored lists may; applied lists may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// They may.
+    /// Several items are allowed.
     Allowed,
-    /// They may not.
+    /// Several items are an error.
     Refused,
 }
 
-/// One place in which a value doesn't fit its type.
+/// A place at which a value doesn't fit its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError {
     /// The place, `.spec.replicas`; empty for the root.
     pub path: String,
-    /// What is wrong there.
+    /// The error at this place.
     pub message: String,
 }
 
-/// All the places in which a value doesn't fit its type; at least one.
+/// Every place at which a value doesn't fit its type; at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationReport(pub Vec<ValidationError>);
 
@@ -64,25 +61,25 @@ impl fmt::Display for ValidationReport {
 
 impl std::error::Error for ValidationReport {}
 
-/// In what two values of a type differ. No field is in two of the sets.
+/// The difference of two values of a type. The three sets are disjoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What only the first has.
+    /// Fields that only the first value has.
     pub removed: FieldSet,
-    /// What both have with other values; for atomic lists and maps the whole.
+    /// Fields that both values have, with different content. An atomic list or map counts as a whole.
     pub modified: FieldSet,
-    /// What only the second has.
+    /// Fields that only the second value has.
     pub added: FieldSet,
 }
 
 impl Comparison {
-    /// Whether the values are the same.
+    /// Returns whether the values are equal.
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.removed.is_empty() && self.modified.is_empty() && self.added.is_empty()
     }
 
-    /// Every field in which they differ.
+    /// Returns every field in which the values differ.
     #[must_use]
     pub fn changed(&self) -> FieldSet {
         self.modified.union(&self.added).union(&self.removed)
@@ -106,26 +103,26 @@ impl<'a> TypedObject<'a> {
         Ok(Self { value, typing })
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     pub const fn value(&self) -> &'a Value {
         self.value
     }
 
-    /// The fields that the value has, as whoever applies it would own them: leaves, and the items of
-    /// lists and the keys of maps that hold them, but not the structs.
+    /// Returns the fields that a manager owns after applying this value: leaves, and the list items and map keys that contain them, but not
+    /// the structs.
     #[must_use]
     pub fn field_set(&self) -> FieldSet {
         field_set::field_set(&self.typing.schema, self.typing.type_ref, self.value)
     }
 
-    /// In what `new` differs from this value.
+    /// Returns the difference between this value and `new`.
     #[must_use]
     pub fn compare(&self, new: &TypedObject<'_>) -> Comparison {
         compare::compare(&self.typing.schema, self.typing.type_ref, self.value, new.value)
     }
 
-    /// This value with all that `config` gives; nothing is removed.
+    /// Returns this value with all fields that `config` gives. The merge removes nothing.
     #[must_use]
     pub fn merge(&self, config: &TypedObject<'_>) -> Value {
         match self.merge_outcome(config) {
@@ -138,21 +135,21 @@ impl<'a> TypedObject<'a> {
         merge::merge(&self.typing.schema, self.typing.type_ref, self.value, config.value)
     }
 
-    /// This value without the fields of a set, and without what is below them.
+    /// Returns this value without the fields of a set and without everything below them.
     #[must_use]
     pub fn remove(&self, fields: &FieldSet) -> Value {
         remove::remove(&self.typing.schema, self.typing.type_ref, self.value, fields)
     }
 
-    /// Only the fields of a set, with the items and structs that hold them; with `with_keys` also the
+    /// Returns only the fields of a set, with the items and structs that hold them; with `with_keys` also the
     /// key fields of the list-map items on the way.
     #[must_use]
     pub fn extract(&self, fields: &FieldSet, with_keys: bool) -> Value {
         remove::extract(&self.typing.schema, self.typing.type_ref, self.value, fields, with_keys)
     }
 
-    /// `set` adjusted to a schema that has changed since it was written: of a list or map that has
-    /// become atomic the whole is owned. None if nothing has to change.
+    /// Adjusts `set` to a schema that has changed since the set was written. Members inside a list or map that has become atomic become
+    /// ownership of the whole list or map. `None` if nothing changes.
     #[must_use]
     pub fn reconcile(&self, set: &FieldSet) -> Option<FieldSet> {
         reconcile::reconcile(&self.typing.schema, self.typing.type_ref, set)
@@ -163,17 +160,17 @@ impl<'a> TypedObject<'a> {
     }
 }
 
-/// Which of the things that a type allows a value is.
+/// The kind of a value, among the kinds that its type allows.
 #[derive(Clone, Copy)]
 enum Shape<'s> {
     Map(&'s MapType),
     Scalar(Scalar),
     List(&'s ListType),
-    /// The type allows nothing; a schema can't say that by intent.
+    /// The type allows nothing. A schema can't express this on purpose.
     Nothing,
 }
 
-/// How much of a type a value settles.
+/// The part of a type that a value decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settled {
     Map,
@@ -183,7 +180,7 @@ enum Settled {
     Open,
 }
 
-/// The shape that `value` has by `built`. Null and misfits take the first that the type allows of map,
+/// Returns the shape of `value` by `built`. Null and values of a wrong type take the first that the type allows of map,
 /// scalar and list.
 fn shape<'s>(built: &'s Type, value: &Value) -> (Shape<'s>, Settled) {
     let settled = match value {
@@ -191,7 +188,7 @@ fn shape<'s>(built: &'s Type, value: &Value) -> (Shape<'s>, Settled) {
         Value::Array(_) if built.list.is_some() => Settled::List,
         Value::Bool(_) | Value::Number(_) | Value::String(_) if built.scalar.is_some() => Settled::Scalar,
         _ => match (&built.map, built.scalar, &built.list) {
-            // A type that allows one thing only is settled whatever the value is.
+            // A type that allows only one kind decides it for every value.
             (Some(_), None, None) => Settled::Map,
             (None, Some(_), None) => Settled::Scalar,
             (None, None, Some(_)) => Settled::List,
@@ -210,7 +207,7 @@ fn shape<'s>(built: &'s Type, value: &Value) -> (Shape<'s>, Settled) {
     (shape.unwrap_or(Shape::Nothing), settled)
 }
 
-/// The type of what a map holds at `name`; nothing declared reads as the type that allows nothing.
+/// Returns the type of a map's value at `name`. An undeclared name has the type that allows nothing.
 fn type_at<'s>(schema: &'s Schema, map: &MapType, name: &str) -> &'s Type {
     static NOTHING: Type = Type {
         scalar: None,

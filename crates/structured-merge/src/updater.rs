@@ -1,5 +1,4 @@
-//! Who owns what after a write: the rules of server-side apply on typed objects, without the
-//! conventions of any API server around them.
+//! The owners after a write: the rules of server-side apply on typed objects, without the conventions of an API server.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +16,7 @@ use crate::typed::{Comparison, Duplicates, Outcome, TypedObject};
 
 pub(crate) type Managers = BTreeMap<ManagerId, OwnedFields>;
 
-/// One write through an endpoint of version `api_version`.
+/// A write through an endpoint of version `api_version`.
 pub(crate) struct Updater<'a> {
     pub(crate) api_version: &'a str,
     pub(crate) typing: &'a Typing,
@@ -25,7 +24,7 @@ pub(crate) struct Updater<'a> {
     pub(crate) reset_fields: &'a [(String, ResetFields)],
 }
 
-/// What an apply makes of an object.
+/// The result of an apply for the object.
 pub(crate) enum Merged {
     Same,
     Changed(Value),
@@ -38,7 +37,7 @@ pub(crate) enum Failure {
 }
 
 impl Updater<'_> {
-    /// The managers after an update from `live` to `new` by somebody new; second, what he owns.
+    /// Returns the managers after an update from `live` to `new` by a new writer, and the fields that this writer owns.
     pub(crate) fn update(
         &self,
         live: &TypedObject<'_>,
@@ -51,7 +50,7 @@ impl Updater<'_> {
         Ok((managers, self.without_reset(self.api_version, owned)))
     }
 
-    /// What comes of `id` applying `config` to `live`, and the managers after it.
+    /// Returns the object after `id` applied `config` to `live`, and the managers after that.
     pub(crate) fn apply(
         &self,
         live: &TypedObject<'_>,
@@ -83,7 +82,7 @@ impl Updater<'_> {
         };
         let same = matches!(&new, Cow::Borrowed(value) if std::ptr::eq(*value, live.value()));
         if same {
-            // Nothing differs, so nobody loses anything.
+            // Without a difference, no manager loses a field.
             managers.retain(|_, owned| !owned.fields.is_empty());
             return Ok((Merged::Same, managers));
         }
@@ -101,8 +100,8 @@ impl Updater<'_> {
         Ok((merged, managers))
     }
 
-    /// Takes from everybody but `writer` what `new` changes or removes. Without `force`, to change what
-    /// somebody owns is a conflict.
+    /// Removes the fields that `new` changes or removes from all managers except `writer`. Without `force`, the change of another manager's
+    /// field is a conflict.
     fn settle(
         &self,
         live: &TypedObject<'_>,
@@ -233,7 +232,7 @@ impl Updater<'_> {
         Ok(converted)
     }
 
-    /// The managers as the schemas of today see their fields; those of versions that are gone are dropped. The live
+    /// Returns the managers as the schemas of today see their fields; those of versions that are gone are dropped. The live
     /// object must be an object of each of their versions.
     fn reconcile(&self, live: &TypedObject<'_>, mut managers: Managers) -> Result<Managers, Failure> {
         let mut foreign: Vec<&str> = managers.values().map(|owned| owned.api_version.as_str()).collect();
@@ -248,7 +247,7 @@ impl Updater<'_> {
             let Some(typing) = self.typing_of(&owned.api_version) else {
                 return false;
             };
-            // No value is needed for it, the schema tells all.
+            // The schema is enough here, so no value is necessary.
             if let Some(fields) = (TypedObject {
                 value: &Value::Null,
                 typing,
@@ -262,8 +261,8 @@ impl Updater<'_> {
         Ok(managers)
     }
 
-    /// `merged` without what `id` applied last time (`last`, in `version`), doesn't apply any more, and
-    /// nobody else owns.
+    /// Returns `merged` without obsolete fields: `id` applied them last time (`last`, in `version`), doesn't apply them now, and no other
+    /// manager owns them.
     fn prune<'v>(
         &self,
         merged: Cow<'v, Value>,
@@ -278,7 +277,7 @@ impl Updater<'_> {
                 .get(id)
                 .is_some_and(|owned| last.difference(&owned.fields).is_empty())
         {
-            // It still owns all of it.
+            // The manager still owns all these fields.
             return Ok(merged);
         }
         let failed = |what: &str, error: ConvertError| Failure::Other(format!("failed to prune fields: {what}{error}"));
@@ -303,7 +302,7 @@ impl Updater<'_> {
         let pruned = self
             .add_back_owned(&converted, whole.remove(&last), version, managers)
             .map_err(|error| failed("failed add back owned items: ", error))?;
-        // What never was the manager's stays too, though it lay inside something that was.
+        // Fields that the manager never owned stay too, even inside a field that it owned.
         let pruned = self.convert(&pruned, version).map_err(|error| {
             let what = "failed add back dangling items: failed to convert pruned object to last applied version: ";
             failed(what, error)
@@ -325,8 +324,8 @@ impl Updater<'_> {
         ))
     }
 
-    /// `pruned` with whatever of `merged` some manager owns, version by version; the version of what was
-    /// pruned first, since conversions may need fields that are owned in it.
+    /// Returns `pruned` with all fields of `merged` that a manager owns, version by version. The version of `pruned` comes first, because
+    /// conversions may need fields that are owned in it.
     fn add_back_owned(
         &self,
         merged: &Value,

@@ -1,4 +1,4 @@
-//! Questions to the authorizer, put together step by step. Who answers is the caller of the evaluation.
+//! Authorizer checks, built step by step. The caller of the evaluation answers the checks.
 
 use crate::extension::{Check, Extension, Stage};
 use crate::failure::Failure;

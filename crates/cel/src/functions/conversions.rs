@@ -107,7 +107,7 @@ fn text_of(value: &Value<'_>) -> Result<String, Failure> {
     })
 }
 
-/// A floating-point number as Go reads it.
+/// Returns a floating-point number as Go reads it.
 fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let named = ["inf", "infinity", "nan"]
@@ -120,7 +120,7 @@ fn parse_double(text: &str) -> Option<f64> {
     (named || number.is_finite()).then_some(number)
 }
 
-/// A part of a timestamp or a duration.
+/// Returns a part of a timestamp or a duration.
 pub(crate) fn calendar<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let zone = |text: &Text<'a>| text.to_string();
     match arguments {

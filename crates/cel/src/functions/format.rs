@@ -1,4 +1,4 @@
-//! `format`: texts with places for values, and how values are shown.
+//! `format`: texts with placeholders for values, and the printed form of values.
 
 use go_words::quote::quote;
 
@@ -95,7 +95,7 @@ pub(crate) fn parts(format: &str) -> Result<Vec<Part>, String> {
 }
 
 impl Clause {
-    /// What is said of a value that does not fit.
+    /// Returns the error for a value that does not fit the clause.
     pub(crate) fn refusal(self, name: &str) -> String {
         let (what, only) = match self {
             Clause::Text => (
@@ -197,7 +197,7 @@ fn hexadecimal(content: &[u8], upper: bool, text: &mut String) {
     }
 }
 
-/// With thousands apart, as English has it.
+/// Formats a number with English thousands separators.
 fn fixed(number: f64, precision: usize) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -226,7 +226,7 @@ fn fixed(number: f64, precision: usize) -> String {
     text
 }
 
-/// A precision makes no difference, as in Kubernetes.
+/// Formats a value. As in Kubernetes, a precision has no effect.
 fn scientific(number: f64) -> String {
     if !number.is_finite() {
         return fixed(number, 6);
@@ -329,7 +329,7 @@ fn write_map(map: &Map<'_>, text: &mut String, meter: &mut Meter) -> Result<(), 
     Ok(())
 }
 
-/// A floating-point number as `string()` writes it: the shortest form, with an exponent where it is very large or small.
+/// Returns a floating-point number as `string()` writes it: the shortest form, with an exponent where it is very large or small.
 pub(crate) fn show_double(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -350,7 +350,7 @@ pub(crate) fn show_double(number: f64) -> String {
     format!("{mantissa}e{sign}{:02}", power.unsigned_abs())
 }
 
-/// A value as it is named in messages.
+/// Returns a value as messages print it.
 pub(crate) fn shown(value: &Value<'_>) -> String {
     match value {
         Value::String(text) => text.to_string(),

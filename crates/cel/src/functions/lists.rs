@@ -8,7 +8,7 @@ use crate::functions::{made, operators};
 use crate::meter::Meter;
 use crate::value::{Entries, Key, List, Map, Value};
 
-/// `sum`, `min`, `max` and `isSorted`.
+/// Implements `sum`, `min`, `max` and `isSorted`.
 pub(crate) fn aggregate<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let [Value::List(list)] = arguments else {
         return Err(Failure::no_such_overload());
@@ -35,7 +35,8 @@ pub(crate) fn aggregate<'a>(function: &str, arguments: &[Value<'a>], meter: &mut
     }
     match (function, result) {
         ("isSorted", _) => Ok(Value::Bool(true)),
-        // Its type is not known here; an empty list of durations sums to none, and of others to zero.
+        // The type of the items is unknown here. In Kubernetes, an empty list of durations sums to a zero duration, and other empty lists
+        // sum to zero.
         ("sum", None) => Ok(Value::Int(0)),
         (_, Some(result)) => Ok(result),
         (_, None) => Err(Failure::new(format!("{function} called on empty list"))),
@@ -150,7 +151,7 @@ fn slice<'a>(list: &List<'a>, start: i64, end: i64, meter: &mut Meter) -> Result
 
 fn flatten<'a>(list: &List<'a>, depth: i64, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let mut flat = Vec::new();
-    // What is still to be looked at, the next one last.
+    // The items that are still to be processed, with the next item last.
     let mut open: Vec<(Value<'a>, i64)> = taken(list, meter)?
         .into_iter()
         .rev()
@@ -194,7 +195,7 @@ fn sort<'a>(items: Vec<Value<'a>>, keys: Vec<Value<'a>>, meter: &mut Meter) -> R
     }
 }
 
-/// Optionals.
+/// Implements the functions of optionals.
 pub(crate) fn optional<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match (function, arguments) {
         ("optional.none", []) => Ok(Value::Optional(None)),
@@ -235,7 +236,7 @@ fn is_zero(value: &Value<'_>) -> bool {
     }
 }
 
-/// A map with entries more: of a key and a value, or of another map.
+/// Returns a map with additional entries: a key with a value, or the entries of another map.
 pub(crate) fn insert<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let (map, added) = match arguments {
         [Value::Map(map), key, value] => (map, vec![(key.clone(), value.clone())]),

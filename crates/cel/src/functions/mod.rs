@@ -1,4 +1,4 @@
-//! The functions, one module a library. Each gets its arguments evaluated and says what comes out.
+//! The functions, one module for each library. A function gets evaluated arguments and returns its result.
 
 pub(crate) mod authorizer;
 pub(crate) mod conversions;
@@ -18,7 +18,7 @@ use crate::value::Value;
 /// A function: its name, since one implementation serves several, its arguments, and the meter.
 pub(crate) type Implementation = for<'a> fn(&str, &[Value<'a>], &mut Meter) -> Result<Value<'a>, Failure>;
 
-/// The implementation of a function.
+/// Returns the implementation of a function.
 pub(crate) fn find(function: &str) -> Option<Implementation> {
     Some(match function {
         "!_" | "-_" | "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "_==_" | "_!=_" | "_<_" | "_<=_" | "_>_" | "_>=_"
@@ -31,7 +31,7 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
         | "getMinutes" | "getSeconds" | "getMilliseconds" => conversions::calendar,
         "charAt" | "contains" | "endsWith" | "lowerAscii" | "replace" | "split" | "startsWith" | "strings.quote"
         | "substring" | "trim" | "upperAscii" => strings::call,
-        // Of texts and of lists.
+        // The functions of texts and of lists.
         "indexOf" | "lastIndexOf" => strings::index,
         "join" => strings::join,
         "format" => format::call,
@@ -87,7 +87,7 @@ pub(crate) fn find(function: &str) -> Option<Implementation> {
     })
 }
 
-/// `in`: an item of a list or a key of a map.
+/// Implements `in`, for an item of a list or a key of a map.
 pub(crate) fn membership<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match arguments {
         [value, Value::List(list)] => crate::compare::contains(list, value, meter).map(Value::Bool),
@@ -96,7 +96,7 @@ pub(crate) fn membership<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter
     }
 }
 
-/// How many values fit into so many bytes of effort.
+/// Returns the effort for a number of values, in bytes.
 pub(crate) fn made(count: usize) -> usize {
     count.saturating_mul(std::mem::size_of::<Value<'_>>())
 }

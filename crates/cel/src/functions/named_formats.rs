@@ -1,4 +1,4 @@
-//! The named formats: what `format.….().validate(text)` says.
+//! The named formats: the results of `format.….().validate(text)`.
 
 use std::sync::LazyLock;
 
@@ -16,9 +16,9 @@ use crate::value::Value;
 #[derive(Debug)]
 pub struct NamedFormat {
     function: &'static str,
-    /// Its name.
+    /// The name of the format.
     pub name: &'static str,
-    /// How long its pattern is taken to be, for the cost.
+    /// The assumed length of the pattern, for the cost.
     pub(crate) pattern_size: u64,
     check: fn(&str) -> Vec<String>,
 }
@@ -80,7 +80,7 @@ fn otherwise(fine: bool, problem: &str) -> Vec<String> {
     if fine { Vec::new() } else { vec![problem.to_owned()] }
 }
 
-/// `format.named(…)` and the formats by name.
+/// Implements `format.named(…)` and the formats by name.
 pub(crate) fn named<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let found = |function: &str| {
         FORMATS
@@ -95,7 +95,7 @@ pub(crate) fn named<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter) 
     }
 }
 
-/// The problems of a text, or nothing.
+/// Returns the errors in a text, or an empty optional.
 pub(crate) fn validate<'a>(_: &str, arguments: &[Value<'a>], _: &mut Meter) -> Result<Value<'a>, Failure> {
     let [Value::Extension(Extension::Format(format)), Value::String(text)] = arguments else {
         return Err(Failure::no_such_overload());
@@ -111,7 +111,7 @@ fn is_label(text: &str) -> bool {
     ends && text.bytes().all(|byte| fine(byte) || byte == b'-')
 }
 
-/// What a generated name ends with will be replaced.
+/// Replaces the end of a prefix for generated names, because the API server will replace that end.
 fn masked(text: &str, prefix: bool) -> String {
     match text.strip_suffix('-') {
         Some(start) if prefix && !start.is_empty() => {
@@ -244,7 +244,7 @@ fn is_uuid(text: &str) -> bool {
     UUID.as_ref().is_some_and(|pattern| pattern.is_match(text))
 }
 
-/// A date, a `t`, and a time whose hours and minutes a clock has.
+/// Checks for a date, a `t`, and a time with valid hours and minutes.
 fn is_date_time(text: &str) -> bool {
     static TIME: LazyLock<Option<Regex>> =
         LazyLock::new(|| Regex::new("^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok());

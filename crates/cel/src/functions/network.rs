@@ -55,7 +55,7 @@ pub(crate) fn address<'a>(function: &str, arguments: &[Value<'a>], _: &mut Meter
         ("cidr", [Value::String(text)]) => network(text)?,
         ("containsIP", [Value::Extension(Extension::Cidr(address, bits)), other]) => {
             let other = match other {
-                // What is no address is not a different one: it is an error.
+                // A text that is no address is an error, not a different address.
                 Value::String(text) => parse_address(text).map_err(|_| Failure::no_such_overload())?,
                 Value::Extension(Extension::Ip(other)) => *other,
                 _ => return Err(Failure::no_such_overload()),
@@ -129,7 +129,7 @@ fn parse_address(text: &str) -> Result<IpAddr, Failure> {
     }
 }
 
-/// What Go says about a text that is no address, for the usual cases.
+/// Returns Go's error for a text that is no address, for the usual cases.
 fn why_no_address(text: &str) -> String {
     let separator = text.find(['.', ':', '%']).and_then(|at| text.get(at..)?.chars().next());
     match separator {

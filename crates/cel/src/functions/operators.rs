@@ -60,7 +60,7 @@ fn moment<'a>(at: Timestamp, by: i128) -> Result<Value<'a>, Failure> {
         .ok_or_else(|| Failure::overflow("timestamp"))
 }
 
-/// Adds, joins or moves.
+/// Adds numbers, joins texts and lists, or moves a time.
 pub(crate) fn add<'a>(left: &Value<'a>, right: &Value<'a>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     match (left, right) {
         (Value::Int(left), Value::Int(right)) => whole(left.checked_add(*right)),

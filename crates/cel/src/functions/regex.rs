@@ -21,7 +21,7 @@ pub(crate) fn call<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Mete
     with_pattern(function, arguments, &compiled, meter)
 }
 
-/// With a pattern that was compiled before.
+/// Implements the functions with a pattern that is already compiled.
 pub(crate) fn with_pattern<'a>(
     function: &str,
     arguments: &[Value<'a>],
@@ -41,7 +41,7 @@ pub(crate) fn with_pattern<'a>(
                 _ => return Err(Failure::no_such_overload()),
             };
             let mut all: Vec<Value<'a>> = Vec::new();
-            // As in Go, nothing that is empty is found right after what was found before.
+            // As in Go, an empty match directly after the previous match does not count.
             let mut end = None;
             for found in pattern.find_iter(text) {
                 if all.len() >= most {

@@ -1,4 +1,4 @@
-//! Texts, by code points.
+//! Functions of texts, which count code points.
 
 use crate::compare;
 use crate::failure::Failure;
@@ -74,7 +74,7 @@ fn within(index: i64, count: usize) -> Result<usize, Failure> {
         .ok_or_else(|| out_of_range(index))
 }
 
-/// What Go calls white space.
+/// Checks whether Go counts a character as white space.
 fn is_space(letter: char) -> bool {
     letter.is_whitespace()
 }
@@ -111,7 +111,7 @@ fn replace<'a>(text: &str, old: &str, new: &str, most: usize, meter: &mut Meter)
     Ok(Value::from(text.replacen(old, new, most)))
 }
 
-/// Splits; `most` of zero gives nothing, and none gives all parts.
+/// Splits a text into at most `most` parts. Zero gives no parts, and `None` gives all parts.
 fn split<'a>(text: &str, separator: &str, most: Option<usize>, meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let count = match separator {
         "" => text.chars().count(),
@@ -142,7 +142,7 @@ fn split<'a>(text: &str, separator: &str, most: Option<usize>, meter: &mut Meter
     Ok(Value::from(parts))
 }
 
-/// `join` of a list of texts.
+/// Implements `join` of a list of texts.
 pub(crate) fn join<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let (list, separator) = match arguments {
         [Value::List(list)] => (list, ""),
@@ -163,7 +163,7 @@ pub(crate) fn join<'a>(_: &str, arguments: &[Value<'a>], meter: &mut Meter) -> R
     Ok(Value::from(joined))
 }
 
-/// `indexOf` and `lastIndexOf`, of texts and of lists.
+/// Implements `indexOf` and `lastIndexOf`, of texts and of lists.
 pub(crate) fn index<'a>(function: &str, arguments: &[Value<'a>], meter: &mut Meter) -> Result<Value<'a>, Failure> {
     let last = function == "lastIndexOf";
     match arguments {
@@ -204,7 +204,7 @@ fn offset_index<'a>(text: &str, part: &Text<'a>, offset: i64, last: bool) -> Res
         return Ok(Value::Int(-1));
     };
     let found = if last {
-        // It may begin at the offset at the latest.
+        // The last match may begin at the offset at the latest.
         let end = from.saturating_add(part.len()).min(text.len());
         let mut end = end;
         while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! What evaluations may spend, and names that nobody declared.
+//! Limits of evaluations, and names without a declaration.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What holds for every expression: nothing panics, nothing costs more than it may, and depth has a bound.
+//! Properties of every expression: no panic, no cost above the limit, and a bounded depth.
 
 use std::collections::BTreeMap;
 
@@ -205,7 +205,7 @@ fn depth_has_a_bound() {
     );
 }
 
-/// As deep as it may be, on a small stack.
+/// The deepest valid expression works on a small stack.
 #[test]
 fn the_deepest_fit_on_a_small_stack() {
     let deep = "dyn(".repeat(120) + "object" + &")".repeat(120);
@@ -220,7 +220,7 @@ fn the_deepest_fit_on_a_small_stack() {
         .unwrap();
 }
 
-/// What would burn a processor or memory, but for the bounds on what no cost pays for.
+/// The effort limits stop expressions that would occupy a processor or memory for long without a cost.
 #[test]
 fn hostile_expressions_are_stopped() {
     let long = "a".repeat(1_000_000);

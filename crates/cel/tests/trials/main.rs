@@ -1,4 +1,5 @@
-//! Replays what Kubernetes' own environment says to expressions, a trial for each: errors, types, estimates, values, failures and costs.
+//! Replays recorded answers of Kubernetes' own environment, one trial for each expression: errors, types, estimates, values, failures and
+//! costs.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -56,7 +57,7 @@ fn show(value: &Value<'_>) -> String {
     }
 }
 
-/// Go's own values are written out; here it is enough that the type is the same.
+/// Returns the comparable part of a text. Go's internal values are printed there, and an equal type is enough here.
 fn comparable(text: &str) -> &str {
     for name in [
         "kubernetes.Quantity",
@@ -132,7 +133,7 @@ fn answer(case: &Json) -> Answer {
     answer
 }
 
-/// The differences between what is said and what was recorded.
+/// Returns the differences between this crate's answer and the recorded answer.
 fn differences(case: &Json) -> Vec<String> {
     let said = answer(case);
     let kept: Vec<&str> = case
@@ -145,7 +146,7 @@ fn differences(case: &Json) -> Vec<String> {
     let mut found = Vec::new();
     for key in ["error", "type", "min", "max", "value", "failure", "cost"] {
         let recorded = case["answer"].get(key).map(|value| match value {
-            // Its environment writes types in one more way than its messages do.
+            // The environment of Kubernetes writes types in a form that its messages don't use.
             Json::String(text) if key == "type" => text
                 .replace("google.protobuf.Timestamp", "timestamp")
                 .replace("google.protobuf.Duration", "duration")
@@ -161,13 +162,13 @@ fn differences(case: &Json) -> Vec<String> {
     found
 }
 
-/// The cases of a file, with what they have in common in each.
+/// Reads the cases of a file. Each case contains the fields that the cases share.
 fn read_cases(text: &str) -> Vec<(String, Json)> {
     let mut cases = Vec::new();
     let mut common = serde_json::json!({});
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
         let mut case: Json = serde_json::from_str(line).unwrap();
-        // A line without expression holds what the ones after it have in common.
+        // A line without an expression holds the shared fields of the following lines.
         let Some(expression) = case["expression"].as_str() else {
             common = case;
             continue;

@@ -1,5 +1,5 @@
-//! Owns classes of characters: in brackets, by Perl's escapes and by Unicode's names. Each letter and each class in a bracket is written so
-//! that nothing beside it gives it another meaning: the `regex` crate knows classes in classes and operations on them, Go does not.
+//! Classes of characters: in brackets, by Perl's escapes and by Unicode's names. The `regex` crate knows nested classes and set operations,
+//! and Go knows neither. So each letter and each class in a bracket is written in a form that its neighbours can't change.
 
 use super::{PatternError, Problem, behind, escaped_letter, push_letter};
 
@@ -9,8 +9,8 @@ const NAMED: [&str; 14] = [
     "xdigit",
 ];
 
-/// A class in brackets, `whole` beginning with the opening one; answers what follows. The last `:]` of the pattern is `last_name` bytes
-/// from its end.
+/// Reads a class in brackets and returns the rest of the text. `whole` begins with the opening bracket. `last_name` is the distance in
+/// bytes from the last `:]` to the end of the pattern.
 pub(super) fn bracketed<'text>(
     whole: &'text str,
     last_name: usize,
@@ -60,7 +60,7 @@ pub(super) fn bracketed<'text>(
     }
 }
 
-/// One letter of a class, which may be escaped.
+/// Reads one letter of a class, which may be escaped.
 fn member<'text>(rest: &'text str, whole: &str) -> Result<(char, &'text str), PatternError> {
     match rest.chars().next() {
         None => Err(PatternError::new(Problem::MissingBracket, whole)),
@@ -69,7 +69,7 @@ fn member<'text>(rest: &'text str, whole: &str) -> Result<(char, &'text str), Pa
     }
 }
 
-/// A class such as `[:alpha:]`, if there is one here; answers what follows.
+/// Reads a class such as `[:alpha:]` at the start of the text and returns the rest. `None` if no such class begins here.
 fn named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str>, PatternError> {
     let Some((name, after)) = rest.strip_prefix("[:").and_then(|inside| inside.split_once(":]")) else {
         return Ok(None);
@@ -87,7 +87,7 @@ fn named<'text>(rest: &'text str, into: &mut String) -> Result<Option<&'text str
     Ok(Some(after))
 }
 
-/// A class such as `\d` or `\pL`, if there is one here; answers what follows.
+/// Reads a class such as `\d` or `\pL` at the start of the text and returns the rest. `None` if no such class begins here.
 pub(super) fn escaped<'text>(
     rest: &'text str,
     in_brackets: bool,
@@ -119,7 +119,7 @@ pub(super) fn escaped<'text>(
     Ok(Some(behind(tail, letter)))
 }
 
-/// A class of Unicode, whose name, one letter or one in braces, follows its sign.
+/// Reads a Unicode class. Its name is one letter, or a name in braces, behind the sign.
 fn unicode<'text>(rest: &'text str, is_negated: bool, into: &mut String) -> Result<&'text str, PatternError> {
     let invalid = |after: &str| {
         let end = rest.len() - after.len();

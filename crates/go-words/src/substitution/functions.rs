@@ -1,5 +1,5 @@
-//! Owns what an expression makes of the value of its variable. Every function asks before it makes or does something whose size isn't
-//! its input's.
+//! The functions that an expression applies to the value of its variable. Each function asks `spend` before it makes or does anything that
+//! is larger than its input.
 
 use memchr::memmem;
 
@@ -9,7 +9,7 @@ use super::letters;
 /// Asks whether so many bytes may be made, in so many steps.
 pub(super) type Spend<'a> = dyn FnMut(usize, usize) -> bool + 'a;
 
-/// What is made of a value.
+/// A function of an expression.
 pub(super) enum Function {
     Value,
     Length,
@@ -18,7 +18,7 @@ pub(super) enum Function {
     Upper,
     LowerFirst,
     Lower,
-    /// From here, and how long: as texts.
+    /// The offset and the length, as texts.
     Substring(Vec<u8>, Option<Vec<u8>>),
     ReplaceFirst(Vec<u8>, Vec<u8>),
     ReplaceAll(Vec<u8>, Vec<u8>),
@@ -35,9 +35,9 @@ pub(super) enum Function {
 }
 
 impl Function {
-    /// What it makes; nothing when it may not go on.
+    /// Returns the result of the function; `None` if the allowance is exhausted.
     pub(super) fn apply(self, value: &[u8], spend: &mut Spend<'_>) -> Option<Vec<u8>> {
-        // Whatever it is, it is no longer than this, or asked for below.
+        // Every result is at most this long, or its function asks for more below.
         if !spend(value.len(), 1 + value.len() / 16) {
             return None;
         }
@@ -70,7 +70,7 @@ impl Function {
     }
 }
 
-/// A part of a value, in bytes. What is no number leaves the value as it is.
+/// Returns a part of a value, in bytes. A position or length that is not a number leaves the value unchanged.
 fn substring<'value>(value: &'value [u8], position: &[u8], length: Option<&[u8]>) -> &'value [u8] {
     let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
     let size = i64::try_from(value.len()).unwrap_or(i64::MAX);
@@ -99,7 +99,7 @@ fn replace(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<
     } else {
         Box::new(memmem::find_iter(value, old))
     };
-    // How large it gets is known before it is made.
+    // The size of the result is known before the result is made.
     let mut count = 0_usize;
     let places: Vec<usize> = places.take(most).inspect(|_| count += 1).collect();
     let more = count.saturating_mul(new.len().saturating_add(size_of::<usize>()));
@@ -117,7 +117,7 @@ fn replace(value: &[u8], old: &[u8], new: &[u8], most: usize, spend: &mut Spend<
     Some(made)
 }
 
-/// The value without the shortest or longest beginning, of at least a byte, that a pattern matches; all of it when the pattern is malformed.
+/// Returns the value without the shortest or longest beginning, of at least a byte, that a pattern matches; all of it when the pattern is malformed.
 fn trim<'value>(value: &'value [u8], pattern: &[u8], is_longest: bool, spend: &mut Spend<'_>) -> Option<&'value [u8]> {
     let mut rest = value;
     for length in (1..=value.len()).rev() {

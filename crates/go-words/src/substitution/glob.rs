@@ -1,5 +1,5 @@
-//! Owns patterns with `*`, `?` and `[a-z]` as Flux matches them: as Go's `path.Match`, but that `*` and `?` match `/` too. Refuses what is
-//! malformed when it comes to it, and not before; every step is asked for, since a pattern with stars is tried at every place.
+//! Patterns with `*`, `?` and `[a-z]` as Flux matches them: like Go's `path.Match`, except that `*` and `?` also match `/`. A malformed
+//! part is an error only if matching reaches it. Each step asks `spend`, because a pattern with stars is tried at every position.
 
 use super::functions::Spend;
 use super::letters;
@@ -11,7 +11,7 @@ pub(super) enum Stop {
     Spent,
 }
 
-/// Whether a pattern matches all of a text.
+/// Returns whether a pattern matches all of a text.
 pub(super) fn is_match(mut pattern: &[u8], mut text: &[u8], spend: &mut Spend<'_>) -> Result<bool, Stop> {
     while !pattern.is_empty() {
         let (after_star, piece, rest) = split_piece(pattern);
@@ -38,7 +38,7 @@ pub(super) fn is_match(mut pattern: &[u8], mut text: &[u8], spend: &mut Spend<'_
     Ok(text.is_empty())
 }
 
-/// Whether a pattern begins with stars, what follows up to the next, and the rest.
+/// Splits off the first piece of a pattern: whether it begins with stars, its text up to the next star, and the rest.
 fn split_piece(pattern: &[u8]) -> (bool, &[u8], &[u8]) {
     let stars = pattern.iter().take_while(|byte| **byte == b'*').count();
     let (_, pattern) = pattern.split_at(stars);
@@ -60,7 +60,7 @@ fn split_piece(pattern: &[u8]) -> (bool, &[u8], &[u8]) {
     (stars > 0, piece, rest)
 }
 
-/// What follows in a text when a piece without stars matches its beginning.
+/// Matches a piece without stars with the beginning of a text and returns the rest of the text.
 fn match_piece<'text>(
     mut piece: &[u8],
     mut text: &'text [u8],
@@ -115,7 +115,7 @@ fn match_piece<'text>(
     }
 }
 
-/// Whether a letter is in a class that begins here, and what follows the class.
+/// Checks whether a letter is in the class that begins here. Also returns the pattern after the class.
 fn match_class(class: &[u8], letter: char) -> Result<(bool, &[u8]), Stop> {
     let (is_negated, mut class) = match class.strip_prefix(b"^") {
         Some(class) => (true, class),
@@ -136,7 +136,7 @@ fn match_class(class: &[u8], letter: char) -> Result<(bool, &[u8]), Stop> {
     }
 }
 
-/// A letter of a class, and what follows it, which is something.
+/// Reads a letter of a class and returns it with the rest, which must not be empty.
 fn member(class: &[u8]) -> Result<(char, &[u8]), Stop> {
     if class.first().is_none_or(|byte| matches!(byte, b'-' | b']')) {
         return Err(Stop::Malformed);

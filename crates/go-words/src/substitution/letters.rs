@@ -1,7 +1,7 @@
-//! Owns bytes as letters, as Go takes them: each byte that is no part of one stands for U+FFFD, and a letter has at most one letter as its
-//! other case.
+//! Bytes as letters, in Go's way: each byte that is no part of a letter counts as U+FFFD, and the other case of a letter is at most one
+//! letter.
 
-/// The letters of bytes, each with how many bytes it takes.
+/// Returns the letters of bytes, each with its length in bytes.
 fn each(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     bytes.utf8_chunks().flat_map(|chunk| {
         let valid = chunk.valid().chars().map(|letter| (letter, letter.len_utf8()));
@@ -9,14 +9,14 @@ fn each(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> {
     })
 }
 
-/// The first letter and how many bytes it takes: none when there is none.
+/// Returns the first letter and its length in bytes. The length is zero if there is no letter.
 pub(super) fn first(bytes: &[u8]) -> (char, usize) {
     // No letter takes more than four bytes.
     let begin = bytes.get(..4).unwrap_or(bytes);
     each(begin).next().unwrap_or((char::REPLACEMENT_CHARACTER, 0))
 }
 
-/// Where letters begin, and the end.
+/// Returns the offsets at which letters begin, and the end of the text.
 pub(super) fn boundaries(bytes: &[u8]) -> impl Iterator<Item = usize> {
     let starts = each(bytes).scan(0, |at, (_, width)| {
         let start = *at;
@@ -26,13 +26,13 @@ pub(super) fn boundaries(bytes: &[u8]) -> impl Iterator<Item = usize> {
     starts.chain(std::iter::once(bytes.len()))
 }
 
-/// All letters, each as another.
+/// Applies `other` to each letter.
 pub(super) fn map_all(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
     let text: String = each(bytes).map(|(letter, _)| other(letter)).collect();
     text.into_bytes()
 }
 
-/// The first letter as another, and the rest.
+/// Applies `other` to the first letter only.
 pub(super) fn map_first(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
     let (letter, width) = first(bytes);
     if width == 0 {
@@ -42,13 +42,13 @@ pub(super) fn map_first(bytes: &[u8], other: fn(char) -> char) -> Vec<u8> {
     [other(letter).encode_utf8(&mut [0; 4]).as_bytes(), rest].concat()
 }
 
-/// The letters from last to first.
+/// Returns the letters from last to first.
 pub(super) fn reverse(bytes: &[u8]) -> Vec<u8> {
     let letters: Vec<char> = each(bytes).map(|(letter, _)| letter).collect();
     letters.into_iter().rev().collect::<String>().into_bytes()
 }
 
-/// Whether a character may stand in the name of a variable: a letter, a decimal digit or `_`. (Some marks pass here for letters that don't
+/// Returns whether a character may stand in the name of a variable: a letter, a decimal digit or `_`. (Some marks pass here for letters that don't
 /// in Go; no variable has such a name.)
 pub(super) fn is_of_name(letter: char) -> bool {
     let code = u32::from(letter);
@@ -72,7 +72,7 @@ const DIGITS: [(u32, u32); 64] = [
     (0x1E2F0, 0x1E2F9), (0x1E4F0, 0x1E4F9), (0x1E950, 0x1E959), (0x1FBF0, 0x1FBF9),
 ];
 
-/// The upper case of a letter.
+/// Returns the upper case of a letter.
 pub(super) fn to_upper(letter: char) -> char {
     let code = u32::from(letter);
     let simple = match code {
@@ -84,7 +84,7 @@ pub(super) fn to_upper(letter: char) -> char {
     char::from_u32(simple).unwrap_or(letter)
 }
 
-/// The lower case of a letter.
+/// Returns the lower case of a letter.
 pub(super) fn to_lower(letter: char) -> char {
     match letter {
         'İ' => 'i',
@@ -92,7 +92,7 @@ pub(super) fn to_lower(letter: char) -> char {
     }
 }
 
-/// The one letter that there is, or the letter itself when there are several.
+/// Returns the only letter of `others`; returns `letter` if `others` has several letters or none.
 fn single(letter: char, mut others: impl ExactSizeIterator<Item = char>) -> char {
     match (others.len(), others.next()) {
         (1, Some(other)) => other,
@@ -104,7 +104,7 @@ fn single(letter: char, mut others: impl ExactSizeIterator<Item = char>) -> char
 mod tests {
     use super::*;
 
-    /// What Go makes of every letter that has another case.
+    /// Every letter with another case gets the case that Go gives it.
     #[test]
     fn letters_have_the_cases_that_go_gives_them() {
         let cases: serde_json::Value =

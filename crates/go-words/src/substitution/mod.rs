@@ -1,8 +1,9 @@
-//! Owns the substitution of variables in texts as Flux's `pkg/envsubst` does it, a part of what shells do: `${name}`, `${name:=default}`,
-//! `${name/old/new}` and so on. A variable that isn't there is an error unless the expression has a default.
+//! Substitution of variables in texts as Flux's `pkg/envsubst` does it, a part of shell syntax: `${name}`, `${name:=default}`,
+//! `${name/old/new}` and so on. A missing variable is an error unless the expression has a default.
 //!
-//! Refuses `${name:?text}` and `${name:+text}`, which Flux documents as unsupported and reads as defaults. Values are bytes, since a part of
-//! a text may be none. One pass, in which every expression is evaluated once: what is made and done is asked for before ([`Scope::spend`]).
+//! `${name:?text}` and `${name:+text}` are not implemented: Flux documents them as unsupported and reads them as defaults. Values are
+//! bytes, because a part of a text may be invalid UTF-8. One pass evaluates each expression once. Each step asks [`Scope::spend`] before it
+//! makes or does anything.
 
 mod functions;
 mod glob;
@@ -12,12 +13,12 @@ use std::fmt;
 
 use functions::Function;
 
-/// How deep expressions may stand in each other.
+/// The maximum nesting of expressions.
 const MAXIMUM_DEPTH: usize = 64;
 
-/// What a text is substituted with.
+/// The variables and the allowance of a substitution.
 pub trait Scope<'value> {
-    /// The value of a variable; nothing when there is none.
+    /// Returns the value of a variable; `None` if the variable does not exist.
     fn find(&mut self, name: &str) -> Option<&'value [u8]>;
 
     /// Asks whether so many bytes may be made, in so many steps of some nanoseconds each.
@@ -39,13 +40,13 @@ pub enum Problem {
     Unsupported,
     /// The variable is not set.
     NotSet,
-    /// Expressions stand in each other too deeply.
+    /// Expressions are nested too deeply.
     Depth,
     /// The scope does not allow to go on.
     Spent,
 }
 
-/// Why a text can't be substituted, and where. Prints Flux's words where Flux says it too.
+/// The reason and the place of a failed substitution. The printed form has Flux's words if Flux has this error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SubstitutionError {
     problem: Problem,
@@ -54,19 +55,19 @@ pub struct SubstitutionError {
 }
 
 impl SubstitutionError {
-    /// What is wrong.
+    /// Returns the kind of error.
     #[must_use]
     pub fn problem(&self) -> Problem {
         self.problem
     }
 
-    /// The variable that it is about; empty when it has no name.
+    /// Returns the variable of the expression; empty if it has no name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many bytes of the text were read then.
+    /// Returns the number of bytes of the text that had been read at the error.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
@@ -93,7 +94,7 @@ impl fmt::Display for SubstitutionError {
 
 impl std::error::Error for SubstitutionError {}
 
-/// The text with all expressions replaced by what they stand for: bytes, which need not be UTF-8 any more.
+/// Returns the text with all expressions replaced by their values. The result is bytes, which may be invalid UTF-8.
 ///
 /// ```
 /// use go_words::substitution::{Scope, substitute};
@@ -116,7 +117,7 @@ impl std::error::Error for SubstitutionError {}
 /// ```
 ///
 /// # Errors
-/// For the first expression that isn't one; otherwise for the first variable that isn't there.
+/// For the first malformed expression. Without such an expression, for the first missing variable.
 pub fn substitute<'value>(text: &str, scope: &mut dyn Scope<'value>) -> Result<Vec<u8>, SubstitutionError> {
     // Go's reader takes this character for the end.
     let text = text.split('\0').next().unwrap_or_default();
@@ -135,19 +136,19 @@ pub fn substitute<'value>(text: &str, scope: &mut dyn Scope<'value>) -> Result<V
     }
 }
 
-/// Reads a text from left to right and evaluates what it reads.
+/// Reads a text from left to right and evaluates each expression as soon as it is read.
 struct Reader<'text, 'scope, 'value> {
     text: &'text str,
     at: usize,
     depth: usize,
     /// The variable of the expression that is read.
     name: String,
-    /// The first variable that wasn't there: told when it turns out that all expressions are well written.
+    /// The first missing variable. It is reported if all expressions are well-formed.
     missing: Option<SubstitutionError>,
     scope: &'scope mut dyn Scope<'value>,
 }
 
-/// What the two characters stand for that come next, if the first is an escape.
+/// Returns the character that the next two characters stand for, if the first one is an escape.
 fn find_escaped(text: &str) -> Option<u8> {
     match text.as_bytes() {
         [b'$', b'$', ..] => Some(b'$'),
@@ -167,7 +168,7 @@ impl<'text> Reader<'text, '_, '_> {
         self.rest().chars().next()
     }
 
-    /// Goes on behind a text if it comes next.
+    /// Skips a text if it comes next.
     fn take(&mut self, text: &str) -> bool {
         let is_next = self.rest().starts_with(text);
         if is_next {
@@ -199,7 +200,7 @@ impl<'text> Reader<'text, '_, '_> {
         Ok(())
     }
 
-    /// The whole text.
+    /// Reads the whole text.
     fn template(&mut self) -> Made {
         let mut made = Vec::new();
         loop {
@@ -214,14 +215,14 @@ impl<'text> Reader<'text, '_, '_> {
                 let value = self.expression()?;
                 self.append(&mut made, &value)?;
             } else {
-                // Two stand for one, one for itself.
+                // Two signs mean one; a single sign means itself.
                 let _second = self.take("$") && self.take("$");
                 self.append(&mut made, b"$")?;
             }
         }
     }
 
-    /// What follows `${`, up to its `}`.
+    /// Reads an expression behind `${`, up to its `}`.
     fn expression(&mut self) -> Made {
         if self.depth == MAXIMUM_DEPTH {
             return Err(self.fail(Problem::Depth));
@@ -265,7 +266,7 @@ impl<'text> Reader<'text, '_, '_> {
         }
     }
 
-    /// A name; empty when there is none.
+    /// Reads a name. The result is empty if no name begins here.
     fn identifier(&mut self) -> String {
         let rest = self.rest();
         let end = rest.find(|letter| !letters::is_of_name(letter));
@@ -329,7 +330,7 @@ impl<'text> Reader<'text, '_, '_> {
             "^^" => Function::Upper,
             "," => Function::LowerFirst,
             ",," => Function::Lower,
-            // Of two that contradict each other neither counts.
+            // Two contradicting functions are both ignored.
             _ => Function::Value,
         };
         self.at += length;
@@ -369,13 +370,13 @@ impl<'text> Reader<'text, '_, '_> {
             (Some('/'), new) => Function::ReplaceAll(old, new.unwrap_or_default()),
             (Some('#'), Some(new)) => Function::ReplacePrefix(old, new),
             (Some('%'), Some(new)) => Function::ReplaceSuffix(old, new),
-            // They do nothing unless they are told what to put there.
+            // These functions change nothing unless the expression gives a replacement.
             (Some(_), None) => Function::Value,
             (_, new) => Function::ReplaceFirst(old, new.unwrap_or_default()),
         })
     }
 
-    /// A part of an expression: an expression, or text up to one, or to one of these characters.
+    /// Reads a part of an expression: a nested expression, or text up to one, or text up to one of these characters.
     fn argument(&mut self, ends: &[char], has_escapes: bool) -> Made {
         if self.take("${") {
             return self.expression();

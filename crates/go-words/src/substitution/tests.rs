@@ -1,8 +1,8 @@
-//! What no text and no value may make of a substitution: a panic, or more work than is allowed.
+//! No text and no value makes a substitution panic or do more work than the allowance.
 
 use super::*;
 
-/// All names have one value, and so much may be spent.
+/// A scope in which all names have one value, with an allowance of bytes and steps.
 struct One<'value> {
     value: &'value [u8],
     bytes: usize,
@@ -113,7 +113,7 @@ fn the_work_is_in_proportion_to_the_text() {
     }
 }
 
-/// Whatever a text is, it ends within what is allowed.
+/// The substitution of any text ends within the allowance.
 #[test]
 fn no_text_makes_it_panic() {
     let parts = [
@@ -192,7 +192,7 @@ fn an_error_names_the_variable_and_the_place() {
         (Problem::NotSet, "colour", 12)
     );
     assert_eq!(error.to_string(), "variable not set (strict mode): \"colour\"");
-    // What is written wrongly is told first: nothing can be said of a text that has no end.
+    // A syntax error has priority, because a text without an end can't be evaluated.
     let error = substitute("a: ${colour}\nb: ${size", &mut Nothing).unwrap_err();
     assert_eq!((error.problem(), error.name()), (Problem::ClosingBrace, "size"));
 }

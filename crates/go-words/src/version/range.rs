@@ -1,6 +1,6 @@
-//! Owns ranges of versions as Masterminds/semver v3 reads them: `>=1.2.0 <2.0.0`, `~1.2`, `^1`, `1.x`, `1.2 - 1.4`, `||`. Refuses the meaning
-//! that the `semver` crate gives to the same signs (`1.2.3` is `^1.2.3` there). An alternative in which no condition names a pre-release
-//! never matches one.
+//! Ranges of versions as Masterminds/semver v3 reads them: `>=1.2.0 <2.0.0`, `~1.2`, `^1`, `1.x`, `1.2 - 1.4`, `||`. The `semver` crate
+//! gives another meaning to the same signs: there, `1.2.3` means `^1.2.3`. An alternative without a pre-release in its conditions never
+//! matches a pre-release.
 
 use std::fmt;
 use std::str::FromStr;
@@ -45,7 +45,7 @@ struct Condition {
 }
 
 impl Range {
-    /// Whether the version lies in the range.
+    /// Returns whether the version lies in the range.
     #[must_use]
     pub fn matches(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|conditions| {
@@ -147,7 +147,7 @@ fn condition(word: &str) -> Option<Condition> {
     if parts.next().is_some() || numbers.is_empty() {
         return None;
     }
-    // What follows an open part is open too: 1.x.3 is 1.x.
+    // A part behind an open part is also open: 1.x.3 is 1.x.
     let minor = major.and(minor);
     let patch = minor.and(patch);
     let mut version = Version::new(major.unwrap_or(0), minor.unwrap_or(0), patch.unwrap_or(0));

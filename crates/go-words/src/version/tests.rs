@@ -1,5 +1,5 @@
-//! Ranges of versions. The answers are those of Masterminds/semver v3, which its own documentation and tests give; those that it was
-//! asked for are in `tests/trials`.
+//! Ranges of versions. The expected answers come from the documentation and the tests of Masterminds/semver v3. Its recorded answers are in
+//! `tests/trials`.
 
 use super::{Range, Version, parse_normalized};
 

@@ -1,4 +1,4 @@
-//! What Go's own libraries say of many texts (`tests/data`, recorded by `e2e/go-words`), a trial for each.
+//! Answers of Go's own libraries for many texts (`tests/data`, recorded by `e2e/go-words`), one trial for each text.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use go_words::{duration, pattern, quantity, quote, version};
 use serde_json::Value;
 use tenure_trials::{Suite, name_of_line};
 
-/// What a check compares: what it is, Go's answer and ours. Nothing is what isn't said.
+/// A comparison: its name, Go's answer and the answer of this crate. `None` means no answer.
 type Answers = Vec<(&'static str, Option<String>, Option<String>)>;
 
 fn compare(answers: Answers) -> Result<(), String> {
@@ -29,7 +29,7 @@ fn compare(answers: Answers) -> Result<(), String> {
     }
 }
 
-/// A recorded answer as a text, whatever it is.
+/// Returns a recorded answer of any JSON type as a text.
 fn recorded(case: &Value, field: &str) -> Option<String> {
     case.get(field).map(|value| match value {
         Value::String(text) => text.clone(),
@@ -69,7 +69,7 @@ fn check_quantity(case: &Value) -> Result<(), String> {
         Err(error) => return compare(vec![("error", recorded(case, "error"), Some(error.to_string()))]),
     };
     let float = case["float"].as_f64().unwrap_or(f64::NAN);
-    // What is larger has no suffix: Go prints 1000E as 1. And beyond 10²⁹ all amounts are one.
+    // Larger amounts have no suffix: Go prints 1000E as 1. Also, this crate does not distinguish amounts beyond 10²⁹.
     if float.abs() >= 1e21 {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn check_quantity(case: &Value) -> Result<(), String> {
             Some(parsed.minus(other("1Ki")).canonical()),
         ),
     ])
-    // Go may leave a text that it holds as it is.
+    // Go may return a text that it has cached unchanged.
     .and_then(|()| match recorded(case, "milli") {
         kept if kept.as_deref() == Some(text) => Ok(()),
         real => compare(vec![("milli", real, Some(parsed.round_up_to_milli().canonical()))]),
@@ -145,7 +145,7 @@ fn check_pattern(case: &Value, texts: &[String]) -> Result<(), String> {
         Err(ours) => return compare(vec![("error", error, Some(ours.to_string()))]),
     };
     let compiled = regex::Regex::new(&translated);
-    // Which classes of Unicode there are, the engine knows.
+    // The `regex` engine decides which Unicode classes exist.
     if let (Some(error), Err(_)) = (&error, &compiled)
         && error.contains("\\p")
     {
@@ -165,7 +165,7 @@ fn check_pattern(case: &Value, texts: &[String]) -> Result<(), String> {
     ])
 }
 
-/// The cases of a file, each with the name that `field` gives it.
+/// Returns the cases of a file, each with the name that `field` gives it.
 fn cases(text: &str, field: &str) -> Vec<(String, Value)> {
     let cases: Vec<Value> = serde_json::from_str(text).unwrap();
     let numbered = cases.into_iter().enumerate();

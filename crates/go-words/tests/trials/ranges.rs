@@ -1,4 +1,4 @@
-//! Ranges of versions that Masterminds/semver v3 was asked about (`tests/data/range.json`), a trial for each.
+//! Recorded answers of Masterminds/semver v3 for ranges of versions (`tests/data/range.json`), one trial for each.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn check(case: &Value, versions: &[String]) -> Result<(), String> {
     }
 }
 
-/// A name in which signs are words, as most ranges have the same digits.
+/// Returns a name in which signs are words, because most ranges have the same digits.
 fn name_range(index: usize, range: &str) -> String {
     let mut text = range.to_owned();
     for (sign, word) in [

@@ -1,4 +1,4 @@
-//! Texts that Flux's `pkg/envsubst` was asked to substitute in (`tests/data/substitution.json`), a trial for each.
+//! Recorded answers of Flux's `pkg/envsubst` for texts (`tests/data/substitution.json`), one trial for each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,7 +26,7 @@ impl<'value> Scope<'value> for Variables<'value> {
     }
 }
 
-/// What is made of a text, as the recorder writes it.
+/// Substitutes in a text and returns the result in the recorder's notation.
 fn answer(text: &str, values: &BTreeMap<String, String>, is_strict: bool) -> Result<String, Problem> {
     let made = substitute(text, &mut Variables { values, is_strict }).map_err(|error| error.problem())?;
     Ok(String::from_utf8(made).unwrap_or_else(|error| {

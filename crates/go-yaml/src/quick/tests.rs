@@ -1,5 +1,6 @@
-//! The quick way beside the whole parser: what both accept, both read alike, to the line. [`super::super::read`] compares them on every
-//! text that is read in a build with debug assertions, so all tests of this crate do; these read texts that are made to tell them apart.
+//! Compares the fast parser with the complete parser: a text that both accept gives equal nodes with equal lines. [`super::super::read`]
+//! compares them on every text of a build with debug assertions, so all tests of this crate do so. These tests add texts that are designed
+//! to find a difference.
 
 use proptest::prelude::*;
 
@@ -16,7 +17,7 @@ fn source() -> Source {
     }
 }
 
-/// Whether the quick way took the text; panics when the two ways don't agree.
+/// Returns whether the fast parser accepts the text. Panics if the two parsers don't agree.
 fn is_taken(text: &str) -> bool {
     let _ = first_document(text, source());
     document(text, source()).is_some()
@@ -91,7 +92,7 @@ fn limits_are_those_of_the_whole_parser() {
     }
 }
 
-/// Pieces of lines, the usual ones more often than those that turn everything around.
+/// Generates pieces of lines. Usual pieces are more frequent than pieces that change the meaning of a whole text.
 fn line() -> impl Strategy<Value = String> {
     let indents = prop::sample::select(vec![0_usize, 0, 0, 1, 2, 2, 2, 3, 4, 4, 6]);
     let pieces = prop::sample::select(vec![

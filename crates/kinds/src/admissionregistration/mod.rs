@@ -1,4 +1,5 @@
-//! Who else is asked about writes. One file or folder a kind; refuses everything that several groups need.
+//! The group `admissionregistration.k8s.io`: policies and webhooks that check writes. One file or folder for each kind; code for several
+//! groups is elsewhere.
 
 mod mutating_admission_policy;
 mod mutating_admission_policy_binding;

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicies, which are shown and not served.
+//! MutatingAdmissionPolicies. They have table cells, but the server does not serve them.
 
 use super::validating_admission_policy::show;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! MutatingAdmissionPolicyBindings, which are shown and not served.
+//! MutatingAdmissionPolicyBindings. They have table cells, but the server does not serve them.
 
 use super::validating_admission_policy_binding::show;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! MutatingWebhookConfigurations.
+//! The kind MutatingWebhookConfiguration.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Kind = Kind {
     )
 };
 
-/// Only what changes objects may be called again.
+/// Checks the reinvocation policy. Only a mutating webhook may be called again.
 fn reinvocation(hook: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     one_of(hook, "reinvocationPolicy", &["IfNeeded", "Never"], false, path, errors);
 }

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies and their bindings: what must be there, what may be said, and whether expressions compile.
+//! ValidatingAdmissionPolicies and their bindings: required fields, valid values, and the compilation of expressions.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +39,7 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Checks a ValidatingAdmissionPolicy. Match conditions that stay as they were are not looked at again.
+/// Checks a ValidatingAdmissionPolicy. Unchanged match conditions are not checked again.
 pub(crate) fn policy(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let nothing = Value::Null;
     let spec = value.get("spec").unwrap_or(&nothing);

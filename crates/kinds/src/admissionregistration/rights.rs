@@ -1,5 +1,5 @@
-//! Who makes the server read parameters must be allowed to read them: a policy's author all objects of its kind, a
-//! binding's author those that it refers to.
+//! Read access to the parameters of policies, which the server reads for their authors. A policy's author must be allowed to read all
+//! objects of the parameter kind. A binding's author must be allowed to read the objects that the binding refers to.
 
 use serde_json::Value;
 use tenure_access::authorization::Attributes;
@@ -10,7 +10,7 @@ use crate::schema::FieldError;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What a policy's author may not make the server read.
+/// Returns an error if a policy's author may not read the parameters of the policy.
 pub(super) fn check_policy(admitted: &Admitted<'_>, policy: &Value) -> Vec<FieldError> {
     if !applies(admitted) {
         return Vec::new();
@@ -23,7 +23,7 @@ pub(super) fn check_policy(admitted: &Admitted<'_>, policy: &Value) -> Vec<Field
     to_faults("spec.paramKind", refusal)
 }
 
-/// What a binding's author may not make the server read.
+/// Returns an error if a binding's author may not read the parameters of the binding.
 pub(super) fn check_binding(admitted: &Admitted<'_>, binding: &Value) -> Vec<FieldError> {
     if !applies(admitted) {
         return Vec::new();
@@ -130,7 +130,7 @@ fn refuse_binding(admitted: &Admitted<'_>, binding: &Value, reference: &Value) -
     })
 }
 
-/// A user as Go prints one.
+/// Returns a user as Go prints one.
 fn shown(user: &UserInfo) -> String {
     let extra: Vec<String> = user
         .extra

@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicies.
+//! The kind ValidatingAdmissionPolicy.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) static VALIDATING_ADMISSION_POLICY: Kind = Kind {
     )
 };
 
-/// How many expressions there are, and what they take their parameters from.
+/// Shows the number of expressions and the kind of the parameters.
 pub(super) fn show(object: &Value, expressions: &str, now: Timestamp) -> Vec<Value> {
     let parameters = object.pointer("/spec/paramKind").filter(|kind| !kind.is_null());
     let parameters = parameters.map_or("<unset>".to_owned(), |kind| {

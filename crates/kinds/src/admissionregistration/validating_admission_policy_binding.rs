@@ -1,4 +1,4 @@
-//! ValidatingAdmissionPolicyBindings.
+//! The kind ValidatingAdmissionPolicyBinding.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -22,7 +22,7 @@ pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Kind = Kind {
     )
 };
 
-/// Which policy is bound, and where its parameters are.
+/// Shows the bound policy and the place of its parameters.
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let reference = object
         .pointer("/spec/paramRef")

@@ -1,4 +1,4 @@
-//! ValidatingWebhookConfigurations.
+//! The kind ValidatingWebhookConfiguration.
 
 use super::webhooks;
 use crate::kind::{Generation, Kind};

@@ -1,4 +1,4 @@
-//! Webhook configurations, and what admission policies say of the requests that they are about.
+//! Webhook configurations, and the matching of requests that admission policies share with them.
 
 use std::collections::BTreeSet;
 
@@ -11,11 +11,10 @@ use crate::schema::validation::{empty, items, names, one_of, text, webhook_servi
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
-/// How many match conditions there may be.
+/// The maximum number of match conditions.
 const CONDITIONS: usize = 64;
 
-/// Checks a Validating- or MutatingWebhookConfiguration. Match conditions that none of its webhooks changes stay as
-/// they are.
+/// Checks a Validating- or MutatingWebhookConfiguration. If no webhook changes its match conditions, they are not checked again.
 pub(crate) fn validate(
     of_kind: fn(&Value, &FieldPath, &mut Vec<FieldError>),
     value: &Value,
@@ -307,7 +306,7 @@ pub(crate) fn match_conditions(value: &Value, params: bool, path: &FieldPath, er
     }
 }
 
-/// The complaint about an expression.
+/// Returns the error in an expression.
 pub(crate) fn expression_error(path: &FieldPath, source: &str, problem: Problem) -> FieldError {
     match problem {
         Problem::Invalid(detail) => FieldError::invalid(path, source, detail),

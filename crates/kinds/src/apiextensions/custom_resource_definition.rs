@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions. What they mean for what they define is `customresources`' business.
+//! CustomResourceDefinitions. The module `customresources` handles the resources that they define.
 
 use serde_json::{Map, Value, json};
 
@@ -48,7 +48,7 @@ fn fill_in(object: &mut Map<String, Value>) {
         if let Some(conversion) = defaults::object_at(spec, "conversion")
             && conversion.get("webhook") == Some(&json!({}))
         {
-            // One of which nothing is said is none.
+            // An empty webhook counts as no webhook.
             conversion.remove("webhook");
         }
     });

@@ -1,4 +1,4 @@
-//! Definitions of kinds. One file or folder a kind; refuses everything that several groups need.
+//! The group `apiextensions.k8s.io`: definitions of kinds. One file or folder for each kind; code for several groups is elsewhere.
 
 mod custom_resource_definition;
 

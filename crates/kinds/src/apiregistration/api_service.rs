@@ -1,4 +1,4 @@
-//! APIServices, which are shown and not served.
+//! APIServices. They have table cells, but the server does not serve them.
 
 use jiff::Timestamp;
 use serde_json::Value;

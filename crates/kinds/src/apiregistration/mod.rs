@@ -1,4 +1,4 @@
-//! Servers of other groups. One file or folder a kind; refuses everything that several groups need.
+//! The group `apiregistration.k8s.io`: servers of other groups. One file or folder for each kind; code for several groups is elsewhere.
 
 mod api_service;
 

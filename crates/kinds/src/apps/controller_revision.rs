@@ -1,4 +1,4 @@
-//! ControllerRevisions.
+//! The kind ControllerRevision.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What keeps Pods running. One file or folder a kind; refuses everything that several groups need.
+//! The group `apps`: controllers that keep Pods running. One file or folder for each kind; code for several groups is elsewhere.
 
 mod controller_revision;
 mod daemon_set;

@@ -1,4 +1,4 @@
-//! ReplicaSets.
+//! The kind ReplicaSet.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     selected_template(spec, "deployment", "ReplicaSet", &no_claims, &path, errors);
 }
 
-/// A selector cannot change.
+/// Checks that the selector stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),

@@ -1,4 +1,4 @@
-//! Questions about who somebody is. One file or folder a kind; refuses to answer them.
+//! The group `authentication.k8s.io`: reviews of identities. One file or folder for each kind. The API server answers the reviews.
 
 mod self_subject_review;
 mod token_review;

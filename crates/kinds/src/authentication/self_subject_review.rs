@@ -1,8 +1,8 @@
-//! SelfSubjectReviews: who asks.
+//! SelfSubjectReviews: the identity of the requester.
 
 use crate::kind::{Kind, Review};
 
-/// SelfSubjectReviews: who asks.
+/// SelfSubjectReviews: the identity of the requester.
 pub(super) static SELF_SUBJECT_REVIEW: Kind = Kind {
     review: Some(Review::SelfSubject),
     ..Kind::named("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews")

@@ -1,8 +1,8 @@
-//! TokenReviews: whose a token is.
+//! TokenReviews: the identity behind a token.
 
 use crate::kind::{Kind, Review};
 
-/// TokenReviews: whose a token is.
+/// TokenReviews: the identity behind a token.
 pub(super) static TOKEN_REVIEW: Kind = Kind {
     review: Some(Review::Token),
     ..Kind::named("authentication.k8s.io", "TokenReview", "tokenreviews")

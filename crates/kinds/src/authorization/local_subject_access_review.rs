@@ -1,8 +1,8 @@
-//! LocalSubjectAccessReviews: whether somebody may do something in a namespace.
+//! LocalSubjectAccessReviews: whether a subject has a right in a namespace.
 
 use crate::kind::{Kind, Review};
 
-/// LocalSubjectAccessReviews: whether somebody may do something in a namespace.
+/// LocalSubjectAccessReviews: whether a subject has a right in a namespace.
 pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Kind = Kind {
     review: Some(Review::LocalSubjectAccess),
     ..Kind::named(

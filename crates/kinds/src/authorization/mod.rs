@@ -1,4 +1,4 @@
-//! Questions about what somebody may do. One file or folder a kind; refuses to answer them.
+//! The group `authorization.k8s.io`: reviews of rights. One file or folder for each kind. The API server answers the reviews.
 
 mod local_subject_access_review;
 mod self_subject_access_review;

@@ -1,8 +1,8 @@
-//! SelfSubjectAccessReviews: whether who asks may do something.
+//! SelfSubjectAccessReviews: whether the requester has a right.
 
 use crate::kind::{Kind, Review};
 
-/// SelfSubjectAccessReviews: whether who asks may do something.
+/// SelfSubjectAccessReviews: whether the requester has a right.
 pub(super) static SELF_SUBJECT_ACCESS_REVIEW: Kind = Kind {
     review: Some(Review::SelfSubjectAccess),
     ..Kind::named(

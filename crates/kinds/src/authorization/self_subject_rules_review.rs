@@ -1,8 +1,8 @@
-//! SelfSubjectRulesReviews: what who asks may do.
+//! SelfSubjectRulesReviews: the rights of the requester.
 
 use crate::kind::{Kind, Review};
 
-/// SelfSubjectRulesReviews: what who asks may do.
+/// SelfSubjectRulesReviews: the rights of the requester.
 pub(super) static SELF_SUBJECT_RULES_REVIEW: Kind = Kind {
     review: Some(Review::SelfSubjectRules),
     ..Kind::named(

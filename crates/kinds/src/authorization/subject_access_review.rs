@@ -1,8 +1,8 @@
-//! SubjectAccessReviews: whether somebody may do something.
+//! SubjectAccessReviews: whether a subject has a right.
 
 use crate::kind::{Kind, Review};
 
-/// SubjectAccessReviews: whether somebody may do something.
+/// SubjectAccessReviews: whether a subject has a right.
 pub(super) static SUBJECT_ACCESS_REVIEW: Kind = Kind {
     review: Some(Review::SubjectAccess),
     ..Kind::named("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews")

@@ -1,4 +1,5 @@
-//! What changes how many Pods run. One file or folder a kind; refuses everything that several groups need.
+//! The group `autoscaling`: controllers that change the number of Pods. One file or folder for each kind; code for several groups is
+//! elsewhere.
 
 mod horizontal_pod_autoscaler;
 

@@ -1,4 +1,4 @@
-//! What runs Pods to their end. One file or folder a kind; refuses everything that several groups need.
+//! The group `batch`: controllers that run Pods to completion. One file or folder for each kind; code for several groups is elsewhere.
 
 mod cron_job;
 mod job;

@@ -1,6 +1,6 @@
-//! All built-in kinds, by name; the resources that are served of them; and their schemas and columns.
+//! The built-in kinds by name, their served resources, and their schemas and columns.
 //!
-//! The one place that knows every kind, on top of all others. Refuses to say anything of a single one.
+//! This is the only module that knows every kind, and it depends on all others. It contains no rule for a single kind.
 
 mod resources;
 
@@ -41,44 +41,44 @@ static BY_KIND: LazyLock<HashMap<(&str, &str), &Kind>> =
 static BY_PLURAL: LazyLock<HashMap<(&str, &str), &Kind>> =
     LazyLock::new(|| kinds().map(|kind| ((kind.group, kind.plural), kind)).collect());
 
-/// Every built-in kind of which anything is said.
+/// Returns every built-in kind with its own value.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
     GROUPS.iter().copied().flatten().copied()
 }
 
-/// The kind of that name; a plain one if nothing is said of it.
+/// Returns the kind of that name; a plain kind if it has no value of its own.
 #[must_use]
 pub fn find_kind(group: &str, name: &str) -> &'static Kind {
     BY_KIND.get(&(group, name)).copied().unwrap_or(&PLAIN)
 }
 
-/// The kind of the resource of that plural; a plain one if nothing is said of it.
+/// Returns the kind of the resource with that plural; a plain kind if it has no value of its own.
 #[must_use]
 pub fn find_resource(group: &str, plural: &str) -> &'static Kind {
     BY_PLURAL.get(&(group, plural)).copied().unwrap_or(&PLAIN)
 }
 
-/// The schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`).
+/// Returns the schema of a kind, `api_version` as objects write it (`v1`, `apps/v1`).
 #[must_use]
 pub fn schema(api_version: &str, kind: &str) -> Option<KindSchema> {
     let (group, _) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     schema_of(find_kind(group, kind), api_version, kind)
 }
 
-/// The same where the kind's value is known.
+/// Returns the schema of a kind whose value the caller already has.
 #[must_use]
 pub fn schema_of(behavior: &'static Kind, api_version: &str, kind: &str) -> Option<KindSchema> {
     let definition = BuiltinSchemas::shared().type_of(api_version, kind)?;
     Some(KindSchema::new(behavior, api_version, kind, definition))
 }
 
-/// The columns of a built-in resource.
+/// Returns the columns of a built-in resource.
 #[must_use]
 pub fn columns(group: &str, version: &str, plural: &str) -> Columns {
     columns_of(find_resource(group, plural), group, version, plural)
 }
 
-/// The same where the kind's value is known.
+/// Returns the columns of a kind whose value the caller already has.
 #[must_use]
 pub fn columns_of(behavior: &'static Kind, group: &str, version: &str, plural: &str) -> Columns {
     let place = (group, version, plural);

@@ -1,4 +1,4 @@
-//! What is built in, read from a table that was recorded from the discovery documents of a Kubernetes 1.36 API server.
+//! The built-in resources, from a table that was recorded from the discovery documents of a Kubernetes 1.36 API server.
 
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ struct SubresourceRow {
     verbs: Vec<String>,
 }
 
-/// The built-in resources in discovery's order.
+/// Returns the built-in resources in the order of discovery.
 #[must_use]
 pub fn resources() -> Vec<Resource> {
     // The table is part of the program; a test reads it, so an unreadable one can't be built into a release.

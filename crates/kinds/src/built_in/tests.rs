@@ -1,4 +1,4 @@
-//! The table of kinds is whole, and agrees with what is served.
+//! The table of kinds is complete, and agrees with the served resources.
 
 use std::collections::HashSet;
 

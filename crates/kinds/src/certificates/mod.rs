@@ -1,4 +1,4 @@
-//! Requests for certificates. One file or folder a kind; refuses everything that several groups need.
+//! The group `certificates.k8s.io`: requests for certificates. One file or folder for each kind; code for several groups is elsewhere.
 
 mod certificate_signing_request;
 

@@ -1,4 +1,4 @@
-//! Leases.
+//! The kind Lease.
 
 use serde_json::Value;
 

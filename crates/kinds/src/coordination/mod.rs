@@ -1,4 +1,4 @@
-//! Who leads. One file or folder a kind; refuses everything that several groups need.
+//! The group `coordination.k8s.io`: leader election. One file or folder for each kind; code for several groups is elsewhere.
 
 mod lease;
 

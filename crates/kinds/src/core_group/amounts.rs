@@ -1,4 +1,4 @@
-//! The names and amounts of resources, as quotas and limits say them.
+//! The names and amounts of resources in quotas and limits.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::schema::quantity::Quantity;
 use crate::schema::validation::metadata::qualified_name;
 use crate::schema::{FieldError, FieldPath};
 
-/// What a quota can count without a prefix that says whose name it is.
+/// The resource names without a prefix that a quota can count.
 pub(super) const COUNTED: [&str; 19] = [
     "cpu",
     "memory",
@@ -39,7 +39,7 @@ pub(super) fn is_counted(name: &str) -> bool {
     COUNTED.contains(&name) || is_huge(name)
 }
 
-/// Whether a name with a prefix is one that nodes offer, and not Kubernetes itself.
+/// Returns whether a name with a prefix is a resource of nodes, not of Kubernetes itself.
 pub(super) fn is_extended(name: &str) -> bool {
     name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }

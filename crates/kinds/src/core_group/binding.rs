@@ -1,4 +1,4 @@
-//! Bindings: an order to give a Pod its node.
+//! Bindings: the assignment of a Pod to a node.
 
 use crate::kind::{Action, Kind};
 

@@ -1,4 +1,4 @@
-//! ComponentStatuses, which are shown and not served.
+//! ComponentStatuses. They have table cells, but the server does not serve them.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! ConfigMaps.
+//! The kind ConfigMap.
 
 use jiff::Timestamp;
 use serde_json::Value;

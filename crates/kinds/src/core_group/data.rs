@@ -1,22 +1,22 @@
-//! Data, as ConfigMaps and Secrets have it, and when it may not change. Refuses to know whose it is.
+//! The data of ConfigMaps and Secrets, and its immutability. This module handles both kinds alike.
 
 use serde_json::Value;
 
 use crate::schema::validation::{empty, names};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
-/// All values of a ConfigMap or Secret together, in bytes.
+/// The limit for the values of a ConfigMap or Secret together, in bytes.
 const DATA_LIMIT: usize = 1024 * 1024;
 
-/// How long a value is, in bytes, by its field and its text.
+/// Returns the length of a value in bytes, from its field and its text.
 pub(super) type Length = fn(&str, &str) -> usize;
 
-/// About as many bytes as a text in base64 stands for.
+/// Returns the approximate number of bytes that a base64 text decodes to.
 pub(super) fn measure_decoded(text: &str) -> usize {
     text.len() / 4 * 3
 }
 
-/// Checks the keys of data, and the length of all values together. Data that is too long is told of as `field`.
+/// Checks the keys of data, and the length of all values together. The error for data that is too long names `field`.
 pub(super) fn check_keys_and_length(value: &Value, field: &str, length: Length, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for part in ["data", "binaryData"] {
@@ -48,7 +48,7 @@ pub(super) fn check_keys_and_length(value: &Value, field: &str, length: Length, 
     }
 }
 
-/// An immutable object's data may not change.
+/// Checks that an immutable object's data stays unchanged.
 pub(super) fn check_immutable(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if old.get("immutable") != Some(&Value::Bool(true)) {
         return;

@@ -1,4 +1,4 @@
-//! Endpoints.
+//! The kind Endpoints.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

@@ -44,7 +44,7 @@ const FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The Event as the other group has it.
+/// Returns the Event as the other group has it.
 pub(crate) fn convert(object: Value, wanted: &str) -> Value {
     let Value::Object(map) = object else { return object };
     let to_core = wanted == "v1";
@@ -63,7 +63,7 @@ pub(crate) fn convert(object: Value, wanted: &str) -> Value {
     event
 }
 
-/// What is shown of an Event in either form.
+/// Shows the table cells of an Event in either form.
 pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let since = |pointer: &str| {
         let time = cells::text(object, pointer);
@@ -139,7 +139,7 @@ pub(crate) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
 /// Checks an Event of the core group.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     validate_namespace(value, "involvedObject", errors);
-    // Who says when it happened speaks the newer language.
+    // An Event with `eventTime` must follow the newer rules.
     if text(value, "eventTime").is_empty() {
         return;
     }
@@ -147,7 +147,8 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     required(value, &["reportingInstance", "action", "reason"], errors);
 }
 
-/// An Event is where the object is that it is about; those about what is in no namespace are in two of them.
+/// Checks the namespace of an Event. It must be the namespace of the object that the Event is about. An Event about a
+/// cluster-scoped object may be in `default` or `kube-system`.
 pub(crate) fn validate_namespace(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
     let own = value
         .pointer("/metadata/namespace")
@@ -164,7 +165,7 @@ pub(crate) fn validate_namespace(value: &Value, field: &str, errors: &mut Vec<Fi
     }
 }
 
-/// Complains about who reports an event, if that is no qualified name.
+/// Checks that the reporter of an event is a qualified name.
 pub(crate) fn reporter(value: &Value, field: &str, errors: &mut Vec<FieldError>) {
     required(value, &[field], errors);
     named(qualified_name, text(value, field), &FieldPath::new(field), errors);

@@ -1,4 +1,4 @@
-//! The kinds of the core group, and what is alike in all that makes pods. One file or folder a kind.
+//! The kinds of the core group, and the code that all Pod-creating kinds share. One file or folder for each kind.
 
 mod amounts;
 mod binding;

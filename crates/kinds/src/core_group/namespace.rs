@@ -34,7 +34,7 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The label of the Pod Security level that a namespace wants enforced.
 const POD_SECURITY_LABEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// Says that the Pod Security label is stored and not enforced, whenever it is set or changed.
+/// Warns that the Pod Security label is stored but not enforced, each time it is set or changed.
 fn warn_of_pod_security(new: &Value, old: Option<&Value>) -> Option<String> {
     let read = |object: &Value| {
         let labels = object.pointer("/metadata/labels")?.get(POD_SECURITY_LABEL)?;
@@ -122,7 +122,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![cells::name(object), phase.into(), cells::age(object, now)]
 }
 
-/// Checks what holds a namespace until it is empty.
+/// Checks the finalizers that hold a namespace until it is empty.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&Value::Null);
     let at = FieldPath::new("spec").child("finalizers");
@@ -133,7 +133,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A namespace's phase says whether it is being deleted.
+/// Checks that a namespace's phase agrees with its deletion.
 fn validate_phase(namespace: &Value, errors: &mut Vec<FieldError>) {
     let status = namespace.get("status").unwrap_or(&Value::Null);
     let deleted = namespace

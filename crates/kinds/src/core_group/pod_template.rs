@@ -1,4 +1,4 @@
-//! PodTemplates.
+//! The kind PodTemplate.
 
 use serde_json::Value;
 

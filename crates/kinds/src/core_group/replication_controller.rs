@@ -1,4 +1,4 @@
-//! ReplicationControllers.
+//! The kind ReplicationController.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ const COUNTS: Counts = Counts {
 pub(super) static REPLICATION_CONTROLLER: Kind = Kind {
     etcd_folder: Some("controllers"),
     selectable_fields: &["status.replicas"],
-    // They are older than the question what becomes of dependents.
+    // ReplicationControllers are older than the deletion policies for dependents, so the default is Orphan.
     default_propagation: Some("Orphan"),
     generation: Generation::Counted,
     initial_status: Some(|| json!({"replicas": 0})),
@@ -67,7 +67,7 @@ fn fill_in(object: &mut Map<String, Value>) {
     }
 }
 
-/// Who has no labels of its own has those of its Pods.
+/// Gives an object without labels the labels of its Pods.
 pub(crate) fn fill_in_labels(object: &mut Map<String, Value>, labels: Value) {
     if let Some(metadata) = defaults::object_at(object, "metadata")
         && defaults::is_empty(metadata, "labels")
@@ -76,7 +76,7 @@ pub(crate) fn fill_in_labels(object: &mut Map<String, Value>, labels: Value) {
     }
 }
 
-/// What is shown of what keeps a number of Pods.
+/// Shows the table cells of a controller with a number of Pods.
 pub(crate) fn show_replicas(object: &Value, now: Timestamp) -> Vec<Value> {
     let [names, images] = cells::containers(object, cells::CONTAINERS);
     let plain = object

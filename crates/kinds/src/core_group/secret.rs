@@ -1,4 +1,4 @@
-//! Secrets: `stringData` is a way to write `data` and is never stored.
+//! Secrets. `stringData` is another form of `data` for writes and is never stored.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,7 +30,7 @@ pub(super) static SECRET: Kind = Kind {
     ..Kind::named("", "Secret", "secrets")
 };
 
-/// Texts become data, and are never stored as such.
+/// Converts `stringData` into `data`. `stringData` is never stored.
 fn encode_texts(object: &mut Value) {
     let Some(map) = object.as_object_mut() else { return };
     if let Some(Value::Object(texts)) = map.remove("stringData")
@@ -48,7 +48,7 @@ fn encode_texts(object: &mut Value) {
     }
 }
 
-/// Text data becomes data, and is never stored as such.
+/// Sets the default type, and converts `stringData` into `data`.
 fn fill_in(object: &mut Map<String, Value>) {
     defaults::set(object, "type", "Opaque");
     if let Some(Value::Object(texts)) = object.remove("stringData")
@@ -61,7 +61,7 @@ fn fill_in(object: &mut Map<String, Value>) {
     }
 }
 
-/// Checks a Secret: its data, and what its type needs of that.
+/// Checks a Secret: its data, and the keys that its type requires.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     data::check_keys_and_length(value, "data", |_, text| data::measure_decoded(text), errors);
     static NOTHING: Value = Value::Null;

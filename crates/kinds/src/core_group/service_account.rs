@@ -1,4 +1,4 @@
-//! ServiceAccounts.
+//! The kind ServiceAccount.
 
 use crate::kind::Kind;
 use crate::table::name_and_age;

@@ -1,4 +1,4 @@
-//! From a definition to the resources that it serves: one for each version.
+//! Compiles a definition into the resources that it serves: one for each version.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const VERBS: [&str; 8] = [
     "watch",
 ];
 
-/// The resources of an established definition.
+/// Returns the resources of an established definition.
 #[must_use]
 pub fn compile(definition: &Value) -> Vec<Resource> {
     let text = |pointer: &str| definition.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -113,7 +113,7 @@ fn list(value: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-/// A schema whose types can't be told leaves every map granular and every list atomic.
+/// Returns the type of a version. If the schema has no readable types, every map is granular and every list atomic.
 fn typing(version: &Value) -> Typing {
     version
         .pointer("/schema/openAPIV3Schema")
@@ -121,7 +121,7 @@ fn typing(version: &Value) -> Typing {
         .unwrap_or_else(Typing::deduced)
 }
 
-/// The words of the definition, or else Kubernetes' own, which point to the best version that is not deprecated.
+/// Returns the deprecation message of the definition, or else Kubernetes' own, which points to the best version that is not deprecated.
 fn deprecation(definition: &Value, version: &Value) -> Option<String> {
     let is_deprecated = |version: &Value| version.get("deprecated") == Some(&json!(true));
     if !is_deprecated(version) {

@@ -1,4 +1,4 @@
-//! Whether what a definition says about conversion is acceptable: the strategy, and where its webhook is.
+//! Validation of a definition's conversion: the strategy, and the address of its webhook.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -91,7 +91,7 @@ fn config(config: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut Ve
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
     let bundle = text(config, "caBundle");
-    // What nobody is served by yet may be completed later, and what was wrong before may stay so.
+    // A definition that is not yet established may be completed later, and an old error may stay.
     let lenient = old.is_none_or(|old| {
         let before = old.pointer("/spec/conversion").and_then(client_config);
         !names::is_established(old) || before.is_some_and(|before| bundle_fault(text(before, "caBundle")).is_some())
@@ -101,7 +101,7 @@ fn config(config: &Value, old: Option<&Value>, path: &FieldPath, errors: &mut Ve
     }
 }
 
-/// What is wrong with a bundle of certificates.
+/// Returns the error in a bundle of certificates.
 fn bundle_fault(bundle: &str) -> Option<String> {
     let bytes = STANDARD.decode(bundle).unwrap_or_default();
     if bytes.is_empty() {

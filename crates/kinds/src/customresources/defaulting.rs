@@ -1,4 +1,4 @@
-//! Defaults of structural schemas, and nulls where none may be.
+//! Defaults of structural schemas, and the removal of nulls from fields that are not nullable.
 
 use serde_json::{Map, Value};
 

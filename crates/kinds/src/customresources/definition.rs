@@ -1,4 +1,4 @@
-//! Whether a CustomResourceDefinition is acceptable, in the words of the real server.
+//! Validation of CustomResourceDefinitions, in the words of the real server.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// What is wrong with a definition that is about to be created. Metadata in general is the caller's to check.
+/// Returns the errors in a new definition. The caller checks general metadata.
 pub fn validate_definition(definition: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&NOTHING);
@@ -41,7 +41,7 @@ pub fn validate_definition(definition: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a definition that is about to replace `old`.
+/// Returns the errors in a definition that replaces `old`.
 pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&NOTHING);
@@ -68,7 +68,7 @@ pub fn validate_definition_update(definition: &Value, old: &Value) -> Vec<FieldE
     errors
 }
 
-/// The fields that all versions share are reported where version one of the API kept them: above the versions.
+/// Hoists fields that all versions share. Errors in them are reported where version one of the API kept them: above the versions.
 fn hoisted(spec: &Value, field: &str) -> bool {
     let list = spec
         .get("versions")
@@ -129,7 +129,7 @@ fn versions_of(spec: &Value) -> impl Iterator<Item = &Value> {
     spec.get("versions").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Whether a schema, or one inside it, has a default.
+/// Returns whether a schema, or one inside it, has a default.
 fn has_default(schema: &Value) -> bool {
     let inner = |field: &str| {
         let map = schema.get(field).and_then(Value::as_object).into_iter().flatten();
@@ -166,7 +166,7 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
             None => errors.push(FieldError::required(at.child("schema").child("openAPIV3Schema"), "")),
             Some(schema) if !schemas => self::schema(schema, has_status, &at.child("schema"), errors),
             Some(schema) if index == 0 => {
-                // One complaint for all, if any of them has a status.
+                // If a version has a status, one error counts for all versions.
                 let has_status = list
                     .iter()
                     .any(|version| version.pointer("/subresources/status").is_some());
@@ -230,7 +230,7 @@ fn version_list(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A version as the real server's internal type prints it, what is hoisted left out.
+/// Shows a version as the real server's internal type prints it, without the hoisted fields.
 fn shown_version(version: &Value) -> String {
     let flag = |field: &str| version.get(field) == Some(&Value::Bool(true));
     let warning = version.get("deprecationWarning").cloned().unwrap_or_default();
@@ -264,13 +264,13 @@ fn schema(schema: &Value, has_status: bool, path: &FieldPath, errors: &mut Vec<F
         sound = errors.len() == before;
     }
     schema_rules::check(schema, &at, errors);
-    // Only a schema whose structure is sound gives values types.
+    // Only a sound structure gives values types.
     if sound {
         rule_checks::check(schema, &at, errors);
     }
 }
 
-/// The complaint about an RFC 1035 label; empty if it is one.
+/// Returns the error in an RFC 1035 label; empty if it is one.
 fn label_1035(name: &str) -> String {
     let mut complaints = Vec::new();
     if name.len() > 63 {

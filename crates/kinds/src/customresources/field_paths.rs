@@ -1,8 +1,8 @@
-//! The `fieldPath` of a validation rule: which field below the rule's own a complaint is about.
+//! The `fieldPath` of a validation rule: the field below the rule's own field that an error names.
 
 use serde_json::Value;
 
-/// The path as complaints write it, `spec.ports[http]`; `None` if the schema has no such field.
+/// Returns the path as errors write it, `spec.ports[http]`; `None` if the schema has no such field.
 pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
     let mut written = String::new();
     let mut schema = schema;
@@ -40,7 +40,7 @@ pub(super) fn normalized(path: &str, schema: &Value) -> Option<String> {
     (!written.is_empty()).then_some(written)
 }
 
-/// Reads up to the closing quote and bracket; the name and what follows.
+/// Reads up to the closing quote and bracket; returns the name and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut letters = text.char_indices();

@@ -1,7 +1,7 @@
-//! The string formats that values of custom resources are checked against.
+//! The string formats of custom resources' values.
 //!
-//! Formats that the real server knows and nobody's schemas use (ISBNs, credit cards, colours, social security numbers)
-//! are not checked here.
+//! Some formats of the real server are not checked, because no known schema uses them: ISBNs, credit cards, colours, social security
+//! numbers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ pub(super) const KNOWN: [&str; 26] = [
     "int32",
 ];
 
-/// Whether text has a format; unknown formats constrain nothing.
+/// Returns whether text has a format; unknown formats constrain nothing.
 pub(super) fn matches(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok() && text.contains(['T', 't']),
@@ -67,7 +67,7 @@ fn email(text: &str) -> bool {
     !local.is_empty() && !domain.is_empty() && !text.contains(char::is_whitespace) && !local.contains('@')
 }
 
-/// A name with a top-level domain of two letters or more, as the real server's expression wants it.
+/// Checks for a name with a top-level domain of at least two letters, as the real server's expression requires.
 fn hostname(text: &str) -> bool {
     if text.is_empty() || text.len() > 255 {
         return false;

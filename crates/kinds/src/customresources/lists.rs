@@ -1,4 +1,4 @@
-//! Lists that are sets or maps: items told apart, duplicates refused, old items found again.
+//! Lists that are sets or maps: distinction of items, errors for duplicates, and lookup of old items.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::structural::{Additional, ListType, Node};
 use super::value_path::ValuePath;
 use crate::schema::FieldError;
 
-/// Complains about duplicates in sets and maps, at any depth.
+/// Reports duplicates in sets and maps, at any depth.
 pub(super) fn check(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if !node.has_correlated_lists {
         return;
@@ -68,7 +68,7 @@ fn key(node: &Node, item: &Value) -> Value {
     Value::Object(keys)
 }
 
-/// The items of an old list by their keys, if they have some; of several with the same, the first.
+/// The items of an old list by their keys, if the list has keys. Of items with equal keys, the first one counts.
 pub(super) struct Correlated<'a>(HashMap<Value, &'a Value>);
 
 impl<'a> Correlated<'a> {
@@ -83,7 +83,7 @@ impl<'a> Correlated<'a> {
         Self(by_key)
     }
 
-    /// The old item with the same keys.
+    /// Returns the old item with equal keys.
     pub(super) fn find(&self, node: &Node, item: &Value) -> Option<&'a Value> {
         if self.0.is_empty() {
             return None;

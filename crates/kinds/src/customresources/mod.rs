@@ -1,8 +1,8 @@
 //! CustomResourceDefinitions and the resources that they define.
 //!
-//! Owns what makes a definition acceptable, which names it gets, and what its schema means for objects: pruning,
-//! defaulting, validation, rules, columns, OpenAPI. Pure: definitions and objects in, verdicts out; the registry decides
-//! when to ask. Refuses to ask a webhook that brings objects from one version into another.
+//! This module decides whether a definition is valid, accepts its names, and applies its schema to objects: pruning, defaulting,
+//! validation, rules, columns, OpenAPI. All functions are pure: definitions and objects in, results out. The registry decides when to call
+//! them. This module calls no conversion webhook.
 
 mod compile;
 mod conversion_rules;
@@ -47,7 +47,7 @@ pub const GROUP: &str = "apiextensions.k8s.io";
 /// Their plural in URLs.
 pub const PLURAL: &str = "customresourcedefinitions";
 
-/// What all kinds are that a definition defines. What the definition says is in [`crate::kind::CustomKind`].
+/// The kind value of all custom resources. The content of a definition is in [`crate::kind::CustomKind`].
 pub static CUSTOM: Kind = Kind {
     needs_resource_version: true,
     owners_first: OwnersFirst::Always,
@@ -57,13 +57,13 @@ pub static CUSTOM: Kind = Kind {
     ..Kind::named("", "", "")
 };
 
-/// All stored definitions.
+/// Returns the stored definitions.
 #[must_use]
 pub fn definitions(objects: &dyn Objects) -> Vec<Value> {
     objects.list(GROUP, PLURAL, None)
 }
 
-/// Writes what the server writes into a definition: its status, with the names that are still free.
+/// Writes the server's part of a definition: its status, with the names that are still free.
 pub fn settle(definition: &mut Value, live: Option<&Value>, objects: &dyn Objects, now: &str) {
     match live {
         None => prepare_create(definition),
@@ -78,12 +78,12 @@ pub fn settle(definition: &mut Value, live: Option<&Value>, objects: &dyn Object
     }
 }
 
-/// The entry of `spec.versions` with that name.
+/// Returns the entry of `spec.versions` with that name.
 pub fn version<'a>(definition: &'a Value, name: &str) -> Option<&'a Value> {
     versions(definition).find(|version| version.get("name").and_then(Value::as_str) == Some(name))
 }
 
-/// All entries of `spec.versions`.
+/// Returns the entries of `spec.versions`.
 pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
     definition
         .pointer("/spec/versions")
@@ -92,7 +92,7 @@ pub fn versions(definition: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// The columns of a version's tables.
+/// Returns the columns of a version's tables.
 pub fn columns(definition: &Value, version_name: &str) -> CustomColumns {
     CustomColumns::new(version(definition, version_name).and_then(|version| version.get("additionalPrinterColumns")))
 }

@@ -1,4 +1,4 @@
-//! Names accepted or refused, conditions, and what the server itself writes into a definition.
+//! Acceptance of names, conditions, and the fields that the server writes into a definition.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::text;
 use crate::schema::validation::CLEANUP_FINALIZER;
 
-/// What the server writes into a new definition: an empty status with the stored version.
+/// Writes the server's part of a new definition: an empty status with the stored version.
 pub fn prepare_create(definition: &mut Value) {
     let storage = storage_version(definition).map(str::to_owned);
     let Value::Object(object) = definition else { return };
@@ -18,8 +18,7 @@ pub fn prepare_create(definition: &mut Value) {
     );
 }
 
-/// What the server writes into a definition that replaces `old` (not through `/status`): its status, with a new
-/// storage version noted.
+/// Writes the server's part of a definition that replaces `old` (not through `/status`): its status, with a new storage version added.
 pub fn prepare_update(definition: &mut Value, old: &Value) {
     let storage = storage_version(definition).map(str::to_owned);
     let Value::Object(object) = definition else { return };
@@ -41,7 +40,7 @@ fn storage_version(definition: &Value) -> Option<&str> {
         .map(|version| text(version, "name"))
 }
 
-/// Whether a definition's resources are served.
+/// Returns whether a definition's resources are served.
 pub fn is_established(definition: &Value) -> bool {
     condition(definition, "Established").is_some_and(|one| text(one, "status") == "True")
 }
@@ -102,7 +101,7 @@ pub fn accept_names<'a>(definition: &Value, others: impl IntoIterator<Item = &'a
         ),
     }
     if conflict.is_none() && !held {
-        // Nothing has to be waited for: the resources are served from the same table that this status is written to.
+        // No delay is necessary, because the resources are served from the table to which this status is written.
         set_condition(
             &mut result,
             "Established",

@@ -36,7 +36,7 @@ pub fn openapi_document<'a>(
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// A definition of ours and all that it refers to.
+/// Adds a built-in definition and all definitions that it refers to.
 fn add_builtin(name: &str, schemas: &mut Map<String, Value>) {
     let wanted = BuiltinSchemas::shared().openapi_definition(name);
     for (name, mut schema) in wanted {
@@ -45,7 +45,7 @@ fn add_builtin(name: &str, schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Our notes about Go types are for us alone.
+/// Removes the notes about Go types, which are internal.
 fn strip_facts(schema: &mut Value) {
     match schema {
         Value::Object(map) => {

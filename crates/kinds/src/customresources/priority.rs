@@ -1,4 +1,4 @@
-//! The order of API versions: stable before beta before alpha, newer before older, everything else behind by name.
+//! The order of API versions: stable before beta before alpha, newer before older, and all other names last, in their alphabetical order.
 
 use std::cmp::Reverse;
 

@@ -1,4 +1,4 @@
-//! Dropping what a structural schema does not know, and naming it for strict decoding.
+//! Removal of fields that a structural schema does not declare. The removed fields are reported for strict decoding.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::schema::strict::Faults;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Prunes an object's fields except for its own type and metadata; names what went.
+/// Prunes an object's fields except for its own type and metadata, and reports the removed fields.
 pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown: &mut Vec<String>) {
     let kept: Vec<(String, Value)> = ["apiVersion", "kind", "metadata"]
         .iter()
@@ -20,7 +20,7 @@ pub(super) fn prune_object(root: &Node, object: &mut Map<String, Value>, unknown
         .collect();
     let (mut first, mut later) = (Faults::default(), Faults::default());
     fields(root, object, &ValuePath::ROOT, &mut first, &mut later);
-    // What embedded objects' metadata does not have is told last.
+    // Unknown fields in the metadata of embedded objects are reported last.
     unknown.append(&mut first.texts);
     unknown.append(&mut later.texts);
     object.extend(kept);
@@ -77,7 +77,7 @@ fn prune(node: &Node, value: &mut Value, path: &ValuePath<'_>, unknown: &mut Fau
     }
 }
 
-/// An embedded object's metadata keeps what metadata has.
+/// Prunes the metadata of an embedded object to the known metadata fields.
 fn embedded_metadata(value: &mut Value, path: &ValuePath<'_>, unknown: &mut Faults) {
     let (Value::Object(metadata), Some(known)) = (value, BuiltinSchemas::shared().definition(OBJECT_META)) else {
         return;

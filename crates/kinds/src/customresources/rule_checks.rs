@@ -1,5 +1,5 @@
-//! What validation rules a definition may have: expressions that compile, costs that are bounded, and `oldSelf` only
-//! where there is one.
+//! Validation of a definition's rules: expressions must compile, costs must be bounded, and `oldSelf` is allowed only where an old value
+//! exists.
 
 use kubernetes_cel::Shape;
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use super::rules::{self, Rule};
 use super::text;
 use crate::schema::{FieldError, FieldPath, Shown, fit_for_html};
 
-/// What one rule may cost at most.
+/// The maximum cost of one rule.
 const RULE_LIMIT: u64 = 10_000_000;
 
-/// What all rules of a schema may cost together at most.
+/// The maximum cost of all rules of a schema together.
 const SCHEMA_LIMIT: u64 = 100_000_000;
 
-/// So many of the most expensive rules are named.
+/// The number of expensive rules that an error names.
 const MOST_NAMED: usize = 4;
 
 const FIELD: &str = "x-kubernetes-validations";
 
-/// Checks the rules of a version's schema. Where the schema itself has errors, they are not looked at.
+/// Checks the rules of a version's schema, except in parts of the schema that have errors.
 pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut checker = Checker {
         broken: errors.iter().map(|error| error.field.clone()).collect(),
@@ -44,7 +44,7 @@ pub(super) fn check(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
 }
 
 struct Checker {
-    /// Where the schema has errors.
+    /// The paths of schema errors.
     broken: Vec<String>,
     errors: Vec<FieldError>,
     total: u64,
@@ -52,8 +52,8 @@ struct Checker {
 }
 
 impl Checker {
-    /// `most` is how often values of this schema can occur, if that is bounded; `unordered` is the nearest list or map
-    /// above whose values have no counterparts in an older object.
+    /// Checks a schema and the schemas below it. `most` is the maximum number of values of this schema, if it is bounded. `unordered` is
+    /// the nearest list or map above whose values have no counterparts in an older object.
     fn schema(&mut self, schema: &Value, at: &FieldPath, root: bool, most: Option<u64>, unordered: Option<&str>) {
         let list_type = text(schema, "x-kubernetes-list-type");
         let map_type = text(schema, "x-kubernetes-map-type");
@@ -170,7 +170,7 @@ impl Checker {
     }
 }
 
-/// How many values a schema has below it for each of its own; `None` if nothing bounds that.
+/// Returns the maximum number of values below one value of this schema; `None` if it is unbounded.
 fn factor(schema: &Value) -> Option<u64> {
     let count = |field: &str| schema.get(field).and_then(Value::as_u64);
     match text(schema, "type") {
@@ -200,7 +200,7 @@ fn too_costly(what: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// A rule as the real server's internal type prints it.
+/// Returns a rule as the real server's internal type prints it.
 fn shown(rule: &Value) -> Shown {
     let given = |field: &str| rule.get(field).cloned().unwrap_or_default();
     let words = |field: &str| json!(text(rule, field)).to_string();

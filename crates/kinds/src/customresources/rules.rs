@@ -1,7 +1,7 @@
-//! `x-kubernetes-validations` at work: the rules of a schema, compiled once, evaluated on objects.
+//! `x-kubernetes-validations` on objects: the rules of a schema, compiled once and evaluated on objects.
 //!
-//! Owns which rules apply where, what `oldSelf` is, what an object's rules may cost together, and the words of
-//! complaints. What rules a definition may have at all is [`super::rule_checks`]'s.
+//! This module decides which rules apply to a value, what `oldSelf` is, the budget for an object's rules, and the words of errors.
+//! [`super::rule_checks`] checks the rules of a definition.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -22,9 +22,9 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 /// A rule with its expressions compiled.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// The expression, or why there is none.
+    /// The expression, or the reason for which it does not compile.
     pub(super) program: Result<Program, String>,
-    /// The expression of its message, or why there is none.
+    /// The expression of the message, or the reason for which it does not compile.
     pub(super) message_program: Option<Result<Program, String>>,
     expression: String,
     message: String,
@@ -38,7 +38,7 @@ impl Rule {
         self.program.as_ref().is_ok_and(|program| program.refers_to("oldSelf"))
     }
 
-    /// What complaints call the rule.
+    /// Returns the name of the rule in errors.
     fn shown(&self) -> &str {
         if self.message.is_empty() {
             self.expression.trim()
@@ -48,7 +48,7 @@ impl Rule {
     }
 }
 
-/// A schema as its rules see it: the root of a resource, an embedded one, or anything else.
+/// Returns the schema for its rules: the root of a resource, an embedded one, or anything else.
 pub(super) fn shape_of(schema: &Value, root: bool) -> Shape {
     if root {
         Shape::of_resource(schema, SELF_TYPE)
@@ -121,12 +121,12 @@ pub(super) struct RuleTree {
     properties: BTreeMap<String, RuleTree>,
     additional: Option<Box<RuleTree>>,
     all_of: Vec<RuleTree>,
-    /// The keys of a list whose items have counterparts in an older one.
+    /// The keys of a list whose items have counterparts in an older list.
     list_keys: Option<Vec<String>>,
     is_set: bool,
 }
 
-/// What a value was before, as far as that can be told, and whether it is the same.
+/// The old value, as far as it can be found, and whether it equals the new value.
 #[derive(Clone, Copy, Default)]
 struct Before<'a> {
     /// The value and its counterpart.
@@ -135,7 +135,7 @@ struct Before<'a> {
 }
 
 impl RuleTree {
-    /// The rules of a resource's schema; `None` if it has none.
+    /// Parses the rules of a resource's schema; `None` if it has none.
     pub(super) fn parse(schema: &Value) -> Option<Self> {
         has_rules(schema).then(|| Self::build(schema, schema, true))?
     }
@@ -157,7 +157,7 @@ impl RuleTree {
             .iter()
             .filter_map(|(name, validation)| {
                 let schema = own.get(name)?;
-                // What expressions don't see has no rules.
+                // A value that expressions can't read has no rules.
                 shape_of(schema, false).declared_type()?;
                 Some((name.clone(), Self::build(validation, schema, false)?))
             })
@@ -261,13 +261,13 @@ impl RuleTree {
         }
     }
 
-    /// By what an item of a list is found in an older one.
+    /// Returns the key by which an item of a list is found in an older list.
     fn identity<'a>(&self, item: &'a Value) -> Option<Vec<Option<&'a Value>>> {
         let keys = self.list_keys.as_ref()?;
         Some(keys.iter().map(|key| item.get(key)).collect())
     }
 
-    /// The items of an older list by their keys; of several with the same, the first.
+    /// Returns the items of an older list by their keys; of several with the same, the first.
     fn counterparts<'a>(&self, old: Option<&'a Value>) -> HashMap<Vec<Option<&'a Value>>, &'a Value> {
         let mut found = HashMap::new();
         for item in old.and_then(Value::as_array).into_iter().flatten() {
@@ -319,7 +319,7 @@ impl RuleTree {
                 Ok(_) => {
                     let variables = self::variables(&own, old_view.as_ref(), false);
                     let complaint = self.complaint(rule, value, at, &variables, run);
-                    // What was so before is no reason to refuse changes elsewhere.
+                    // A violation that existed before does not block changes elsewhere.
                     let tolerated = !rule.uses_old() && before.is_same(self);
                     run.errors.push(FieldError { tolerated, ..complaint });
                 }
@@ -346,7 +346,7 @@ impl RuleTree {
         }
     }
 
-    /// The complaint of a rule that does not hold.
+    /// Returns the error of a rule that does not hold.
     fn complaint(
         &self,
         rule: &Rule,
@@ -394,7 +394,7 @@ impl RuleTree {
         }
     }
 
-    /// Whether two values are the same, the order of sets and of lists by keys aside.
+    /// Returns whether two values are equal, apart from the order of sets and of lists by keys.
     fn same(&self, left: &Value, right: &Value) -> bool {
         if left == right {
             return true;
@@ -411,7 +411,7 @@ impl RuleTree {
     }
 }
 
-/// A message that can be shown: one line, not empty, not too long.
+/// Returns a message that can be shown: one line, not empty, not too long.
 fn usable(message: &str) -> Option<String> {
     let message = message.trim();
     let fine = !message.is_empty() && message.len() <= LONGEST_MESSAGE && !message.contains('\n');
@@ -419,7 +419,7 @@ fn usable(message: &str) -> Option<String> {
 }
 
 impl<'a> Before<'a> {
-    /// What is known one level below.
+    /// Returns the known old values one level below.
     fn below(self, value: &'a Value, counterpart: Option<&'a Value>, correlates: bool) -> Self {
         if self.own.is_none() {
             return self;
@@ -440,14 +440,14 @@ impl<'a> Before<'a> {
     }
 }
 
-/// One check of an object.
+/// A check of an object.
 struct Run<'e> {
-    /// What may still be spent; nothing once it ran out.
+    /// The remaining budget; `None` after it is exhausted.
     left: Option<u64>,
     errors: &'e mut Vec<FieldError>,
 }
 
-/// The variables, or why there are none.
+/// The variables of an expression.
 type Variables<'a> = BTreeMap<String, CelValue<'a>>;
 
 fn variables<'a>(
@@ -473,7 +473,7 @@ fn evaluate<'a>(program: &Program, variables: &Variables<'a>) -> (Result<CelValu
     (evaluation.result, evaluation.cost)
 }
 
-/// The real server has no path for the object itself.
+/// Returns the path as errors show it. The real server has no path for the object itself.
 fn shown_path(at: &ValuePath<'_>) -> String {
     if at.is_root() {
         "<nil>".to_owned()
@@ -482,7 +482,7 @@ fn shown_path(at: &ValuePath<'_>) -> String {
     }
 }
 
-/// Whether a schema or one below it has rules; `allOf` alone does not count.
+/// Returns whether a schema or one below it has rules; `allOf` alone does not count.
 fn has_rules(schema: &Value) -> bool {
     let own = schema
         .get("x-kubernetes-validations")

@@ -1,5 +1,5 @@
-//! The places that the scale subresource of a custom kind reads: what is there has to be readable as a number or a text.
-//! Owns the complaints, in Go's words; where nothing is, nothing is wrong.
+//! The fields that the scale subresource of a custom kind reads: an existing value must be a number or a text. Errors are in Go's words. A
+//! missing value is valid.
 
 use go_words::value::{print, type_name};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) struct ScaleChecks {
 }
 
 impl ScaleChecks {
-    /// Of a version of a definition; `None` if it has no such subresource.
+    /// Returns the places of a definition's version; `None` if it has no scale subresource.
     pub(super) fn of(version: &Value) -> Option<Self> {
         let scale = version.pointer("/subresources/scale")?;
         let path = |key: &str| Some(scale.get(key)?.as_str()?.to_owned()).filter(|path| !path.is_empty());
@@ -26,12 +26,12 @@ impl ScaleChecks {
         })
     }
 
-    /// The number that is wanted.
+    /// Checks the wanted number of replicas.
     pub(super) fn check_spec(&self, object: &Value, errors: &mut Vec<FieldError>) {
         check_replicas(object, &self.spec, errors);
     }
 
-    /// The number that there is, and how to find those that are counted.
+    /// Checks the observed number of replicas, and the selector of the counted objects.
     pub(super) fn check_status(&self, object: &Value, errors: &mut Vec<FieldError>) {
         check_replicas(object, &self.status, errors);
         if let Some(path) = &self.selector {
@@ -62,7 +62,7 @@ fn check_replicas(object: &Value, path: &str, errors: &mut Vec<FieldError>) {
     errors.push(fault);
 }
 
-/// The value at a path of fields; an error if something on the way has no fields.
+/// Returns the value at a path of fields; an error if something on the way has no fields.
 fn found<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut at = object;
     for name in path.split('.').filter(|name| !name.is_empty()) {

@@ -1,4 +1,4 @@
-//! One version of a custom kind: its schema put to work on objects.
+//! A version of a custom kind: applies its schema to objects.
 
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,7 @@ impl CustomSchema {
         })
     }
 
-    /// An object that says to be of another kind is not looked at further.
+    /// Returns the errors in an object. An object of another kind is not checked further.
     fn of_another_kind(&self, value: &Value) -> Vec<FieldError> {
         let found = text(value, "kind");
         let fault = || FieldError::invalid("kind", found, format!("must be {}", self.kind));
@@ -55,7 +55,7 @@ impl CustomSchema {
     }
 
     fn values(&self, value: &Value, old: Option<&Value>, only_status: bool, errors: &mut Vec<FieldError>) {
-        // All of it is looked at: a schema may require its metadata, or say more about its name.
+        // The whole object is checked, because a schema may require metadata, or restrict the name.
         if only_status {
             self.status(value, old, errors);
         } else {
@@ -69,21 +69,21 @@ impl CustomSchema {
         }
         embedded(&self.root, value, &ValuePath::ROOT, errors);
         let duplicates = self.duplicates(value);
-        // What was bad before may stay so.
+        // Duplicates of the old object may stay.
         if !duplicates.is_empty() && old.is_none_or(|old| self.duplicates(old).is_empty()) {
             errors.extend(duplicates);
         }
         self.rules(value, old, errors);
     }
 
-    /// What occurs twice in sets and maps.
+    /// Returns the duplicates in sets and maps.
     fn duplicates(&self, value: &Value) -> Vec<FieldError> {
         let mut found = Vec::new();
         lists::check(&self.root, value, &ValuePath::ROOT, &mut found);
         found
     }
 
-    /// The status alone: complaints name the whole field, and in their text the path below it.
+    /// Checks the status alone. Errors name the whole field, and their text contains the path below it.
     fn status(&self, value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let (Some(node), Some(status)) = (self.root.properties.get("status"), value.get("status")) else {
             return;
@@ -123,8 +123,7 @@ impl CustomSchema {
     }
 }
 
-/// Brings the metadata of an object that says to be of this kind and version into the form of its type. Names the fields
-/// that the type does not have.
+/// Converts the metadata of an object of this kind and version into the form of its type. Returns the fields that the type lacks.
 pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>) -> Result<Vec<String>, DecodeError> {
     let Some(definition) = BuiltinSchemas::shared().definition(OBJECT_META) else {
         return Ok(Vec::new());
@@ -136,7 +135,7 @@ pub fn read_metadata(kind: &str, version: &str, object: &mut Map<String, Value>)
     Ok(decoded.unknown_fields.iter().map(prefixed).collect())
 }
 
-/// Embedded objects say what they are, and have metadata that is metadata.
+/// Checks that embedded objects have a type and valid metadata.
 fn embedded(node: &Node, value: &Value, path: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if !node.has_embedded {
         return;

@@ -1,4 +1,4 @@
-//! What a schema may contain at all: OpenAPI features, list and map types, defaults, validation rules' form.
+//! Validation of schemas: OpenAPI features, list and map types, defaults, and the form of validation rules.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::value_path::ValuePath;
 use super::{defaulting, field_paths, pruning, text, values};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
-/// Fields that schemas of custom resources can't have; the complaint is the same for all.
+/// Fields that are invalid in schemas of custom resources. All have one error text.
 const UNSUPPORTED: [&str; 6] = [
     "id",
     "additionalItems",
@@ -43,7 +43,7 @@ const WITH_STATUS: [&str; 22] = [
     "x-kubernetes-validations",
 ];
 
-/// As the real server lists them.
+/// The list in the form of the real server.
 const WITH_STATUS_WORDS: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
 
 /// Checks the root of a schema whose version has a status subresource.
@@ -67,7 +67,7 @@ pub(super) fn root_with_status(schema: &Value, at: &FieldPath, errors: &mut Vec<
     }
 }
 
-/// Whether the schema is made of what a structural schema is made of; the rules for structure apply only then.
+/// Checks whether the schema has only the parts of a structural schema. Otherwise the structural rules do not apply.
 pub(super) fn is_parsable(schema: &Value) -> bool {
     let Some(map) = schema.as_object() else { return true };
     let fine =
@@ -75,7 +75,7 @@ pub(super) fn is_parsable(schema: &Value) -> bool {
     fine && subschemas(schema).all(|(_, inner)| is_parsable(inner))
 }
 
-/// All schemas directly below one, with their paths relative to it.
+/// Returns the schemas directly below a schema, with their paths relative to it.
 pub(super) fn subschemas(schema: &Value) -> impl Iterator<Item = (Vec<Segment<'_>>, &Value)> {
     let maps = ["properties"].into_iter().flat_map(|field| {
         schema
@@ -110,7 +110,7 @@ pub(super) enum Segment<'a> {
     Index(usize),
 }
 
-/// A path with steps behind it.
+/// Returns a path with steps behind it.
 pub(super) fn extend(path: &FieldPath, segments: &[Segment<'_>]) -> FieldPath {
     segments.iter().fold(path.clone(), |path, segment| match segment {
         Segment::Field(field) => path.child(field),
@@ -345,7 +345,7 @@ fn keys_have_values(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
-/// The form of validation rules; what they say is [`super::rule_checks`]'s.
+/// Checks the form of validation rules. [`super::rule_checks`] checks their expressions.
 fn rules(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     const FIELD: &str = "x-kubernetes-validations";
     const LINE_ENDS: [char; 2] = ['\n', '\r'];

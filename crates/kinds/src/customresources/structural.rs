@@ -1,4 +1,4 @@
-//! A structural schema: the part of OpenAPI v3 that custom resources may use, parsed once per version.
+//! A structural schema: the part of OpenAPI v3 that custom resources may use, parsed once for each version.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ pub(super) enum Kind {
     Boolean,
 }
 
-/// What an object may hold besides its properties.
+/// The fields that an object may have besides its properties.
 #[derive(Debug)]
 pub(super) enum Additional {
     Any,
     Schema(Box<Node>),
 }
 
-/// How a list's items are told apart.
+/// The rule that distinguishes a list's items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListType {
     Atomic,
@@ -31,7 +31,7 @@ pub(super) enum ListType {
     Map,
 }
 
-/// One schema.
+/// A schema.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) kind: Option<Kind>,
@@ -45,14 +45,14 @@ pub(super) struct Node {
     pub(super) default: Option<Value>,
     pub(super) list_type: Option<ListType>,
     pub(super) list_keys: Vec<String>,
-    /// Whether it, or a schema below it, is that of a set or a map: where none is, no list is looked through for duplicates.
+    /// Whether the schema, or a schema below it, is that of a set or a map. Without such a schema, no search for duplicates is necessary.
     pub(super) has_correlated_lists: bool,
-    /// Whether it, or a schema below it, is that of an embedded object.
+    /// Whether the schema, or a schema below it, is that of an embedded object.
     pub(super) has_embedded: bool,
     pub(super) checks: Checks,
 }
 
-/// What a value must satisfy besides its type.
+/// The constraints on a value besides its type.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     pub(super) required: Vec<String>,
@@ -75,7 +75,7 @@ pub(super) struct Checks {
 }
 
 impl Node {
-    /// Reads a schema. What is not understood has been refused when the definition was accepted.
+    /// Reads a schema. A part that this function does not understand was refused when the definition was accepted.
     pub(super) fn parse(schema: &Value) -> Self {
         let flag = |field: &str| schema.get(field) == Some(&Value::Bool(true));
         let text = |field: &str| schema.get(field).and_then(Value::as_str).unwrap_or_default();

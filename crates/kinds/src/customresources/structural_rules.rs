@@ -1,4 +1,4 @@
-//! What makes a schema structural: every part has a type, and combinations add no structure.
+//! The rules of structural schemas: every part has a type, and combinations add no structure.
 
 use serde_json::{Value, json};
 
@@ -95,7 +95,7 @@ fn types(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-/// The fields that every object has: a schema may say little about them.
+/// Checks the fields that every object has. A schema may contain little about them.
 fn object_fields(schema: &Value, level: Level, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let object = level == Level::Root || flag(schema, EMBEDDED);
     let properties = schema.get("properties").and_then(Value::as_object);
@@ -146,7 +146,7 @@ fn says_only_names(metadata: &Value) -> bool {
         })
 }
 
-/// The two ways in which the int-or-string pattern may be spelled out.
+/// Checks for one of the two explicit forms of the int-or-string pattern.
 fn spells_int_or_string(schemas: Option<&Value>) -> bool {
     schemas == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -177,7 +177,7 @@ fn value_validations(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError
     }
 }
 
-/// Inside a combination a schema may restrict values, not describe structure.
+/// Checks that a schema inside a combination only restricts values and adds no structure.
 fn nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     value_validations(schema, at, errors);
     for (segments, inner) in subschemas(schema) {
@@ -227,7 +227,7 @@ fn nested(schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Every property and item that a combination mentions must be described by the structure itself.
+/// Checks that the structure itself describes every property and item in a combination.
 fn complete(structure: &Value, schema: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for (segments, inner) in subschemas(schema) {
         let path = extend(at, &segments);

@@ -1,4 +1,4 @@
-//! Names, large lists and rules about whole objects. What the real server answers to definitions and resources is in `tests/trials`.
+//! Names, large lists and rules about whole objects. The real server's answers to definitions and resources are in `tests/trials`.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ fn names_are_accepted_once() {
         "\"Widget\" is already in use"
     );
     assert_eq!(text(&refused, "/status/acceptedNames/plural"), "widgets");
-    // What is established stays so.
+    // An established definition stays established.
     definition = accepted;
     definition
         .pointer_mut("/spec/names")
@@ -68,7 +68,7 @@ fn names_are_accepted_once() {
     assert_eq!(text(&still, "/status/conditions/0/reason"), "ShortNamesConflict");
 }
 
-/// Where every item is compared with every other, these take minutes.
+/// If each item were compared with every other item, these tests would take minutes.
 #[test]
 fn large_lists_are_compared_by_their_keys() {
     const MANY: usize = 30_000;
@@ -103,7 +103,7 @@ fn large_lists_are_compared_by_their_keys() {
     list(&mut twice, "names", serde_json::json!("7"));
     let found = faults(schema.validate(&twice));
     assert_eq!(found, [format!("spec.items[{MANY}]"), format!("spec.names[{MANY}]")]);
-    // An old item is found by its key: what was wrong with it may stay, and what may not shrink is known.
+    // The key finds the old item: its old errors may stay, and a transition rule compares the new value with it.
     let mut old = object(9);
     let new = {
         old["metadata"]["resourceVersion"] = "1".into();
@@ -138,7 +138,7 @@ fn a_schema_speaks_of_the_whole_object() {
     let missing = schema(serde_json::json!({"type": "object", "required": ["metadata", "status"]}));
     let fields = |errors: Vec<FieldError>| errors.into_iter().map(|error| error.field).collect::<Vec<_>>();
     assert_eq!(fields(missing.validate(&object)).first().unwrap(), "status");
-    // A kind of which there may be but one says so by its name.
+    // A schema can allow a single object by its name.
     let single = schema(
         serde_json::json!({"type": "object", "properties": {"metadata": {"type": "object",
         "properties": {"name": {"type": "string", "enum": ["only"]}}}}}),

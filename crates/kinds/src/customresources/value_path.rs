@@ -1,5 +1,5 @@
-//! Where a value stands in an object: `spec.rules[3].name`. Owns how that is written; refuses to write it before somebody is told,
-//! since most values are right and an object of 300 KB has thousands of them.
+//! The path of a value in an object: `spec.rules[3].name`. The text is built only for an error, because most values are valid and an object
+//! of 300 KB has thousands of values.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -16,11 +16,11 @@ pub(super) struct ValuePath<'a> {
 
 #[derive(Clone, Copy)]
 enum Step<'a> {
-    /// As it is written: a field, or a path from the root.
+    /// A field, or a path from the root, as written.
     Field(&'a str),
     /// The item of a list.
     Item(usize),
-    /// The entry of a map, where that is told apart from a field.
+    /// The key of a map entry, where errors distinguish keys from fields.
     Key(&'a str),
 }
 
@@ -32,19 +32,19 @@ impl<'a> ValuePath<'a> {
         length: 0,
     };
 
-    /// A field. Below a path that is long already nothing is named any more, so that a long key costs nothing below it.
+    /// Returns the path of a field. Below a path that is already long, the path stays the same, so that a long key costs nothing below it.
     pub(super) fn field(&'a self, name: &'a str) -> Self {
         let name = shortened(name);
         self.step(Step::Field(name), name.len() + usize::from(self.length > 0))
     }
 
-    /// An item of a list.
+    /// Returns the path of a list item.
     pub(super) fn item(&'a self, index: usize) -> Self {
         let digits = index.checked_ilog10().map_or(1, |log| log as usize + 1);
         self.step(Step::Item(index), digits + 2)
     }
 
-    /// An entry of a map, in brackets, as the rules of schemas have it.
+    /// Returns the path of a map entry, in brackets, as schema rules write it.
     pub(super) fn key(&'a self, name: &'a str) -> Self {
         let name = shortened(name);
         self.step(Step::Key(name), name.len() + 2)
@@ -61,7 +61,7 @@ impl<'a> ValuePath<'a> {
         }
     }
 
-    /// Whether it is the object itself.
+    /// Returns whether the path is the object itself.
     pub(super) fn is_root(&self) -> bool {
         self.length == 0
     }

@@ -1,4 +1,4 @@
-//! Values checked against a schema, in the words of the real server's validator.
+//! Validation of values against a schema, in the words of the real server's validator.
 
 use serde_json::Value;
 use tenure_checkpoint::checkpoint;
@@ -9,11 +9,11 @@ use super::structural::{Additional, Checks, Kind, Node};
 use super::value_path::ValuePath;
 use crate::schema::{FieldError, FieldErrorKind};
 
-/// The field of complaints about a combination of schemas: the real server has none for them.
+/// The field in errors about a combination of schemas: the real server names no field for them.
 const NO_FIELD: &str = "<nil>";
 
-/// Checks a value and everything below it. Where `old` has the same value at the same place nothing is complained
-/// about: a schema that became stricter does not block changes elsewhere (ratcheting).
+/// Checks a value and everything below it. If `old` has an equal value at the same place, its errors are ignored, so a stricter schema does
+/// not block changes elsewhere (ratcheting).
 pub(super) fn check(
     node: &Node,
     value: &Value,
@@ -158,7 +158,7 @@ fn check_array(node: &Node, value: &Value, old: Option<&Value>, path: &ValuePath
         ));
     }
     if let Some(inner) = &node.items {
-        // Items correlate by their keys; without keys, nothing says which old item this was.
+        // Items correlate by their keys. Without keys, the old item is unknown.
         let correlated = Correlated::of(node, old);
         for (index, item) in items.iter().enumerate() {
             checkpoint();
@@ -177,7 +177,7 @@ fn check_string(checks: &Checks, text: &str, path: &ValuePath<'_>, errors: &mut 
             text,
             format!("may not be more than {most} bytes"),
         ));
-        // One complaint is enough for a text, and its format is another's.
+        // A text gets only one error here. `check_format` checks its format.
         return check_format(checks, text, path, errors);
     }
     if let Some(least) = checks.min_length.filter(|least| length < *least) {

@@ -1,4 +1,4 @@
-//! What a writer is warned of, as `Warning` headers, and conditions that say nothing any more.
+//! Warnings for the writer of a definition, as `Warning` headers, and obsolete conditions.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const UNENFORCED_CONDITION: &str = "ValidationRulesNotEnforced";
 /// The condition of a definition that was stored when conversion webhooks were not called yet.
 const UNCALLED_CONDITION: &str = "ConversionWebhookNotCalled";
 
-/// Warnings about a definition: formats that nobody knows.
+/// Returns warnings about a definition: unknown formats.
 pub fn warnings(definition: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for version in versions(definition) {
@@ -48,7 +48,7 @@ pub fn object_warnings(object: &Value, live: Option<&Value>) -> Vec<String> {
         .collect()
 }
 
-/// Removes the conditions about what was not done for a definition by servers of before, and is now.
+/// Removes the conditions of older server versions about features that they lacked and this version has.
 pub(super) fn drop_old_conditions(definition: &mut Value) {
     drop_condition(definition, UNCALLED_CONDITION);
     drop_condition(definition, UNENFORCED_CONDITION);

@@ -1,4 +1,4 @@
-//! Where Services are reached. One file or folder a kind; refuses everything that several groups need.
+//! The group `discovery.k8s.io`: the endpoints of Services. One file or folder for each kind; code for several groups is elsewhere.
 
 mod endpoint_slice;
 

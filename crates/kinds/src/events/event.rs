@@ -1,4 +1,4 @@
-//! Events as their own group has them. They are the core group's Events under other names, and kept as those.
+//! Events in their own group. They are the core group's Events with other field names, and are stored in the core group's form.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ pub(super) static EVENT: Kind = Kind {
     ..Kind::named("events.k8s.io", "Event", "events")
 };
 
-/// Checks an Event of `events.k8s.io`; messages have the older names of what was renamed.
+/// Checks an Event of `events.k8s.io`. Errors use the older names of renamed fields.
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     required(value, &["eventTime"], errors);
     validate_namespace(value, "regarding", errors);

@@ -1,4 +1,4 @@
-//! What happened, as the group of its own has it. One file or folder a kind; refuses everything that several groups need.
+//! The group `events.k8s.io`. One file or folder for each kind; code for several groups is elsewhere.
 
 mod event;
 

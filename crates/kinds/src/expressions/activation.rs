@@ -1,4 +1,4 @@
-//! Evaluating expressions about one request: the values of the variables, and what may be spent.
+//! Evaluates expressions about one request: the values of the variables, and the budget.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -8,22 +8,22 @@ use serde_json::Value as Json;
 
 use super::compiler::Expression;
 
-/// What is said when a group of expressions costs more than it may.
+/// The message if a group of expressions exceeds its budget.
 pub const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// How much of the stack variables that name each other may take. Threads have 2 MiB; the rest is for one expression
-/// more, as deep as expressions may nest, and for what called.
+/// The stack that variables may use when they refer to each other. Threads have 2 MiB; the rest is for one more expression of the greatest
+/// depth, and for the callers.
 const MOST_STACK: usize = 512 << 10;
 
-/// A group of expressions costs more than it may: none of it counts.
+/// A group of expressions exceeds its budget, and none of its results counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfBudget;
 
-/// Whom expressions may ask for permissions.
+/// The authorizer that expressions may ask.
 #[derive(Clone, Copy)]
 pub struct Authorizer<'a> {
-    /// The question about the request's own resource, as far as it is known.
+    /// The check of the request's own resource, as far as it is known.
     pub resource: &'a Check,
     /// Decides.
     pub decide: &'a dyn Fn(&Check) -> Decision,
@@ -32,7 +32,7 @@ pub struct Authorizer<'a> {
 /// The values of the variables.
 #[derive(Clone, Copy, Default)]
 pub struct Inputs<'a> {
-    /// The object as it is to be.
+    /// The new object.
     pub object: Option<&'a Json>,
     /// The object as it was.
     pub old_object: Option<&'a Json>,
@@ -42,22 +42,22 @@ pub struct Inputs<'a> {
     pub namespace: Option<&'a Json>,
     /// The parameters of the policy.
     pub params: Option<&'a Json>,
-    /// Whom rights are asked of.
+    /// The authorizer for checks of rights.
     pub authorizer: Option<Authorizer<'a>>,
 }
 
-/// One group of expressions at work: what `variables` computed is kept for all of them.
+/// The evaluation of one group of expressions. All of them share the computed `variables`.
 pub struct Activation<'a> {
     inputs: Inputs<'a>,
     composed: &'a BTreeMap<String, Expression>,
     known: RefCell<HashMap<String, Result<Value<'a>, Failure>>>,
-    /// What variables cost since it was last taken.
+    /// The cost of variables since the last call that took it.
     cost: Cell<u64>,
-    /// Where the stack was when the present expression began.
+    /// The position of the stack at the start of the current expression.
     stack: Cell<usize>,
 }
 
-/// About where the stack is now.
+/// Returns the approximate position of the stack.
 #[inline(never)]
 fn stack() -> usize {
     let here = 0_u8;
@@ -65,7 +65,7 @@ fn stack() -> usize {
 }
 
 impl<'a> Activation<'a> {
-    /// Of expressions that may name these as fields of `variables`.
+    /// Creates the activation of expressions that may use `composed` as fields of `variables`.
     pub fn composing(inputs: Inputs<'a>, composed: &'a BTreeMap<String, Expression>) -> Self {
         Self {
             inputs,
@@ -76,7 +76,7 @@ impl<'a> Activation<'a> {
         }
     }
 
-    /// What an expression yields, or why it does not; takes what it costs from the budget.
+    /// Evaluates an expression and subtracts its cost from the budget.
     pub fn evaluate(
         &self,
         expression: &Expression,

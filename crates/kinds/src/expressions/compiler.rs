@@ -1,4 +1,4 @@
-//! Compiling one expression after the other, where later ones may name what earlier ones computed.
+//! Compiles expressions one after the other. A later expression may use the variables of earlier ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::environment::{COMPOSED, Scope, environment};
 /// Why an expression is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// It says something wrong.
+    /// The expression is invalid.
     Invalid(String),
-    /// It is well-typed and can't be evaluated.
+    /// The expression has valid types and can't be evaluated.
     Internal(String),
 }
 
@@ -24,7 +24,7 @@ impl Problem {
     }
 }
 
-/// An expression as it is kept: what it says, and what it was compiled to, or why it was not.
+/// A stored expression: its source, and its program or the reason for which it does not compile.
 #[derive(Debug)]
 pub struct Expression {
     pub(super) source: String,
@@ -34,19 +34,19 @@ pub struct Expression {
 /// Compiles the expressions of one object.
 #[derive(Debug, Default)]
 pub struct Compiler {
-    /// What `variables` has by now, if these expressions may name it at all.
+    /// The fields of `variables` so far; `None` if these expressions may not use `variables`.
     composed: Option<Arc<BTreeMap<String, Type>>>,
 }
 
 impl Compiler {
-    /// For expressions that may name `variables`.
+    /// Creates a compiler for expressions that may use `variables`.
     pub fn composing() -> Self {
         Self {
             composed: Some(Arc::default()),
         }
     }
 
-    /// Compiles an expression that is to yield one of these types; anything if there are none.
+    /// Compiles an expression that must return one of these types. Without types, every type is valid.
     pub fn check(&self, source: &str, scope: Scope, wanted: &[Type]) -> Result<Program, Problem> {
         let program = self
             .within(environment(scope))
@@ -76,14 +76,14 @@ impl Compiler {
         }
     }
 
-    /// From now on expressions may name a variable of this type; of any, if its own expression does not compile.
+    /// Declares a variable of this type for later expressions; of any type, if its own expression does not compile.
     pub fn declare(&mut self, name: &str, of: Option<&Type>) {
         if let Some(composed) = &mut self.composed {
             Arc::make_mut(composed).insert(name.to_owned(), of.map_or(Type::Dyn, kept));
         }
     }
 
-    /// An environment with what is declared by now.
+    /// Adds the declared variables to an environment.
     pub fn within(&self, environment: Environment) -> Environment {
         match &self.composed {
             None => environment,
@@ -95,13 +95,13 @@ impl Compiler {
 }
 
 impl Expression {
-    /// The type of what it yields, if it compiles.
+    /// Returns the type of the result, if the expression compiles.
     pub fn output_type(&self) -> Option<&Type> {
         self.program.as_ref().ok().map(Program::output_type)
     }
 }
 
-/// What is known of a variable's type once it is one: simple types, and lists and maps of them.
+/// Returns the part of a type that a variable keeps: simple types, and lists and maps of them. Other types become dynamic.
 fn kept(of: &Type) -> Type {
     match of {
         Type::Bool
@@ -119,7 +119,7 @@ fn kept(of: &Type) -> Type {
     }
 }
 
-/// A type with its full name.
+/// Returns a type with its full name.
 fn spelled(of: &Type) -> String {
     match of {
         Type::List(items) => format!("list({})", spelled(items)),

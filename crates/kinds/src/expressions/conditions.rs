@@ -1,4 +1,4 @@
-//! Match conditions: whether a webhook or a policy is about a request at all.
+//! Match conditions: whether a webhook or a policy applies to a request.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::activation::{Activation, Inputs, OUT_OF_BUDGET};
 use super::compiler::{Compiler, Expression};
 use super::environment::Scope;
 
-/// What conditions say about a request.
+/// The result of conditions for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Match {
-    /// All conditions hold.
+    /// Every condition is true.
     Yes,
-    /// One does not.
+    /// A condition is false.
     No,
-    /// They can't tell, and then the request fails with this.
+    /// The conditions can't be evaluated, and the request fails with this message.
     Failed(String),
 }
 
@@ -25,7 +25,7 @@ pub enum Match {
 pub struct Conditions(Vec<Expression>);
 
 impl Conditions {
-    /// Compiles the `matchConditions` of what has them.
+    /// Compiles the `matchConditions` of an object.
     pub fn read(holder: &Json, compiler: &Compiler, params: bool) -> Self {
         let list = holder.get("matchConditions").and_then(Json::as_array);
         let sources = list.into_iter().flatten().map(|condition| {
@@ -35,7 +35,7 @@ impl Conditions {
         Self(sources.collect())
     }
 
-    /// Whether there are none.
+    /// Checks whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -52,7 +52,7 @@ impl Conditions {
         for condition in &self.0 {
             match activation.evaluate(condition, &mut budget) {
                 Err(_) => return failed(OUT_OF_BUDGET.to_owned()),
-                // All are evaluated before any counts: what they cost together may still be too much.
+                // Evaluation continues after a false condition, because all conditions together may exceed the budget.
                 Ok(Ok(Value::Bool(false))) => matches = false,
                 Ok(Ok(_)) => {}
                 Ok(Err(failure)) if failures.contains(&failure) => {}

@@ -8,7 +8,7 @@ use kubernetes_cel::{Environment, Type};
 /// The name of the type that `variables` has.
 pub(super) const COMPOSED: &str = "kubernetes.variables";
 
-/// Which variables an expression may name beside `object`, `oldObject`, `request` and `namespaceObject`.
+/// The variables that an expression may use beside `object`, `oldObject`, `request` and `namespaceObject`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scope {
     /// `params`.
@@ -18,7 +18,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// With the authorizer, as all expressions have it but those of messages.
+    /// Creates a scope with the authorizer, for all expressions except those of messages.
     pub fn with_authorizer(params: bool) -> Self {
         Self {
             params,
@@ -26,7 +26,7 @@ impl Scope {
         }
     }
 
-    /// Without the authorizer, as expressions of messages are.
+    /// Creates a scope without the authorizer, for expressions of messages.
     pub fn of_messages(params: bool) -> Self {
         Self {
             params,
@@ -41,14 +41,14 @@ static EVERYWHERE: LazyLock<Environment> = LazyLock::new(|| {
         .with_variable("oldObject", Type::Dyn)
 });
 
-/// The variables whose types never change.
+/// Declares the variables whose types never change.
 fn typed(environment: Environment) -> Environment {
     objects(environment)
         .with_variable("namespaceObject", Type::object("kubernetes.Namespace"))
         .with_variable("request", Type::object("kubernetes.AdmissionRequest"))
 }
 
-/// What expressions of this scope see.
+/// Returns the environment for expressions of this scope.
 pub(super) fn environment(scope: Scope) -> Environment {
     let mut environment = EVERYWHERE.clone();
     if scope.params {
@@ -65,8 +65,8 @@ fn authorizer(environment: Environment) -> Environment {
     environment.with_variable("authorizer", Type::object("kubernetes.authorization.Authorizer"))
 }
 
-/// What expressions see when they are checked against types that `declare` declares. As in Kubernetes,
-/// `authorizer.requestResource` is unknown then.
+/// Returns the environment that checks expressions against the types of `declare`. As in Kubernetes, `authorizer.requestResource` is
+/// unknown in this environment.
 pub fn checking(
     has_params: bool,
     declare: impl FnOnce(Environment) -> Environment,

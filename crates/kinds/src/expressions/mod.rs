@@ -1,8 +1,8 @@
-//! The expressions of admission: match conditions of webhooks, and everything that policies compute.
+//! The expressions of admission: match conditions of webhooks, and every expression of a policy.
 //!
-//! Owns which variables such expressions see and of which types, how they are compiled and refused, and how they are
-//! evaluated within a budget. Pure: objects, the request's description and the authorizer are handed in. It refuses to
-//! decide what a result means; [`Conditions`] alone do, because webhooks and policies have them in common.
+//! This module defines the variables and types of such expressions, compiles them, and evaluates them within a budget. All functions are
+//! pure: the caller passes objects, the request's description and the authorizer. The caller also decides the meaning of a result. Only
+//! [`Conditions`] are decided here, because webhooks and policies share them.
 
 mod activation;
 mod compiler;

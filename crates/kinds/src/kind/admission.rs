@@ -1,6 +1,6 @@
-//! What the objects of a kind meet in admission beside the rules for all kinds: what other objects give them, and what these forbid.
+//! Admission rules of a kind, beside the rules for all kinds: defaults and limits from other objects.
 //!
-//! Owns the shape of such a rule and what it is told. Refuses to know the rules for all kinds, and which programs are asked.
+//! This module defines the form of such a rule and its input. The rules for all kinds, and the called webhooks, are elsewhere.
 
 use serde_json::Value;
 use tenure_access::authorization::Authorizer;
@@ -11,32 +11,32 @@ use crate::object::ObjectExt as _;
 /// A part of Kubernetes' admission, as its flags name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// What containers get that say nothing, and what Pods and claims may ask for.
+    /// Defaults for containers, and limits for Pods and claims.
     LimitRanger,
     /// The account of a Pod, and its token.
     ServiceAccount,
     /// The priority of a Pod, and that one class is the default.
     Priority,
-    /// How long a Pod stays on a node that is away.
+    /// The time that a Pod stays on a node that is not reachable.
     DefaultTolerationSeconds,
-    /// The class of a claim that names none.
+    /// The default class of a claim.
     DefaultStorageClass,
-    /// Which claims may grow.
+    /// The claims that may grow.
     PersistentVolumeClaimResize,
-    /// The class of an Ingress that names none.
+    /// The default class of an Ingress.
     DefaultIngressClass,
-    /// What the class of a Pod's runtime adds.
+    /// The fields that a RuntimeClass adds to a Pod.
     RuntimeClass,
-    /// Who decides on requests for certificates.
+    /// The right to approve certificate requests.
     CertificateApproval,
-    /// Who signs them.
+    /// The right to sign certificate requests.
     CertificateSigning,
-    /// Which groups nobody gets a certificate for.
+    /// The groups for which no user gets a certificate.
     CertificateSubjectRestriction,
 }
 
 impl Plugin {
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,26 +63,26 @@ pub struct Admitted<'a> {
     pub namespace: &'a str,
     /// The stored object, unless it is created.
     pub old: Option<&'a Value>,
-    /// Who may do what.
+    /// The authorizer.
     pub rights: &'a dyn Authorizer,
     /// The plural of a kind that is served: its group, its version, its name.
     pub plural_of: &'a dyn Fn(&str, &str, &str) -> Option<String>,
 }
 
 impl Admitted<'_> {
-    /// Whether an object is created, and nothing is asked of one that is there.
+    /// Returns whether the request creates an object, rather than calling an endpoint of an existing one.
     #[must_use]
     pub fn is_creation(&self) -> bool {
         self.old.is_none() && self.is_whole()
     }
 
-    /// Whether it is about the object itself, and no endpoint of it.
+    /// Returns whether the request writes the object itself, not a subresource.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.request.subresource.is_none()
     }
 
-    /// The class of this resource that is marked as the default by one of these annotations: of several, the newest; of those, the
+    /// Returns the class of this resource that is marked as the default by one of these annotations: of several, the newest; of those, the
     /// first by name.
     #[must_use]
     pub fn find_default_class(&self, group: &str, plural: &str, marks: &[&str]) -> Option<String> {
@@ -110,11 +110,11 @@ pub struct Awaited {
     pub group: &'static str,
     /// The plural in URLs.
     pub plural: &'static str,
-    /// Its name.
+    /// The name of the object.
     pub name: String,
 }
 
-/// One rule. What it refuses is told in the words for the requester.
+/// A rule whose error text is the message for the requester.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The plugin that has it, by which it can be left out.
@@ -123,12 +123,12 @@ pub struct Rule {
     pub awaits: fn(&Admitted<'_>, &Value) -> Option<Awaited>,
     /// Changes an object, before it is made complete and checked.
     pub mutate: fn(&Admitted<'_>, &mut Value) -> Result<(), String>,
-    /// Refuses an object as it would be stored.
+    /// Validates an object in its final form.
     pub validate: fn(&Admitted<'_>, &Value) -> Result<(), String>,
 }
 
 impl Rule {
-    /// A rule that does nothing yet.
+    /// Creates a rule without an effect.
     #[must_use]
     pub const fn of(plugin: Plugin) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What is given out once, and who holds it: the addresses and node ports of Services.
+//! Values that only one object can hold: the addresses and node ports of Services.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -15,7 +15,8 @@ pub enum Allocated {
 }
 
 impl Allocated {
-    /// What a Service holds, out of its stored JSON, of which nothing else is read; nothing if it can't be read.
+    /// Returns the values that a Service holds. The function reads only these fields of the stored JSON. If the JSON can't be read, the
+    /// result is empty.
     #[must_use]
     pub fn list(stored: &[u8]) -> BTreeSet<Self> {
         let service: Stored = serde_json::from_slice(stored).unwrap_or_default();

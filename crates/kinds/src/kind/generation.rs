@@ -1,25 +1,25 @@
-//! metadata.generation: which kinds count the changes of what their users want, and what counts as one.
+//! metadata.generation: which kinds count changes of the spec, and which changes count.
 
 use serde_json::{Value, json};
 
 use super::Resource;
 use crate::object::ObjectExt;
 
-/// Whether and when a kind's changes are counted.
+/// The rule for counting a kind's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// There is no count.
     Never,
-    /// There is a one, and it stays: nobody watches these for changes.
+    /// The generation stays 1, because no controller watches these kinds for changes.
     Fixed,
-    /// There is none until the first change.
+    /// The generation is missing until the first change.
     Late,
-    /// From the beginning on.
+    /// The generation is counted from the creation on.
     Counted,
 }
 
 impl Resource {
-    /// Whether new objects of this resource carry a generation.
+    /// Returns whether new objects of this resource carry a generation.
     #[must_use]
     pub fn has_generation(&self) -> bool {
         matches!(self.behavior.generation, Generation::Fixed | Generation::Counted)
@@ -51,7 +51,7 @@ impl Resource {
     }
 }
 
-/// What the user wants: all but metadata, and but a status that has an endpoint of its own.
+/// Returns the fields that the user controls: everything except metadata, and except a status with its own endpoint.
 fn wanted(object: &Value, with_status: bool) -> Vec<(&String, &Value)> {
     object
         .as_object()

@@ -1,8 +1,8 @@
-//! A kind as one value: what is known of it beside its types, and what it does differently on its way into the store.
+//! A kind as one value: its facts beside its types, and its differences on the way into the store.
 //!
-//! Owns the shape of that value, what every kind does alike, and the resource that carries the value. Each built-in kind says in one
-//! file of its group's folder (`apps/deployment.rs`) what is its own and takes all else from [`Kind::named`]; all custom kinds share
-//! [`crate::customresources::CUSTOM`]. Refuses to know any single kind, and to ask which one it has before it.
+//! This module defines the form of that value, the behavior that all kinds share, and the resource that carries the value. Each built-in
+//! kind sets its own fields in one file of its group's folder (`apps/deployment.rs`) and takes the rest from [`Kind::named`]. All custom
+//! kinds share [`crate::customresources::CUSTOM`]. No code in this module depends on a single kind.
 
 mod admission;
 mod allocated;
@@ -36,18 +36,18 @@ pub use service_range::{InvalidRange, ServiceRange};
 pub use usage::{IsNamed, Usage};
 pub use versions::{BuiltinVersions, Renaming, Types, rename, version_of};
 
-/// What creates and updates of a kind share that is finite, so that they run one after the other.
+/// The finite values that creates and updates of a kind share. Such writes run one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
-    /// Nothing: they run beside each other.
+    /// Writes share nothing and run in parallel.
     Nothing,
-    /// Something that is looked at beside all else, as the names that definitions give.
+    /// Writes share values that are checked, such as the names in definitions.
     Names,
-    /// Something that is given out before anything else of an object is looked at.
+    /// Writes share values that are allocated before any other check of an object.
     Allocated,
 }
 
-/// When the owners of fields are settled before what an endpoint does not write is put back.
+/// The endpoints where field owners are computed before the fields are restored that the endpoint does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnersFirst {
     /// Never.
@@ -58,12 +58,12 @@ pub enum OwnersFirst {
     Always,
 }
 
-/// Faults of an object alone.
+/// Returns the errors in a single object.
 pub type Check = fn(&Value, &mut Vec<FieldError>);
-/// Faults of an object that is about to replace another, which comes second.
+/// Returns the errors in an object that replaces another; the old object is the second argument.
 pub type Compare = fn(&Value, &Value, &mut Vec<FieldError>);
 
-/// One kind. Every field has the value of a kind of which nothing special is said, unless its file says otherwise.
+/// A kind. A field that its file does not set has the value of a kind without special rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     /// API group; empty for the core group.
@@ -73,129 +73,131 @@ pub struct Kind {
     /// The plural in URLs.
     pub plural: &'static str,
 
-    /// What objects may be called.
+    /// The valid names of objects.
     pub names: NameRule,
-    /// Another resource, group and plural, whose objects are these too.
+    /// The other resource, as group and plural, that stores the objects of this kind.
     pub stored_as: Option<(&'static str, &'static str)>,
     /// The group and version in which objects are kept, where it is another one than the resource's.
     pub stored_version: Option<&'static str>,
-    /// The versions of its group that say things in different ways, the stored one among them.
+    /// The versions of its group with different fields, including the stored version.
     pub versions: &'static [&'static str],
     /// An object in another version, where versions differ in more than their name.
     pub convert: Option<fn(Value, &str) -> Value>,
-    /// Where etcd would keep the objects, if not under the plural: some refusals tell it.
+    /// The folder in etcd, if it is not the plural. Some error messages contain it.
     pub etcd_folder: Option<&'static str>,
-    /// What every request is told.
+    /// The warning for every request.
     pub deprecation: Option<&'static str>,
-    /// Fields that field selectors may name, beside name and namespace.
+    /// The fields for field selectors, in addition to name and namespace.
     pub selectable_fields: &'static [&'static str],
-    /// The refusal of another field, where it has words of its own.
+    /// The error for an unsupported field in a field selector, if it has special words.
     pub refuse_field: Option<fn(&str) -> String>,
 
     /// The question that an object is, if it is answered and not stored.
     pub review: Option<Review>,
-    /// What is done through an endpoint, if that is no view of the object.
+    /// The action of an endpoint that is no view of the object.
     pub action: fn(Option<&str>) -> Option<Action>,
-    /// Whether objects judge requests, so that none judges requests about them, or it could shut out its own removal.
+    /// Whether objects decide about requests. No such object applies to requests about its own kind, because it could prevent its own
+    /// removal.
     pub judges_requests: bool,
-    /// Whether what is sent is not repeated to anybody.
+    /// Whether messages must not repeat the content of a request.
     pub is_confidential: bool,
 
-    /// Whether a PUT of an object that is not there creates it.
+    /// Whether a PUT of a missing object creates it.
     pub is_created_by_update: bool,
-    /// Whether a deletion is answered with the object as it was, and not with a Status.
+    /// Whether a deletion returns the old object instead of a Status.
     pub is_answered_when_deleted: bool,
-    /// Whether a PUT has to say which version it replaces.
+    /// Whether a PUT must contain the `resourceVersion` that it replaces.
     pub needs_resource_version: bool,
-    /// What creates and updates share.
+    /// The values that creates and updates share.
     pub shares: Shared,
     /// Whether objects define other resources.
     pub defines_resources: bool,
     /// Whether objects hold others, as namespaces do.
     pub holds_objects: bool,
-    /// When owners are settled first.
+    /// The endpoints that compute owners first.
     pub owners_first: OwnersFirst,
-    /// What becomes of dependents if nobody says.
+    /// The default treatment of dependents on deletion.
     pub default_propagation: Option<&'static str>,
-    /// What is told to who deletes and says nothing of dependents.
+    /// The warning for a deletion that does not set the treatment of dependents.
     pub deletion_warning: Option<&'static str>,
 
-    /// Whether and when changes are counted.
+    /// The rule for counting changes.
     pub generation: Generation,
-    /// A field of metadata whose changes count too.
+    /// A metadata field whose changes also count.
     pub counted_metadata: Option<&'static str>,
-    /// Whether a status may come with the object that is created.
+    /// Whether a new object may contain a status.
     pub takes_status: bool,
     /// The status of a new object.
     pub initial_status: Option<fn() -> Value>,
-    /// Whether metadata is written through the status endpoint.
+    /// Whether the status endpoint writes metadata.
     pub status_writes_metadata: bool,
-    /// What of metadata is not, even so.
+    /// The metadata fields that a status write still does not change.
     pub kept_from_status: &'static [&'static str],
-    /// Where the spec of its pods is.
+    /// The place of the Pod spec.
     pub pod_spec: Option<&'static str>,
 
-    /// What its objects meet in admission beside the rules for all kinds, in this order.
+    /// The admission rules beside the rules for all kinds, in this order.
     pub admission: &'static [Rule],
 
     /// Whether quotas may name the number of objects by the plural alone.
     pub is_counted_by_plural: bool,
-    /// What quotas count beside the number.
+    /// The amounts that quotas count beside the number of objects.
     pub usage: Option<Usage>,
 
-    /// Fills in, at the group's version given first, what objects get beyond their structs' own defaults.
+    /// Adds the defaults beyond those of the structs. The first argument is the version within the group.
     pub defaults: fn(&str, &mut Map<String, Value>),
-    /// Brings what may be written in two ways into the one that is stored, before owners are settled.
+    /// Converts alternative forms into the stored form, before owners are computed.
     pub normalize: fn(&Resource, &mut Value),
-    /// Says what two versions, or two fields, say in different ways as the server says it.
+    /// Makes values agree that two versions, or two fields, express differently.
     pub unify: fn(&mut Value),
-    /// Writes null where Kubernetes writes it rather than nothing; for an empty list too if the last argument says that the object is
-    /// about to be stored.
+    /// Writes null where Kubernetes does not omit the field. For an empty list this happens only if the last argument is true, which means
+    /// that the object is about to be stored.
     pub write_nulls: fn(&Resource, &mut Value, bool),
-    /// Leaves out what Kubernetes knows and has switched off, unless the stored object has it.
+    /// Removes fields that Kubernetes knows but has disabled, unless the stored object has them.
     pub drop_disabled: fn(&mut Value, Option<&Value>),
     /// Prepares an object that is about to be created.
     pub prepare_create: fn(&Request<'_>, &mut Value),
-    /// Fills in what is filled in when a new object is read back.
+    /// Adds the fields that appear when a new object is read back.
     pub complete_created: fn(&mut Value),
     /// Prepares an object that is about to replace another, which comes second.
     pub prepare_update: fn(&Request<'_>, &Value, &mut Value),
-    /// Prepares an object that waits for its finalizers from now on.
+    /// Prepares an object that now waits for its finalizers.
     pub prepare_delete: fn(&mut Value, Timestamp),
     /// The object with the live one's fields where an endpoint does not write, if this endpoint is one of the kind's own.
     pub reset: fn(Option<&str>, &Value, &Value) -> Option<Value>,
-    /// Puts back what a status can't take away from the live object, which comes first.
+    /// Restores the fields that a status write can't remove. The live object is the first argument.
     pub keep_from_status: fn(&Value, &mut Value),
 
-    /// What the writer has no right to make the server do, of an object without other faults.
+    /// Returns errors for actions of the server that the writer has no right to trigger. It runs for an object without other errors.
     pub check_rights: fn(&Admitted<'_>, &Value) -> Vec<FieldError>,
-    /// Faults that only show beside other objects, on creation.
+    /// Returns errors of a new object that depend on other objects.
     pub check_create: fn(&Request<'_>, &Value) -> Vec<FieldError>,
-    /// The same on a change; the live object comes second.
+    /// Checks a change; the live object is the last argument.
     pub check_update: fn(&Request<'_>, &Value, &Value) -> Vec<FieldError>,
-    /// Whether faults of metadata are looked for only when there are no others.
+    /// Whether metadata is checked only if no other errors exist.
     pub metadata_comes_last: bool,
-    /// Faults of an object, new or changed.
+    /// Checks an object, new or changed.
     pub validate: Check,
-    /// Faults of a new object alone.
+    /// Checks rules for new objects only.
     pub validate_create: Check,
-    /// Faults of a changed object beside what it replaces.
+    /// Checks a changed object against its old form.
     pub validate_update: Compare,
-    /// Faults of a status beside what it replaces.
+    /// Checks a status against its old form.
     pub validate_status: Compare,
-    /// All faults of a write to an endpoint that is judged by rules of its own: the new object, the live one, the endpoint.
+    /// Returns every error of a write to an endpoint with its own rules. The arguments are the new object, the live object and the
+    /// endpoint.
     pub validate_part: fn(&Value, &Value, Option<&str>) -> Option<Vec<FieldError>>,
-    /// Texts for the writer of an object that is accepted all the same; the second object is what it replaces.
+    /// Returns warnings for the writer of an accepted object. The second object is the old one.
     pub warnings: fn(&Value, Option<&Value>) -> Vec<String>,
 
     /// The cells of one object.
     pub cells: fn(&Value, Timestamp) -> Vec<Value>,
-    /// What a row says of its object beside the cells.
+    /// Returns the condition of a table row.
     pub row_condition: fn(&Value) -> Option<Value>,
 }
 
 impl Kind {
-    /// A kind of which nothing special is said.
+    /// Creates a kind without special rules.
     pub const fn named(group: &'static str, name: &'static str, plural: &'static str) -> Self {
         Self {
             group,
@@ -259,12 +261,12 @@ impl Kind {
         }
     }
 
-    /// Where the template of its pods is, if it makes some.
+    /// Returns the place of the Pod template, if the kind has one.
     #[must_use]
     pub fn pod_template(&self) -> Option<&'static str> {
         self.pod_spec?.strip_suffix("/spec").filter(|at| !at.is_empty())
     }
 }
 
-/// A built-in kind of which nothing special is said.
+/// A built-in kind without special rules.
 pub static PLAIN: Kind = Kind::named("", "", "");

@@ -1,4 +1,4 @@
-//! What a kind is told of the request that writes one of its objects, and how it looks at others.
+//! The facts about a write that a kind needs, and its access to other objects.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -6,33 +6,33 @@ use tenure_access::identity::{Lookup, UserInfo};
 
 use super::{Allocated, Resource, ServiceRange};
 
-/// All objects at one moment, in the versions that they are stored in. The registry implements it on a snapshot of its store.
+/// The objects at one moment, in their stored versions. The registry implements the trait on a snapshot of its store.
 pub trait Objects: Lookup {
-    /// The objects of one resource, in one namespace or everywhere.
+    /// Returns the objects of one resource, in one namespace or everywhere.
     fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value>;
 
-    /// How many Services hold this, in all namespaces; those that were stored since that moment may be among them. Each Service that is made
-    /// asks so, whoever's the others are: the answer may not cost more the more there are.
+    /// Returns how many Services hold this value, in all namespaces. Services that were stored after the snapshot may be included. Called
+    /// for every new Service, so the cost must not grow with their number.
     fn count_holders(&self, allocated: Allocated) -> usize;
 }
 
-/// One write, as far as a kind has to know it.
+/// A write, with the facts that a kind needs.
 pub struct Request<'a> {
     /// The resource that is written.
     pub resource: &'a Resource,
-    /// The endpoint, if it is none of the resource itself.
+    /// The subresource; `None` for the resource itself.
     pub subresource: Option<&'a str>,
-    /// Who asks.
+    /// The requester.
     pub user: &'a UserInfo,
-    /// Whether nothing is to be stored: then nothing is given out.
+    /// Whether the request is a dry run, which stores and allocates nothing.
     pub dry_run: bool,
     /// The present time.
     pub now: Timestamp,
     /// Fills with random bytes.
     pub random: fn(&mut [u8]),
-    /// Tells the writer something.
+    /// Sends a warning to the writer.
     pub warn: &'a dyn Fn(String),
-    /// Where Services get their addresses from.
+    /// The range for the addresses of Services.
     pub services: ServiceRange,
     /// Everything else there is.
     pub objects: &'a dyn Objects,

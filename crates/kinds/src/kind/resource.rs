@@ -1,4 +1,4 @@
-//! One served resource in one version: its names, its verbs, and where its objects are kept.
+//! A served resource in one version: its names, its verbs, and the place of its objects in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,53 +14,53 @@ use crate::table::Columns;
 pub struct Subresource {
     /// The last part of the URL.
     pub name: String,
-    /// Group of what it takes and returns; empty with an empty `version` means the resource's own.
+    /// The group of the body; empty with an empty `version` means the resource's own.
     pub group: String,
-    /// Version of what it takes and returns.
+    /// The version of the body.
     pub version: String,
-    /// Kind of what it takes and returns.
+    /// The kind of the body.
     pub kind: String,
     /// The verbs it allows.
     pub verbs: Vec<String>,
 }
 
-/// Where a resource comes from.
+/// The origin of a resource.
 #[derive(Debug, Clone)]
 pub enum Origin {
-    /// It is part of this program.
+    /// The resource is part of this program.
     Builtin,
     /// A CustomResourceDefinition defines it.
     Custom(Arc<CustomKind>),
 }
 
-/// One version of a kind that a CustomResourceDefinition defines.
+/// A version of a kind that a CustomResourceDefinition defines.
 #[derive(Clone)]
 pub struct CustomKind {
     /// The resourceVersion of the CustomResourceDefinition.
     pub revision: String,
-    /// Whether the definition is being deleted, so that nothing new is created.
+    /// Whether the definition is being deleted, which prevents the creation of objects.
     pub terminating: bool,
     /// Fields that field selectors may name, without the leading dot.
     pub selectable_fields: Vec<String>,
-    /// What its objects look like in each version, served or not, by group and version.
+    /// The schema of each version, served or not, by group and version.
     pub schemas: Arc<BTreeMap<String, Arc<dyn ObjectSchema>>>,
-    /// Group and version of every version that is served or stored and has a status of its own.
+    /// Group and version of each version that is served or stored and has a status subresource.
     pub with_status: Vec<String>,
-    /// What its users are told, if this version is deprecated.
+    /// The warning for users, if this version is deprecated.
     pub deprecation: Option<String>,
-    /// Where the scale subresource finds its numbers, if there is one.
+    /// The places that the scale subresource reads, if the kind has one.
     pub scale: Option<ScalePaths>,
-    /// What its objects look like.
+    /// The schema of the objects.
     pub schema: Arc<dyn ObjectSchema>,
-    /// Its columns in tables.
+    /// The columns in tables.
     pub columns: Columns,
-    /// Its type, for the owners of fields.
+    /// The type for the owners of fields.
     pub typing: Typing,
     /// The types of its versions, served or not, for the owners of fields.
     pub types: Arc<Types>,
 }
 
-/// Where a kind keeps what its scale subresource shows, as JSON pointers.
+/// The places of the values that a kind's scale subresource shows, as JSON pointers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScalePaths {
     /// The wanted number.
@@ -80,7 +80,7 @@ impl std::fmt::Debug for CustomKind {
     }
 }
 
-/// One resource in one version.
+/// A resource in one version.
 #[derive(Debug, Clone)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -105,18 +105,18 @@ pub struct Resource {
     pub verbs: Vec<String>,
     /// Subresources.
     pub subresources: Vec<Subresource>,
-    /// Group and plural under which objects are stored: two resources with the same one are views of the same objects.
+    /// Group and plural under which objects are stored. Two resources with equal values are views of the same objects.
     pub stored_as: (String, String),
     /// apiVersion in which objects are stored.
     pub storage_api_version: String,
-    /// What its kind does differently.
+    /// The special rules of its kind.
     pub behavior: &'static Kind,
-    /// Where it comes from.
+    /// The origin of the resource.
     pub origin: Origin,
 }
 
 impl Resource {
-    /// `apps/v1`, or `v1` for the core group.
+    /// Returns `apps/v1`, or `v1` for the core group.
     #[must_use]
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -126,7 +126,7 @@ impl Resource {
         }
     }
 
-    /// `deployments.apps`, or `configmaps` for the core group: how error messages name it.
+    /// Returns the name in error messages: `deployments.apps`, or `configmaps` for the core group.
     #[must_use]
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
@@ -136,7 +136,7 @@ impl Resource {
         }
     }
 
-    /// Whether the verb is served, on the resource or on one of its subresources.
+    /// Returns whether the verb is served, on the resource or on one of its subresources.
     #[must_use]
     pub fn allows(&self, verb: &str, subresource: Option<&str>) -> bool {
         let verbs = match subresource {
@@ -149,13 +149,13 @@ impl Resource {
         verbs.iter().any(|allowed| allowed == verb)
     }
 
-    /// The subresource of this name.
+    /// Returns the subresource of this name.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// apiVersion and kind of what the resource, or one of its subresources, takes in a body.
+    /// Returns apiVersion and kind of the body that the resource, or one of its subresources, accepts.
     #[must_use]
     pub fn taken_by(&self, subresource: Option<&str>) -> (String, String) {
         match subresource.and_then(|name| self.subresource(name)) {
@@ -166,25 +166,25 @@ impl Resource {
         }
     }
 
-    /// Whether status is written through its own subresource only.
+    /// Returns whether status is written through its own subresource only.
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// Whether it is defined by a CustomResourceDefinition.
+    /// Returns whether a CustomResourceDefinition defines the resource.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         matches!(self.origin, Origin::Custom(_))
     }
 
-    /// Whether what is sent is not repeated to anybody. Of a custom kind only its name can say so.
+    /// Returns whether messages must not repeat the content of a request. For a custom kind, the name decides.
     #[must_use]
     pub fn is_confidential(&self) -> bool {
         self.behavior.is_confidential || (self.is_custom() && self.plural == "secrets")
     }
 
-    /// What every request is told, if this version is deprecated.
+    /// Returns the warning for every request, if this version is deprecated.
     #[must_use]
     pub fn deprecation(&self) -> Option<String> {
         match &self.origin {
@@ -193,7 +193,7 @@ impl Resource {
         }
     }
 
-    /// Whether objects are stored in this version.
+    /// Returns whether objects are stored in this version.
     #[must_use]
     pub fn is_storage_version(&self) -> bool {
         self.storage_api_version == self.api_version()

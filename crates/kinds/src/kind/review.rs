@@ -1,24 +1,24 @@
-//! Kinds whose objects are no objects: questions that are answered, and orders that are carried out, and that nobody stores. Owns their
-//! names. Refuses to answer.
+//! Kinds without stored objects: reviews that the server answers, and actions that it executes. This module contains their names; other
+//! modules answer.
 
 /// A question that an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Review {
-    /// Who asks.
+    /// The identity of the requester.
     SelfSubject,
-    /// Whose a token is.
+    /// The identity behind a token.
     Token,
-    /// Whether somebody may do something.
+    /// Whether a subject has a right.
     SubjectAccess,
-    /// Whether who asks may do something.
+    /// Whether the requester has a right.
     SelfSubjectAccess,
-    /// Whether somebody may do something in a namespace.
+    /// Whether a subject has a right in a namespace.
     LocalSubjectAccess,
-    /// What who asks may do.
+    /// The rights of the requester.
     SelfSubjectRules,
 }
 
-/// What is done through an endpoint that is no view of its object.
+/// The action of an endpoint that is no view of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A Pod gets its node.
@@ -27,7 +27,7 @@ pub enum Action {
     Evict,
     /// A running Pod is reached.
     Connect {
-        /// Whether one of its containers is.
+        /// Whether the endpoint needs a container.
         needs_container: bool,
     },
     /// A running Pod's log is read.

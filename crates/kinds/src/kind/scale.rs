@@ -1,5 +1,5 @@
-//! The Scale of an object: one number of it, seen as an object of its own. Owns where a kind keeps that number. Refuses to know who
-//! owns it.
+//! The Scale of an object: a number of the object, shown as an object of its own. This module knows the place of that number in each kind,
+//! but not its owners.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{Origin, Resource, ScalePaths};
 use crate::object::ObjectExt as _;
 
 impl Resource {
-    /// Where its objects keep what a Scale shows.
+    /// Returns the places of the values that a Scale shows.
     #[must_use]
     pub fn scale_paths(&self) -> ScalePaths {
         if let Origin::Custom(custom) = &self.origin
@@ -22,7 +22,7 @@ impl Resource {
         }
     }
 
-    /// The Scale of an object.
+    /// Returns the Scale of an object.
     #[must_use]
     pub fn scale_of(&self, object: &Value) -> Value {
         let paths = self.scale_paths();
@@ -86,7 +86,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// A selector in the form that label selectors have in URLs.
+/// Returns a selector in the form that label selectors have in URLs.
 #[must_use]
 pub fn selector_text(selector: &Value) -> String {
     let labels = match selector.get("matchLabels") {

@@ -1,4 +1,4 @@
-//! The schema of a built-in kind in one version: its recorded type, and what its value says of defaults and faults.
+//! The schema of a built-in kind in one version: its recorded type, and the defaults and checks of its kind value.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct KindSchema {
 }
 
 impl KindSchema {
-    /// A kind of that name in a group and version, `apps/v1`, with its type.
+    /// Creates the schema of a kind in a group and version, `apps/v1`, with its type.
     #[must_use]
     pub fn new(behavior: &'static Kind, api_version: &str, kind: &str, definition: Arc<Definition>) -> Self {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -34,19 +34,19 @@ impl KindSchema {
         }
     }
 
-    /// API group; empty for core.
+    /// Returns the API group; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The kind's name.
+    /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// The kind's type, which strategic merge patches follow.
+    /// Returns the kind's type, which strategic merge patches follow.
     #[must_use]
     pub fn definition(&self) -> &Arc<Definition> {
         &self.definition

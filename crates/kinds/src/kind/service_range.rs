@@ -1,4 +1,4 @@
-//! The range from which Services get their addresses.
+//! The range of addresses for Services.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ pub struct ServiceRange {
     prefix: u32,
 }
 
-/// What is wrong with the text of a range.
+/// The error in the text of a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no IPv4 range of 4 to 1,048,576 addresses, such as 10.96.0.0/16")]
 pub struct InvalidRange(String);
@@ -42,37 +42,37 @@ impl std::str::FromStr for ServiceRange {
 }
 
 impl ServiceRange {
-    /// How many addresses there are, the first and the last one among them, which are not given out.
+    /// Returns the number of addresses, including the first and the last one, which are not allocated.
     #[must_use]
     pub fn size(self) -> u32 {
         1_u32 << (32 - self.prefix)
     }
 
-    /// How many bits all its addresses begin with.
+    /// Returns the length of the prefix in bits.
     #[must_use]
     pub fn prefix(self) -> u32 {
         self.prefix
     }
 
-    /// The address that stands for the whole range.
+    /// Returns the network address of the range.
     #[must_use]
     pub fn network(self) -> Ipv4Addr {
         Ipv4Addr::from(self.network)
     }
 
-    /// The address that comes so many behind that one.
+    /// Returns the address at an offset from the network address.
     #[must_use]
     pub fn address(self, offset: u32) -> Option<Ipv4Addr> {
         Some(Ipv4Addr::from(self.network.checked_add(offset)?))
     }
 
-    /// The address of the API server itself.
+    /// Returns the address of the API server itself.
     #[must_use]
     pub fn first(self) -> String {
         Ipv4Addr::from(self.network.saturating_add(1)).to_string()
     }
 
-    /// Whether the address may be given out.
+    /// Returns whether the address may be allocated.
     #[must_use]
     pub fn contains(self, address: Ipv4Addr) -> bool {
         let offset = u32::from(address).wrapping_sub(self.network);

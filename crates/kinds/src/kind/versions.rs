@@ -10,20 +10,20 @@ use structured_merge::{Convert, ConvertError, Typing};
 pub struct Types(Vec<(String, Typing)>);
 
 impl Types {
-    /// Of versions as group and version.
+    /// Creates the value from pairs of group-version and type.
     #[must_use]
     pub fn new(versions: Vec<(String, Typing)>) -> Self {
         Self(versions)
     }
 
-    /// The type in one version.
+    /// Returns the type in one version.
     #[must_use]
     pub fn get(&self, api_version: &str) -> Option<&Typing> {
         let found = self.0.iter().find(|(version, _)| version == api_version);
         found.map(|(_, typing)| typing)
     }
 
-    /// Refuses a version that the kind doesn't have: owners in it can't be told, which fails the write that asks for them.
+    /// Refuses a version that the kind doesn't have. Owners in such a version can't be determined, and the write that needs them fails.
     ///
     /// # Errors
     /// In the real server's words.
@@ -41,7 +41,7 @@ impl Types {
 pub struct Renaming(Arc<Types>);
 
 impl Renaming {
-    /// The versions of these types.
+    /// Creates the versions of these types.
     #[must_use]
     pub fn new(types: Arc<Types>) -> Self {
         Self(types)
@@ -64,14 +64,14 @@ impl Convert for Renaming {
     }
 }
 
-/// The versions of a built-in kind that say things in different ways.
+/// The versions of a built-in kind that have different fields.
 pub struct BuiltinVersions {
     types: Types,
     convert: fn(Value, &str) -> Value,
 }
 
 impl BuiltinVersions {
-    /// The versions of these types, which become each other by `convert`.
+    /// Creates the versions of these types, with `convert` as their conversion.
     #[must_use]
     pub fn new(types: Types, convert: fn(Value, &str) -> Value) -> Self {
         Self { types, convert }
@@ -101,7 +101,7 @@ pub fn rename(object: &mut Value, api_version: &str) {
     }
 }
 
-/// The version that an object says it is in.
+/// Returns the `apiVersion` of an object.
 pub fn version_of(object: &Value) -> &str {
     object.get("apiVersion").and_then(Value::as_str).unwrap_or_default()
 }

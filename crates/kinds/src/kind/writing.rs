@@ -1,4 +1,4 @@
-//! The way of an object into the store, as far as kinds have a say: what all do alike, and where each is asked.
+//! The steps of a write that depend on the kind: the behavior that all kinds share, and the calls of each kind's own functions.
 
 use serde_json::Value;
 
@@ -7,13 +7,13 @@ use crate::object::{ObjectExt, set_status};
 use crate::schema::FieldError;
 
 impl Resource {
-    /// Whether its versions say things in different ways, and this one is not the stored one.
+    /// Returns whether the versions of the kind have different fields, and this one is not the stored version.
     #[must_use]
     pub fn says_otherwise(&self) -> bool {
         !self.behavior.versions.is_empty() && !self.is_storage_version()
     }
 
-    /// An object in another version, where versions differ in more than their name.
+    /// Returns an object in another version, if versions differ in more than their name.
     #[must_use]
     pub fn convert(&self, object: Value, api_version: &str) -> Option<Value> {
         Some(self.behavior.convert?(object, api_version))
@@ -26,21 +26,21 @@ impl Resource {
         }
     }
 
-    /// Brings what may be written in two ways into the one way that is stored, before owners are settled.
+    /// Converts alternative forms into the stored form, before owners are computed.
     pub fn normalize(&self, object: &mut Value) {
         self.write_nulls(object, false);
         (self.behavior.normalize)(self, object);
     }
 
-    /// Lists that Kubernetes writes as null rather than not at all.
+    /// Writes lists as null that Kubernetes does not omit.
     ///
-    /// An empty list is owned by who sends it, and is one with none only once it is `stored`.
+    /// The sender of an empty list owns the list, so it becomes null only when the object is `stored`.
     pub fn write_nulls(&self, object: &mut Value, stored: bool) {
         (self.behavior.write_nulls)(self, object, stored);
     }
 
-    /// Whether owners are settled before what an endpoint does not write is put back, and so by what was sent, not by what
-    /// comes of it: who owns something in another version may lose it for not being sent.
+    /// Returns whether owners are computed before the fields are restored that an endpoint does not write. Owners then depend on the sent
+    /// object, not on the result. An owner in another version may lose a field because the request omits it.
     #[must_use]
     pub fn settles_owners_first(&self, subresource: Option<&str>) -> bool {
         match self.behavior.owners_first {
@@ -50,8 +50,8 @@ impl Resource {
         }
     }
 
-    /// Puts the live object's fields in the place of those that this endpoint does not write: status on the main
-    /// endpoint, everything else on the status endpoint.
+    /// Restores the live object's values of the fields that this endpoint does not write: the status on the main endpoint, everything else
+    /// on the status endpoint.
     #[must_use]
     pub fn reset_fields(&self, subresource: Option<&str>, live: &Value, new: Value) -> Value {
         if self.says_otherwise() {
@@ -84,7 +84,7 @@ impl Resource {
         }
     }
 
-    /// The live object with the status that was sent, and with the metadata of built-in kinds, but for what they keep.
+    /// Returns the live object with the sent status. Built-in kinds also take the sent metadata, except for the fields that they keep.
     fn reset_to_status(&self, live: &Value, new: Value) -> Value {
         let mut result = live.clone();
         let managed = new
@@ -122,14 +122,14 @@ impl Resource {
         result
     }
 
-    /// Whether an object, a namespace, is held by what may still be in it.
+    /// Checks whether an object, a namespace, waits until it is empty.
     #[must_use]
     pub fn waits_for_content(&self, object: &Value) -> bool {
         let finalizers = object.pointer("/spec/finalizers").and_then(Value::as_array);
         self.behavior.holds_objects && finalizers.is_some_and(|list| !list.is_empty())
     }
 
-    /// Whether nothing holds a deleting object any more.
+    /// Returns whether a deleting object can be removed.
     #[must_use]
     pub fn is_finalized(&self, object: &Value) -> bool {
         object.finalizers().is_empty() && !self.waits_for_content(object)
@@ -176,13 +176,13 @@ impl Request<'_> {
         (kind.prepare_update)(self, live, new);
     }
 
-    /// Faults that only show beside other objects, on creation.
+    /// Returns errors of a new object that depend on other objects.
     #[must_use]
     pub fn check_create(&self, object: &Value) -> Vec<FieldError> {
         (self.resource.behavior.check_create)(self, object)
     }
 
-    /// The same on a change.
+    /// Checks a change with the rules of the kind.
     #[must_use]
     pub fn check_update(&self, live: &Value, new: &Value) -> Vec<FieldError> {
         (self.resource.behavior.check_update)(self, new, live)

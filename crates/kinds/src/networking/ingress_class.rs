@@ -1,4 +1,4 @@
-//! IngressClasses.
+//! The kind IngressClass.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -102,7 +102,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whose class it is, is fixed.
+/// Checks that the controller of a class stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let controller = |object: &Value| {
         object

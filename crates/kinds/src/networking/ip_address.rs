@@ -1,4 +1,4 @@
-//! IPAddresses, which are shown and not served.
+//! IPAddresses. They have table cells, but the server does not serve them.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -28,6 +28,6 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
             format!("{resource}/{namespace}/{name}")
         }
     });
-    // The real server has no column for the age, and sends it all the same.
+    // The real server has no column for the age, but sends the value.
     vec![cells::name(object), parent.into(), cells::age(object, now)]
 }

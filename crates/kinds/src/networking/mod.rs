@@ -1,4 +1,5 @@
-//! Ways in, and who may reach whom. One file or folder a kind; refuses everything that several groups need.
+//! The group `networking.k8s.io`: ingress traffic and network policies. One file or folder for each kind; code for several groups is
+//! elsewhere.
 
 mod ingress;
 mod ingress_class;

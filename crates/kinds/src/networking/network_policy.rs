@@ -1,4 +1,4 @@
-//! NetworkPolicies.
+//! The kind NetworkPolicy.
 
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ fn ip_block(block: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The last port of a range needs a first one, which has a number.
+/// Checks the last port of a range, which needs a first port with a number.
 fn end_port(port: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(last) = port.get("endPort").and_then(Value::as_i64) else {
         return;

@@ -1,4 +1,4 @@
-//! ServiceCIDRs, which are shown and not served.
+//! ServiceCIDRs. They have table cells, but the server does not serve them.
 
 use crate::kind::Kind;
 use crate::table::cells;

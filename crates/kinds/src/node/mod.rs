@@ -1,4 +1,4 @@
-//! How containers are run. One file or folder a kind; refuses everything that several groups need.
+//! The group `node.k8s.io`: runtimes of containers. One file or folder for each kind; code for several groups is elsewhere.
 
 mod runtime_class;
 

@@ -1,4 +1,4 @@
-//! RuntimeClasses.
+//! The kind RuntimeClass.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A class stays with what runs it.
+/// Checks that the handler of a class stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(value, old, "handler", &FieldPath::default(), errors);
 }

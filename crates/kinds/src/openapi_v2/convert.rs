@@ -1,4 +1,4 @@
-//! Schemas and operations of version 3 in the words of version 2.
+//! Conversion of schemas and operations from version 3 to version 2.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,7 @@ pub(super) fn add(document: &Value, paths: &mut Map<String, Value>, definitions:
             None => {
                 definitions.insert(name.clone(), schema(given));
             }
-            // Each group's document names only its own kinds of what all groups share.
+            // Each group's document lists only its own kinds in a definition that all groups share.
             Some(known) => add_kinds(known, given),
         }
     }
@@ -47,7 +47,7 @@ fn reference(text: &Value) -> Value {
     }
 }
 
-/// A schema without what version 2 has no word for: alternatives, nulls, and defaults beside references.
+/// Converts a schema and drops the parts that version 2 can't express: alternatives, nulls, and defaults beside references.
 fn schema(given: &Value) -> Value {
     let Some(given) = given.as_object() else {
         return given.clone();
@@ -109,7 +109,7 @@ fn parameters(list: &Value) -> Value {
     list.as_array().into_iter().flatten().map(parameter).collect()
 }
 
-/// What version 3 says in a parameter's schema, version 2 says in the parameter.
+/// Converts a parameter. In version 3 its schema contains facts that version 2 puts into the parameter itself.
 fn parameter(given: &Value) -> Value {
     let mut converted = Map::new();
     for (key, value) in given.as_object().into_iter().flatten() {
@@ -174,7 +174,7 @@ fn operation(given: &Value) -> Value {
     let mut responses = Map::new();
     for (code, response) in entries(given, "/responses") {
         if let Some(produces) = media_types(content(response)) {
-            // What only tells about the API says of both what it says of its answers.
+            // For an operation of the discovery API, both lists contain the media types of its answers.
             converted.entry("consumes").or_insert_with(|| produces.clone());
             converted.entry("produces").or_insert(produces);
         }

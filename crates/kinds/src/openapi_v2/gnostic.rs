@@ -1,5 +1,5 @@
-//! A document of OpenAPI v2 in the protobuf form of gnostic, which client-go reads. The numbers are those of gnostic's
-//! `OpenAPIv2.proto`; values of any type are YAML texts there, and JSON is YAML.
+//! A document of OpenAPI v2 in the protobuf form of gnostic, which client-go reads. The numbers are those of gnostic's `OpenAPIv2.proto`.
+//! Values of any type are YAML texts in that form, and JSON is valid YAML.
 
 use prost::encoding::{WireType, encode_key, encode_varint};
 use serde_json::{Map, Value};
@@ -20,7 +20,7 @@ impl Message {
         self.bytes(number, &message.0)
     }
 
-    /// A text; an empty one is the same as none.
+    /// Writes a text. An empty text is omitted, like a missing one.
     fn text(&mut self, number: u32, text: Option<&Value>) -> &mut Self {
         match text.and_then(Value::as_str) {
             Some(text) if !text.is_empty() => self.bytes(number, text.as_bytes()),
@@ -59,14 +59,14 @@ impl Message {
         self
     }
 
-    /// A value of any type.
+    /// Writes a value of any type.
     fn any(&mut self, number: u32, value: &Value) -> &mut Self {
         let mut any = Self::default();
         any.bytes(2, value.to_string().as_bytes());
         self.message(number, &any)
     }
 
-    /// The `x-` fields.
+    /// Writes the `x-` fields.
     fn extensions(&mut self, number: u32, object: &Value) -> &mut Self {
         for (name, value) in object.as_object().into_iter().flatten() {
             if name.starts_with("x-") {
@@ -78,7 +78,7 @@ impl Message {
         self
     }
 
-    /// A map as a list of named values.
+    /// Writes a map as a list of named values.
     fn named(&mut self, number: u32, map: Option<&Value>, write: impl Fn(&Value) -> Self) -> &mut Self {
         let empty = Map::new();
         for (name, value) in map.and_then(Value::as_object).unwrap_or(&empty) {
@@ -94,7 +94,7 @@ fn items(list: Option<&Value>) -> &[Value] {
     list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The whole document.
+/// Returns the whole document.
 pub(super) fn document(document: &Value) -> Vec<u8> {
     let get = |key: &str| document.get(key);
     let mut info = Message::default();
@@ -189,7 +189,7 @@ fn operation(given: &Value) -> Message {
     message
 }
 
-/// A parameter in its two wrappings.
+/// Returns a parameter in its two wrappings.
 fn parameter(given: &Value) -> Message {
     let mut inner = Message::default();
     let mut wrapped = Message::default();
@@ -206,7 +206,7 @@ fn parameter(given: &Value) -> Message {
             wrapped.message(1, &inner);
         }
         place => {
-            // A query parameter has one field more than the others, so that theirs have other numbers from there on.
+            // A query parameter has one field more than the others, so later fields of the others have other numbers.
             let (kind, shift) = match place {
                 Some("query") => (3, 1),
                 Some("path") => (4, 0),

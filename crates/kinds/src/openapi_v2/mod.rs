@@ -1,5 +1,5 @@
-//! OpenAPI v2 made from the OpenAPI v3 documents that are served: one document of everything, as JSON and in the protobuf
-//! form that client-go asks for. Pure. Refuses to know anything that is not in version 3: what version 2 can't say is left out.
+//! OpenAPI v2, made from the served OpenAPI v3 documents: one document of everything, as JSON and in the protobuf form that client-go asks
+//! for. The conversion is pure. Its only input is version 3, and parts that version 2 can't express are left out.
 
 mod convert;
 mod gnostic;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 /// The document in both forms.
 #[derive(Debug, Clone)]
 pub struct Rendered {
-    /// As JSON.
+    /// The document as JSON.
     pub json: Bytes,
-    /// As gnostic's protobuf.
+    /// The document as gnostic's protobuf.
     pub protobuf: Bytes,
 }
 
-/// Joins documents of version 3; what is defined more than once is taken from the first.
+/// Joins documents of version 3. For a duplicate definition, the first one counts.
 pub fn render(documents: impl IntoIterator<Item = Value>, minor: &str) -> Rendered {
     let (mut paths, mut definitions) = Default::default();
     for document in documents {

@@ -1,4 +1,4 @@
-//! How many Pods may be away. One file or folder a kind; refuses everything that several groups need.
+//! The group `policy`: the number of Pods that may be unavailable. One file or folder for each kind; code for several groups is elsewhere.
 
 mod pod_disruption_budget;
 

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets.
+//! The kind PodDisruptionBudget.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     );
 }
 
-/// How many pods a budget counts, and its conditions.
+/// Checks the Pod counts of a budget, and its conditions.
 fn validate_status(value: &Value, errors: &mut Vec<FieldError>) {
     let status = value.get("status").unwrap_or(&NOTHING);
     let path = FieldPath::new("status");

@@ -1,10 +1,10 @@
-//! How much a body comes to when it is decoded: counts, in one pass that makes nothing. Follows the way that [`super::messages`] goes.
+//! The size of a body after decoding, counted in one pass that allocates nothing. The pass follows the steps of [`super::messages`].
 
 use super::ProtobufError;
 use super::messages::{DEEPEST, fields_of, member};
 use super::wire::{Reader, Wire};
 
-/// Parts of a decoded body. Each is counted at least as often as it comes to be.
+/// The number of parts in a decoded body. Each part is counted at least as often as it occurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Objects with fields.
@@ -19,7 +19,7 @@ pub struct Extent {
     pub bytes: usize,
 }
 
-/// What special types print at most: a time, a duration, a number.
+/// The maximum printed length of special types: a time, a duration, a number.
 const PRINTED: usize = 48;
 
 impl Extent {
@@ -34,7 +34,7 @@ impl Extent {
     }
 }
 
-/// Adds up a message of that definition. What is JSON in it is told to `json`.
+/// Counts a message of that definition. JSON inside it is passed to `json`.
 pub(super) fn message<'a>(
     sum: &mut Extent,
     json: &mut dyn FnMut(&'a [u8]),
@@ -118,7 +118,7 @@ fn field<'a>(
             }
         }
     } else if let Some(item) = kind.strip_prefix("{}") {
-        // The first entry of a map can't be told from the others here.
+        // The first entry of a map is not distinguishable from the others here.
         sum.maps += 1;
         sum.entry(0);
         let mut entry = wire.message()?;
@@ -145,7 +145,7 @@ fn value<'a>(
     match kind.strip_prefix('@') {
         Some(definition) => message(sum, json, definition, wire.message()?, depth + 1)?,
         None if kind == "string" => sum.text(wire.bytes().map_or(0, <[u8]>::len)),
-        // In base64.
+        // The text is base64.
         None if kind == "bytes" => sum.text(wire.bytes().map_or(0, |bytes| bytes.len() / 3 * 4 + 4)),
         None => {}
     }

@@ -1,4 +1,4 @@
-//! From a message's bytes to JSON, by the recorded table, with Kubernetes' own types spelled out.
+//! Converts a message's bytes to JSON with the recorded table. Kubernetes' own types have explicit code.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -26,17 +26,17 @@ pub(super) const DEEPEST: usize = 64;
 /// The fields of a message, by number.
 type Fields = HashMap<Box<str>, Box<str>>;
 
-/// Whether the table has a message.
+/// Returns whether the table has a message.
 pub(super) fn is_known(definition: &str) -> bool {
     MESSAGES.contains_key(definition)
 }
 
-/// The fields of a message, if the table has it.
+/// Returns the fields of a message, if the table has it.
 pub(super) fn fields_of(definition: &str) -> Option<&'static Fields> {
     MESSAGES.get(definition)
 }
 
-/// The name and the type of a field.
+/// Returns the name and the type of a field.
 pub(super) fn member(fields: &Fields, number: u64) -> Option<(&str, &str)> {
     let text = fields.get(number.to_string().as_str())?;
     text.split_once(' ')
@@ -76,7 +76,7 @@ fn field(
     depth: usize,
 ) -> Result<(), ProtobufError> {
     if let Some(inner) = name.strip_prefix('^') {
-        // Embedded in Go: its fields stand among ours.
+        // The type is embedded in Go, so its fields belong to the outer object.
         let value = value(kind, wire, depth)?;
         if let Value::Object(fields) = value {
             object.extend(fields);
@@ -143,7 +143,7 @@ fn value(kind: &str, wire: Wire<'_>, depth: usize) -> Result<Value, ProtobufErro
     })
 }
 
-/// The types that Kubernetes prints in their own way.
+/// Reads the types with a special printed form in Kubernetes.
 fn special(definition: &str, reader: &mut Reader<'_>, depth: usize) -> Result<Option<Value>, ProtobufError> {
     let name = definition.rsplit('.').next().unwrap_or_default();
     let mut first = None;
@@ -223,7 +223,7 @@ fn owned(wire: Wire<'_>) -> Owned {
     }
 }
 
-/// A schema, or else: a flag, or a list of schemas or names.
+/// Reads a schema, a flag, or a list of schemas or names.
 fn either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -> Result<Value, ProtobufError> {
     let (package, _) = definition.rsplit_once('.').unwrap_or_default();
     let schema = format!("{package}.JSONSchemaProps");
@@ -247,7 +247,7 @@ fn either(definition: &str, reader: &mut Reader<'_>, depth: usize, list: bool) -
     })
 }
 
-/// RFC 3339; the zero time, which Go writes as year one, is no time at all.
+/// Returns a time in RFC 3339. The zero time, which Go writes as year one, and the Unix epoch become null.
 fn time(seconds: i64, nanos: i64, micro: bool) -> Value {
     const YEAR_ONE: i64 = -62_135_596_800;
     let nanos = i32::try_from(nanos).unwrap_or(0);

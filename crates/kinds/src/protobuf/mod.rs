@@ -1,8 +1,8 @@
 //! Reads protobuf request bodies, which typed Go clients send for every built-in kind.
 //!
-//! Owns the frame (`k8s\0` and `runtime.Unknown`) and the translation of a message into the JSON form that everything
-//! else works with, driven by a table recorded from Kubernetes' `generated.proto` files. It never writes protobuf:
-//! every such client reads JSON answers.
+//! This module reads the frame (`k8s\0` and `runtime.Unknown`) and translates a message into JSON, the form that all other code uses. The
+//! translation follows a table recorded from Kubernetes' `generated.proto` files. This module never writes protobuf, because every such
+//! client reads JSON answers.
 
 mod extent;
 mod messages;
@@ -14,7 +14,7 @@ use crate::schema::BuiltinSchemas;
 pub use extent::Extent;
 use wire::Reader;
 
-/// A body that is not what it claims to be.
+/// A body that does not match its declared form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// The first four bytes are not `k8s\0`.
@@ -34,17 +34,17 @@ pub enum ProtobufError {
     UnknownKind {
         /// The `apiVersion` of the frame.
         api_version: String,
-        /// Its kind.
+        /// The kind.
         kind: String,
     },
-    /// The frame says that its contents are something other than protobuf.
+    /// The frame declares content other than protobuf.
     #[error("unsupported content type {0:?} in a protobuf frame")]
     ContentType(String),
 }
 
 const MAGIC: &[u8] = b"k8s\0";
 
-/// Whether a body begins with the protobuf frame.
+/// Returns whether a body begins with the protobuf frame.
 pub fn is_framed(body: &[u8]) -> bool {
     body.starts_with(MAGIC)
 }
@@ -64,15 +64,15 @@ pub fn decode(body: &[u8]) -> Result<Value, ProtobufError> {
     Ok(object)
 }
 
-/// How much [`decode`] makes of a body, at most; also of one that it refuses, for what it made until then. What is JSON in it is told to
-/// `json`, and not counted.
+/// Returns the maximum number of parts that [`decode`] makes of a body. For a body that it refuses, the result covers the parts made before
+/// the error. JSON inside the body is passed to `json` and not counted.
 pub fn extent<'a>(body: &'a [u8], json: &mut dyn FnMut(&'a [u8])) -> Extent {
     let mut sum = Extent::default();
     let Ok(Frame { api_version, kind, raw }) = Frame::read(body) else {
         return sum;
     };
     if let Ok(definition) = definition(api_version, kind) {
-        // What is malformed ends the counting as it ends the decoding.
+        // A malformed part ends the count, as it ends the decoding.
         let _counted = extent::message(&mut sum, json, &definition, Reader::new(raw, 0), 0);
         sum.maps += 1;
         sum.entries += 2;
@@ -82,7 +82,7 @@ pub fn extent<'a>(body: &'a [u8], json: &mut dyn FnMut(&'a [u8])) -> Extent {
     sum
 }
 
-/// What is around a message: what it is, and the message.
+/// The frame of a message: its type and its bytes.
 struct Frame<'a> {
     api_version: &'a str,
     kind: &'a str,
@@ -132,7 +132,7 @@ fn definition(api_version: &str, kind: &str) -> Result<String, ProtobufError> {
         })
 }
 
-/// An empty object, for messages without fields.
+/// Returns an empty object, for messages without fields.
 fn empty() -> Value {
     Value::Object(Map::new())
 }

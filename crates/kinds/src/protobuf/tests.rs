@@ -1,4 +1,4 @@
-//! Damaged bodies. What Go encodes and kubectl sends is in `tests/trials`.
+//! Damaged bodies. Bodies from Go and kubectl are in `tests/trials`.
 
 use base64::Engine as _;
 use serde_json::Value;

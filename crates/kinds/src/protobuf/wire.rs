@@ -2,7 +2,7 @@
 
 use super::ProtobufError;
 
-/// One field's value as it stands on the wire.
+/// A field's value in the wire format.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wire<'a> {
     Varint(u64),
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, offset }
     }
 
-    /// The next field's number and value; `None` at the end.
+    /// Returns the next field's number and value; `None` at the end.
     pub(super) fn field(&mut self) -> Result<Option<(u64, Wire<'a>)>, ProtobufError> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
                         .fold(0, |number, byte| number << 8 | u32::from(*byte)),
                 )
             }
-            // Groups are long deprecated; Kubernetes has none.
+            // Groups are long deprecated, and Kubernetes uses none.
             _ => return Err(self.malformed()),
         };
         Ok(Some((tag >> 3, value)))
@@ -115,7 +115,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// An integer of any width, as two's complement.
+    /// Returns an integer of any width, as two's complement.
     pub(super) fn integer(self) -> Result<i64, ProtobufError> {
         match self {
             Self::Varint(number) | Self::Fixed64(number) => Ok(number.cast_signed()),

@@ -1,4 +1,4 @@
-//! What both kinds of bindings have in common.
+//! Code that both kinds of bindings share.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::schema::validation::{items, text};
 use crate::schema::{FieldError, FieldPath, defaults};
 use crate::table::cells;
 
-/// The group of the role that is bound.
+/// Sets the default group of the bound role.
 pub(super) fn fill_in(object: &mut Map<String, Value>) {
     if let Some(reference) = defaults::object_at(object, "roleRef") {
         defaults::set(reference, "apiGroup", "rbac.authorization.k8s.io");
@@ -107,7 +107,7 @@ fn subject(subject: &Value, namespaced: bool, at: &FieldPath, errors: &mut Vec<F
     }
 }
 
-/// A binding's role can't be exchanged.
+/// Checks that the role of a binding stays unchanged.
 pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if value.get("roleRef") == old.get("roleRef") {
         return;

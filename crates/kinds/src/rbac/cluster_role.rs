@@ -1,4 +1,4 @@
-//! ClusterRoles.
+//! The kind ClusterRole.
 
 use super::rules;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! ClusterRoleBindings.
+//! The kind ClusterRoleBinding.
 
 use super::binding;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! Who may do what. One file or folder a kind; refuses everything that several groups need.
+//! The group `rbac.authorization.k8s.io`. One file or folder for each kind; code for several groups is elsewhere.
 
 mod binding;
 mod cluster_role;

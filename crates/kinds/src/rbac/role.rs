@@ -1,4 +1,4 @@
-//! Roles.
+//! The kind Role.
 
 use super::rules;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! RoleBindings.
+//! The kind RoleBinding.
 
 use super::binding;
 use crate::kind::Kind;

@@ -1,4 +1,4 @@
-//! Which Pods go first. One file or folder a kind; refuses everything that several groups need.
+//! The group `scheduling.k8s.io`: priorities of Pods. One file or folder for each kind; code for several groups is elsewhere.
 
 mod priority_class;
 

@@ -1,4 +1,4 @@
-//! PriorityClasses.
+//! The kind PriorityClass.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The class of Pods that name none: of several, the lowest.
+/// Returns the class of Pods that name none. Of several default classes, it is the one with the lowest value.
 pub(crate) fn find_default_class(objects: &dyn Objects) -> Option<Value> {
     objects
         .list(GROUP, PLURAL, None)
@@ -46,7 +46,7 @@ pub(crate) fn find_default_class(objects: &dyn Objects) -> Option<Value> {
         .min_by_key(|class| class.get("value").and_then(Value::as_i64))
 }
 
-/// Refuses a second default.
+/// Refuses a second default class.
 fn validate_default(admitted: &Admitted<'_>, class: &Value) -> Result<(), String> {
     let is_default = class.get("globalDefault").and_then(Value::as_bool) == Some(true);
     if !admitted.is_whole() || !is_default {
@@ -103,7 +103,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     );
 }
 
-/// A PriorityClass stays worth what it is.
+/// Checks that the value of a PriorityClass stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let number = |value: &Value| value.get("value").and_then(Value::as_i64).unwrap_or_default();
     if number(value) != number(old) {

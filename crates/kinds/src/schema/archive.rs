@@ -1,11 +1,11 @@
-//! Reads the recorder's archives: many gzip members behind one JSON header, without copying what is not asked for.
+//! Reads the recorder's archives: many gzip members behind one JSON header. Only requested members are copied.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
 
 use serde::Deserialize;
 
-/// What the header says about one member.
+/// The header's entry for one member.
 #[derive(Debug, Deserialize)]
 pub(super) struct Member {
     offset: usize,
@@ -49,13 +49,13 @@ impl Archive {
         self.members.iter().map(|(name, member)| (name.as_str(), member))
     }
 
-    /// A member as it is stored: gzip.
+    /// Returns a member as stored: gzip.
     pub(super) fn compressed(&self, name: &str) -> Option<&'static [u8]> {
         let member = self.members.get(name)?;
         self.body.get(member.offset..member.offset.checked_add(member.length)?)
     }
 
-    /// A member's text.
+    /// Returns a member's text.
     pub(super) fn text(&self, name: &str) -> Option<Vec<u8>> {
         inflate(self.compressed(name)?)
     }

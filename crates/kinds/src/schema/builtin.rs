@@ -1,4 +1,4 @@
-//! The built-in kinds' schemas, each package of types loaded when first asked for.
+//! The schemas of built-in kinds. Each package of types is loaded at its first use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
@@ -13,7 +13,7 @@ static SHARED: LazyLock<BuiltinSchemas> = LazyLock::new(BuiltinSchemas::open);
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// All built-in schemas. One per process: the data is part of the program.
+/// The built-in schemas. A process has one instance, because the data is part of the program.
 pub struct BuiltinSchemas {
     archive: Archive,
     /// `group/version/Kind -> definition`.
@@ -24,7 +24,7 @@ pub struct BuiltinSchemas {
 type Package = HashMap<String, Arc<Definition>>;
 
 impl BuiltinSchemas {
-    /// The process's schemas.
+    /// Returns the process's schemas.
     pub fn shared() -> &'static Self {
         &SHARED
     }
@@ -39,7 +39,7 @@ impl BuiltinSchemas {
         }
     }
 
-    /// The type of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
+    /// Returns the type of a kind, `api_version` as objects write it (`v1`, `apps/v1`). Review kinds, `Scale`, `Eviction`,
     /// `TokenRequest` and `DeleteOptions` of every group are included.
     pub fn type_of(&self, api_version: &str, kind: &str) -> Option<Arc<Definition>> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -51,13 +51,13 @@ impl BuiltinSchemas {
         }
     }
 
-    /// The OpenAPI name of a kind's definition, `io.k8s.api.apps.v1.Deployment`.
+    /// Returns the OpenAPI name of a kind's definition, `io.k8s.api.apps.v1.Deployment`.
     pub fn definition_name(&self, api_version: &str, kind: &str) -> Option<&str> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         self.kinds.get(&format!("{group}/{version}/{kind}")).map(String::as_str)
     }
 
-    /// A struct type by its OpenAPI name.
+    /// Returns a struct type by its OpenAPI name.
     pub fn definition(&self, name: &str) -> Option<Arc<Definition>> {
         let (package, _) = name.rsplit_once('.')?;
         if let Some(loaded) = self.packages.read().get(package) {
@@ -68,7 +68,7 @@ impl BuiltinSchemas {
             .iter()
             .filter_map(|(name, schema)| Some((name.clone(), Arc::new(Definition::parse(name, schema.as_object()?)))))
             .collect();
-        // Two threads may load the same package; the first one's stays.
+        // Two threads may load one package; the result of the first one stays.
         self.packages
             .write()
             .entry(package.to_owned())
@@ -77,8 +77,8 @@ impl BuiltinSchemas {
             .cloned()
     }
 
-    /// The definitions that the kinds of a group-version use, closed under references, in OpenAPI form without prose:
-    /// what structured merge needs. Not cached here.
+    /// Returns the definitions that the kinds of a group-version use, with all references, in OpenAPI form without descriptions. Structured
+    /// merge needs them. The result is not cached here.
     pub fn openapi_definitions(&self, api_version: &str) -> Map<String, Value> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let prefix = format!("{group}/{version}/");
@@ -91,7 +91,7 @@ impl BuiltinSchemas {
         self.closure(wanted)
     }
 
-    /// One definition and all that it refers to, in OpenAPI form without prose.
+    /// Returns one definition with all definitions that it refers to, in OpenAPI form without descriptions.
     pub fn openapi_definition(&self, name: &str) -> Map<String, Value> {
         self.closure(vec![name.to_owned()])
     }
@@ -121,7 +121,7 @@ impl BuiltinSchemas {
         serde_json::from_slice(&self.archive.text(package)?).ok()
     }
 
-    /// Every served `(apiVersion, kind)`.
+    /// Returns every served `(apiVersion, kind)`.
     pub fn kinds(&self) -> impl Iterator<Item = (String, &str)> {
         self.kinds.keys().filter_map(|key| {
             let (group_version, kind) = key.rsplit_once('/')?;

@@ -1,7 +1,7 @@
-//! Reads JSON as Kubernetes' Go types read it, and gives back what they would print.
+//! Reads JSON as Kubernetes' Go types read it, and returns the form that they print.
 //!
-//! Differences from the real server, on purpose: an absent list without `omitempty` (a Role's `rules`) stays absent
-//! instead of becoming `null`, which every client reads the same way and which keeps nulls out of field ownership.
+//! One difference from the real server is intended: an absent list without `omitempty` (a Role's `rules`) stays absent instead of becoming
+//! `null`. Every client reads both forms alike, and no null gets a field owner.
 
 use base64::Engine as _;
 use serde_json::{Map, Number, Value};
@@ -26,9 +26,9 @@ pub struct Decoded {
 pub struct DecodeError {
     /// The kind that was to be read.
     pub kind: String,
-    /// Its version.
+    /// The version.
     pub version: String,
-    /// What Go's decoder says.
+    /// The error of Go's decoder.
     pub problem: String,
 }
 
@@ -57,9 +57,9 @@ pub fn decode(definition: &Definition, kind: &str, version: &str, value: Value) 
     })
 }
 
-/// What is wrong with a value.
+/// The error in a value.
 enum Fault {
-    /// Go's reader remembers the first of these and goes on.
+    /// Go's reader stores the first of these errors and continues.
     Waits(String),
     /// A type that reads itself stops the reader.
     Ends(String),
@@ -71,18 +71,18 @@ struct Reader {
     /// The path with indices: strict decoding's errors have it so.
     path: String,
     unknown_fields: Faults,
-    /// The first fault that did not end the reading.
+    /// The first error that did not end the reading.
     first: Option<String>,
 }
 
-/// Where a value stands, for error messages: the struct that has the field, and the expected Go type.
+/// The place of a value for errors: the struct that has the field, and the expected Go type.
 struct Place<'a> {
     owner: &'a str,
     go_type: &'a str,
 }
 
 impl Reader {
-    /// Goes on without a value that does not fit, if it may.
+    /// Continues without a value of a wrong type, if that is allowed.
     fn go_on<T>(&mut self, read: Result<T, Fault>) -> Result<Option<T>, Fault> {
         match read {
             Ok(value) => Ok(Some(value)),
@@ -112,7 +112,7 @@ impl Reader {
         let unknown: Vec<String> = object.keys().filter(|name| !known(name)).cloned().collect();
         let mut unknown = unknown.into_iter().peekable();
         for (name, field) in &definition.fields {
-            // In the order of the keys, as a client that sorts them sends them and Go complains about them.
+            // The errors follow the order of the keys, as for a client that sorts its keys.
             while let Some(other) = unknown.next_if(|other| other.as_str() < &**name) {
                 self.unknown(&other);
             }
@@ -141,7 +141,7 @@ impl Reader {
 
     fn field(&mut self, definition: &Definition, field: &Field, value: Value) -> Result<Option<Value>, Fault> {
         if value.is_null() {
-            // A text that Go prints even if it is not there; a default is filled in later.
+            // Go prints this text even if it is missing; a default is added later.
             let printed = field.pointer && !field.omit_empty && field.default.is_none();
             return Ok(if printed && matches!(field.shape, Shape::String) {
                 Some(Value::Null)
@@ -170,7 +170,7 @@ impl Reader {
         Ok((!dropped).then_some(value))
     }
 
-    /// What Go prints for a field that was not given.
+    /// Returns the value that Go prints for a missing field.
     fn zero(&mut self, field: &Field) -> Result<Option<Value>, Fault> {
         Ok(match &field.shape {
             Shape::Struct(reference) => self.reference(reference, Value::Null).map(Some)?,
@@ -270,7 +270,7 @@ impl Reader {
         Ok(Value::Object(read))
     }
 
-    /// An item or entry: null is the zero value.
+    /// Returns an item or entry: null is the zero value.
     fn item(&mut self, shape: &Shape, value: Value, place: &Place<'_>) -> Result<Value, Fault> {
         if !value.is_null() {
             return self.value(shape, value, place);
@@ -302,7 +302,7 @@ impl Reader {
 
     fn mismatch(&self, value: &Value, place: &Place<'_>) -> String {
         let found = found(value);
-        // One of two names for the same.
+        // Go has two names for this type.
         let go_type = if place.go_type == "[]byte" {
             "[]uint8"
         } else {
@@ -342,7 +342,7 @@ fn scalar_name(shape: &Shape) -> &'static str {
     }
 }
 
-/// What a value is, in the words of Go's JSON reader.
+/// Returns the type of a value, in the words of Go's JSON reader.
 pub fn found(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -354,7 +354,7 @@ pub fn found(value: &Value) -> &'static str {
     }
 }
 
-/// What Go says of a text that is no base64.
+/// Returns Go's error for a text that is not base64.
 pub fn base64_fault(text: &str, error: &base64::DecodeError) -> String {
     let offset = match error {
         base64::DecodeError::InvalidByte(offset, _) | base64::DecodeError::InvalidLastSymbol(offset, _) => *offset,
@@ -385,7 +385,7 @@ fn quantity_of(value: &Value) -> Result<Value, String> {
         .map_err(|error| error.to_string())
 }
 
-/// A floating-point number as Go prints it: without a point when it is whole.
+/// Returns a floating-point number as Go prints it: without a point when it is whole.
 pub fn plain_number(number: f64) -> Value {
     /// Up to here every whole number is exact.
     const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -1,7 +1,7 @@
-//! One Go type as a table: its fields, their shapes, and what lists and patches need to know.
+//! A Go type as a table: its fields, their shapes, and the facts for lists and patches.
 //!
-//! Parsed from the recorder's stripped OpenAPI definitions; references resolve lazily, so that a ConfigMap never
-//! loads what a Pod is.
+//! The table is parsed from the recorder's stripped OpenAPI definitions. References resolve lazily, so a ConfigMap never loads the
+//! definition of a Pod.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use super::builtin::BuiltinSchemas;
 
-/// How a list merges under server-side apply (`x-kubernetes-list-type`).
+/// The merge of a list under server-side apply (`x-kubernetes-list-type`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListKind {
     /// Replaced as a whole.
@@ -18,11 +18,11 @@ pub enum ListKind {
     Atomic,
     /// Items are scalars and unique.
     Set,
-    /// Items are objects told apart by keys.
+    /// Items are objects that keys distinguish.
     Map,
 }
 
-/// How a field merges under a strategic merge patch (`x-kubernetes-patch-strategy`).
+/// The merge of a field under a strategic merge patch (`x-kubernetes-patch-strategy`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
     /// Lists are merged by the merge key (or as sets), maps key by key.
@@ -33,7 +33,7 @@ pub struct PatchStrategy {
     pub replace: bool,
 }
 
-/// What a value may be.
+/// The form of a value.
 #[derive(Debug)]
 pub enum Shape {
     /// `true` or `false`.
@@ -84,7 +84,7 @@ impl Reference {
         }
     }
 
-    /// The definition; `None` only when the recorded data lacks it.
+    /// Returns the definition; `None` only if the recorded data lacks it.
     pub fn get(&self) -> Option<&Arc<Definition>> {
         self.target
             .get_or_init(|| BuiltinSchemas::shared().definition(&self.name))
@@ -92,10 +92,10 @@ impl Reference {
     }
 }
 
-/// One field of a struct.
+/// A field of a struct.
 #[derive(Debug)]
 pub struct Field {
-    /// What it holds.
+    /// The form of its value.
     pub shape: Shape,
     /// The Go type as decoding errors name it, `int32` or `[]v1.Container`; no leading `*`.
     pub go_type: Box<str>,
@@ -105,17 +105,17 @@ pub struct Field {
     pub omit_empty: bool,
     /// Printed only when not zero, structs included.
     pub omit_zero: bool,
-    /// The declared default, unless it is what Go prints for an absent value anyway.
+    /// The declared default, unless it equals the value that Go prints for an absent field.
     pub default: Option<Value>,
     /// Allowed values, when the declaration lists them.
     pub allowed: Vec<Box<str>>,
-    /// How a list merges under apply.
+    /// The merge of a list under apply.
     pub list_kind: ListKind,
     /// The keys of [`ListKind::Map`].
     pub list_keys: Vec<Box<str>>,
-    /// How it merges under a strategic merge patch.
+    /// The merge under a strategic merge patch.
     pub patch_strategy: PatchStrategy,
-    /// The key by which a strategic merge patch tells list items apart.
+    /// The key by which a strategic merge patch identifies list items.
     pub patch_merge_key: Option<Box<str>>,
 }
 
@@ -124,7 +124,7 @@ pub struct Field {
 pub struct Definition {
     /// The Go name, `DeploymentSpec`.
     pub name: Box<str>,
-    /// Its fields by JSON name.
+    /// The fields by JSON name.
     pub fields: BTreeMap<Box<str>, Field>,
 }
 
@@ -227,7 +227,7 @@ impl Shape {
         }
     }
 
-    /// The definition of a struct, or of a list's or map's struct items.
+    /// Returns the definition of a struct, or of a list's or map's struct items.
     pub fn definition(&self) -> Option<&Arc<Definition>> {
         match self {
             Self::Struct(reference) | Self::ObjectOrRaw(reference) => reference.get(),
@@ -237,7 +237,7 @@ impl Shape {
     }
 }
 
-/// Go's zero value in JSON.
+/// Checks for Go's zero value in JSON.
 pub(super) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! A complaint about one field, worded and reported as Kubernetes' `field.Error`.
+//! An error in one field, worded and reported as Kubernetes' `field.Error`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,7 +7,7 @@ pub use go_words::quote::quote as go_quoted;
 use serde_json::{Value, json};
 use tenure_checkpoint::{checkpoint, say};
 
-/// What kind of complaint it is; decides the words and the machine-readable reason.
+/// The kind of an error, which decides the words and the machine-readable reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldErrorKind {
     /// A value is missing.
@@ -26,14 +26,14 @@ pub enum FieldErrorKind {
     TooLong,
     /// A list has too many items.
     TooMany,
-    /// A value refers to something that is not there.
+    /// A value refers to a missing object.
     NotFound,
-    /// It can't be said whether a value is right.
+    /// The check itself failed, so the value is neither valid nor invalid.
     Internal,
 }
 
 impl FieldErrorKind {
-    /// The `reason` of the Status cause.
+    /// Returns the `reason` of the Status cause.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -64,23 +64,23 @@ impl FieldErrorKind {
     }
 }
 
-/// One complaint.
+/// An error in a field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
-    /// What kind of complaint.
+    /// The kind of error.
     pub kind: FieldErrorKind,
     /// The field's path, `spec.template.spec.containers[0].name`.
     pub field: String,
     /// The offending value; not shown for some kinds.
     pub value: Shown,
-    /// More words, possibly none.
+    /// The detail; may be empty.
     pub detail: String,
-    /// Whether it was so before: the writer is warned, and nothing is refused.
+    /// Whether the error existed before. The writer then gets a warning, and the write is accepted.
     pub tolerated: bool,
 }
 
 impl FieldError {
-    /// A complaint of any kind.
+    /// Creates an error of any kind.
     pub fn new(kind: FieldErrorKind, field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
         let (field, value, detail) = (field.to_string(), value.into(), detail.into());
         say(field.len() + value.weight() + detail.len());
@@ -93,34 +93,34 @@ impl FieldError {
         }
     }
 
-    /// A value is missing.
+    /// Creates the error for a missing value.
     pub fn required(field: impl ToString, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, Value::Null, detail)
     }
 
-    /// A value is malformed.
+    /// Creates the error for a malformed value.
     pub fn invalid(field: impl ToString, value: impl Into<Shown>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, value, detail)
     }
 
-    /// A field may not be set.
+    /// Creates the error for a forbidden field.
     pub fn forbidden(field: impl ToString, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, Value::Null, detail)
     }
 
-    /// A value occurs twice.
+    /// Creates the error for a duplicate value.
     pub fn duplicate(field: impl ToString, value: impl Into<Shown>) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, value, "")
     }
 
-    /// A value is not one of `supported`.
+    /// Creates the error for a value that is not one of `supported`.
     pub fn not_supported<S: AsRef<str>>(field: impl ToString, value: impl Into<Shown>, supported: &[S]) -> Self {
         let quoted: Vec<String> = supported.iter().map(|one| format!("{:?}", one.as_ref())).collect();
         let detail = format!("supported values: {}", quoted.join(", "));
         Self::new(FieldErrorKind::NotSupported, field, value, detail)
     }
 
-    /// The words without the path: the `message` of the Status cause.
+    /// Returns the words without the path: the `message` of the Status cause.
     pub fn body(&self) -> String {
         let words = self.kind.words();
         let mut body = match self.kind {
@@ -140,7 +140,7 @@ impl FieldError {
         body
     }
 
-    /// The Status cause.
+    /// Returns the Status cause.
     pub fn cause(&self) -> Value {
         json!({"reason": self.kind.reason(), "message": self.body(), "field": self.field})
     }
@@ -152,19 +152,19 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// How a complaint shows the value that it is about.
+/// The form in which an error shows its value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Shown {
     /// A value: strings in Go's quotes, everything else as JSON.
     Json(Value),
-    /// Text that already is what Go would print.
+    /// A text that already has Go's printed form.
     Verbatim(String),
-    /// Not at all: the complaint is about all of it.
+    /// The value is omitted, because the error is about all of it.
     Omitted,
 }
 
 impl Shown {
-    /// About as many bytes as it is shown with.
+    /// Returns the approximate printed length in bytes.
     fn weight(&self) -> usize {
         fn of(value: &Value) -> usize {
             match value {
@@ -220,7 +220,7 @@ shown_as_json!(
     Vec<Value>
 );
 
-/// JSON as Go prints it by default: fit to stand in HTML.
+/// Returns JSON in Go's default form, which is safe inside HTML.
 pub fn fit_for_html(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -237,7 +237,7 @@ pub fn once(texts: impl IntoIterator<Item = String>) -> Vec<String> {
     texts
 }
 
-/// Several complaints in one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
+/// Joins several errors into one text, as Go's aggregates print them: the only one, or all in brackets without repetitions.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let messages = once(errors.iter().map(FieldError::to_string));
     match messages.as_slice() {
@@ -246,7 +246,7 @@ pub fn aggregate(errors: &[FieldError]) -> String {
     }
 }
 
-/// The 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
+/// Returns the 422 Status for an object, as `errors.NewInvalid` words it: one message, or all of them in brackets without
 /// repetitions.
 pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]) -> Value {
     let all = aggregate(errors);
@@ -271,10 +271,10 @@ pub fn invalid_status(group: &str, kind: &str, name: &str, errors: &[FieldError]
 #[derive(Clone, Debug, Default)]
 pub struct FieldPath(String);
 
-/// A path is written no longer than this. A key may be as long as a body, and stands in the path of everything below it.
+/// The maximum length of a path. A key may be as long as a body, and is part of the path of everything below it.
 pub const LONGEST_PATH: usize = 4096;
 
-/// A key as it stands in a path.
+/// Returns a key as paths show it.
 pub fn shortened(key: &str) -> &str {
     let end = (0..=LONGEST_PATH.min(key.len()))
         .rev()
@@ -283,17 +283,17 @@ pub fn shortened(key: &str) -> &str {
 }
 
 impl FieldPath {
-    /// What is below is named as this.
+    /// Checks whether the path is too long. A field below such a path gets the same path.
     fn is_long(&self) -> bool {
         self.0.len() > LONGEST_PATH
     }
 
-    /// The path of a top-level field.
+    /// Returns the path of a top-level field.
     pub fn new(field: &str) -> Self {
         Self(field.to_owned())
     }
 
-    /// A field of this one.
+    /// Returns the path of a field below this path.
     pub fn child(&self, field: &str) -> Self {
         if self.is_long() {
             return self.clone();
@@ -306,9 +306,9 @@ impl FieldPath {
         }
     }
 
-    /// A list item of this one.
+    /// Returns the path of a list item below this path.
     pub fn index(&self, index: usize) -> Self {
-        // Whoever walks through a list comes by here.
+        // Each walk through a list calls this function.
         checkpoint();
         if self.is_long() {
             return self.clone();
@@ -316,7 +316,7 @@ impl FieldPath {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// A map entry of this one.
+    /// Returns the path of a map entry below this path.
     pub fn key(&self, key: &str) -> Self {
         checkpoint();
         if self.is_long() {

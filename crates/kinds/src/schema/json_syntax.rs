@@ -1,12 +1,12 @@
-//! What Go's `encoding/json` says of a text that is no JSON, as Kubernetes passes that on to clients. Owns finding the
-//! first byte that can't be there, and the words for it; a text without such a byte is not looked at further.
+//! Go's `encoding/json` errors for a text that is not JSON, as Kubernetes passes them to clients. This module finds the first invalid byte
+//! and words the error. A text without such a byte is not checked further.
 
 use super::go_quoted;
 
-/// Nesting that Go's reader refuses.
+/// The depth of nesting that Go's reader refuses.
 const DEEPEST: usize = 10_000;
 
-/// Where a text stops being JSON, in Go's words; nothing if it is JSON.
+/// Returns the first syntax error, in Go's words; `None` if the text is JSON.
 pub fn fault(body: &[u8]) -> Option<String> {
     let mut scanner = Scanner { body, at: 0 };
     scanner.document().err().map(|fault| match fault {
@@ -15,7 +15,7 @@ pub fn fault(body: &[u8]) -> Option<String> {
     })
 }
 
-/// The text as Go reads it: bytes that are no UTF-8, and halves of surrogate pairs, are U+FFFD to it.
+/// Returns the text as Go reads it: bytes that are no UTF-8, and halves of surrogate pairs, are U+FFFD to it.
 pub fn readable(body: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(body);
     let mut out = Vec::with_capacity(text.len());
@@ -36,7 +36,7 @@ pub fn readable(body: &[u8]) -> Vec<u8> {
                 out.extend_from_slice(escaped.unwrap_or_default());
                 rest = rest.get(length..).unwrap_or_default();
             }
-            // Whatever else is escaped is taken in pairs, so that an escaped backslash begins nothing.
+            // Each other escape is read as a pair, so an escaped backslash begins no new escape.
             (b'\\', None) => {
                 let (pair, after) = rest.split_at(rest.len().min(2));
                 out.extend_from_slice(pair);
@@ -51,7 +51,7 @@ pub fn readable(body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A byte as Go shows it: as a character of Latin-1, escaped if it can't be printed.
+/// Returns a byte as Go shows it: as a character of Latin-1, escaped if it can't be printed.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),
@@ -67,7 +67,7 @@ fn quoted(byte: u8) -> String {
 enum Fault {
     /// The text ends too early.
     End,
-    /// This byte can't be there.
+    /// The byte is invalid at its place.
     Byte(u8, String),
 }
 
@@ -76,10 +76,10 @@ struct Scanner<'a> {
     at: usize,
 }
 
-/// What a container waits for next.
+/// The next token that a container expects.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// A value, in an array or behind a key.
+    /// A value in an array or after a key.
     Value,
     /// A value, or the end of an empty array.
     ValueOrEnd,
@@ -104,9 +104,9 @@ impl Scanner<'_> {
         }
     }
 
-    /// A loop and no recursion: how deep a text is nested is the sender's choice.
+    /// Reads a value with a loop instead of recursion, because the sender chooses the depth of nesting.
     fn document(&mut self) -> Result<(), Fault> {
-        // Whether each open container is an object.
+        // For each open container, whether it is an object.
         let mut open: Vec<bool> = Vec::new();
         let mut expected = Expected::Value;
         loop {

@@ -1,11 +1,10 @@
-//! What the served kinds look like: types, decoding as Kubernetes' Go types decode, defaults, validation, OpenAPI.
+//! The form of the served kinds: types, decoding as in Kubernetes' Go types, defaults, validation, OpenAPI.
 //!
-//! Owns everything that is known about a kind's *shape*: from data recorded from a real kube-apiserver (see
-//! `crates/kinds/data`) for built-in kinds, and from a CustomResourceDefinition's schema for custom ones (see
-//! [`crate::customresources`]). Pure: values in, values out. It refuses to store or fetch anything, and it decides
-//! nothing about *who* may do something.
+//! The *shape* of built-in kinds comes from data recorded from a real kube-apiserver (see `crates/kinds/data`). The shape of custom kinds
+//! comes from a CustomResourceDefinition's schema (see [`crate::customresources`]). All functions are pure: values in, values out. They
+//! store and fetch nothing, and do not decide about rights.
 //!
-//! The order in which a write uses it, as the real server does:
+//! A write uses these functions in the order of the real server:
 //! [`strict::read_json`] → [`ObjectSchema::decode`] (400 on a wrong type; collects unknown fields) →
 //! [`ObjectSchema::default`] → the resource's own preparation → [`ObjectSchema::validate`] (422).
 
@@ -37,14 +36,14 @@ pub use go_words::quantity;
 
 /// The schema of one kind in one version, whether built in or defined by a CustomResourceDefinition.
 pub trait ObjectSchema: Send + Sync {
-    /// Brings a parsed body into the form that the kind's own types would print: unknown fields dropped and named,
-    /// nulls and empty optional fields dropped, quantities in canonical form.
+    /// Converts a parsed body into the form that the kind's own types print. Unknown fields are dropped and reported, nulls and empty
+    /// optional fields dropped, and quantities made canonical.
     ///
     /// # Errors
-    /// A value whose type does not fit; the real server answers 400 with this text.
+    /// For a value of the wrong type. The real server answers 400 with this text.
     fn decode(&self, value: Value) -> Result<Decoded, DecodeError>;
 
-    /// The messages of strict decoding, `unknown field "spec.zz"`, in the order of the fields.
+    /// Returns the messages of strict decoding, `unknown field "spec.zz"`, in the order of the fields.
     fn unknown_fields(&self, value: &Value) -> Vec<String> {
         self.decode(value.clone())
             .map(|decoded| decoded.unknown_fields)
@@ -58,7 +57,7 @@ pub trait ObjectSchema: Send + Sync {
         }
     }
 
-    /// Whether there are rules whose cost is not in proportion to what they look at.
+    /// Returns whether the schema has rules whose cost is not proportional to the size of the checked values.
     fn has_rules(&self) -> bool {
         false
     }
@@ -66,13 +65,13 @@ pub trait ObjectSchema: Send + Sync {
     /// Fills in the defaults, as the real server does on every read and write. Doing it twice changes nothing.
     fn default(&self, value: &mut Value);
 
-    /// What is wrong with an object that is about to be created. Metadata is checked too.
+    /// Returns the errors in a new object, also in its metadata.
     fn validate(&self, value: &Value) -> Vec<FieldError>;
 
-    /// What is wrong with an object that is about to replace `old`: [`Self::validate`] plus what may not change.
+    /// Returns the errors in an object that replaces `old`: [`Self::validate`], and changes of immutable fields.
     fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError>;
 
-    /// As [`Self::validate_update`] for the status subresource: metadata and status only.
+    /// Like [`Self::validate_update`] for the status subresource: only metadata and status are checked.
     fn validate_status_update(&self, value: &Value, old: &Value) -> Vec<FieldError>;
 }
 

@@ -1,4 +1,4 @@
-//! The OpenAPI v3 documents of the built-in group-versions, served as the bytes that are checked in.
+//! The OpenAPI v3 documents of the built-in group-versions, served as the checked-in bytes.
 
 use std::sync::LazyLock;
 
@@ -6,12 +6,12 @@ use super::archive::Archive;
 
 static DOCUMENTS: LazyLock<Archive> = LazyLock::new(|| Archive::open(include_bytes!("../../data/openapi.archive")));
 
-/// One document.
+/// A document.
 #[derive(Clone, Copy, Debug)]
 pub struct Document {
     /// Path below `/openapi/v3/`: `api/v1`, `apis/apps/v1`.
     pub path: &'static str,
-    /// gzip of the JSON text; send it as it is to clients that accept gzip.
+    /// The JSON text in gzip. A client that accepts gzip gets these bytes unchanged.
     pub gzip: &'static [u8],
     /// SHA-512 of the text in upper-case hex: the `hash` of its URL and its ETag.
     pub hash: &'static str,
@@ -20,18 +20,18 @@ pub struct Document {
 }
 
 impl Document {
-    /// The JSON text.
+    /// Returns the JSON text.
     pub fn text(&self) -> Vec<u8> {
         super::archive::inflate(self.gzip).unwrap_or_default()
     }
 }
 
-/// All documents, by path.
+/// Returns the documents by path.
 pub fn documents() -> impl Iterator<Item = Document> {
     DOCUMENTS.members().filter_map(|(path, _)| document(path))
 }
 
-/// The document of a path.
+/// Returns the document of a path.
 pub fn document(path: &str) -> Option<Document> {
     let archive: &'static Archive = &DOCUMENTS;
     let (path, member) = archive.members().find(|(name, _)| *name == path)?;

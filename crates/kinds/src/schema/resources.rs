@@ -1,4 +1,4 @@
-//! Amounts of resources by name, and what a Pod asks for as a whole.
+//! Amounts of resources by name, and the resources of a Pod as a whole.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use super::quantity::Quantity;
 
-/// Amounts by the name of what there is so much of.
+/// Amounts by resource name.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resources(pub BTreeMap<String, Quantity>);
 
 impl Resources {
-    /// A list of resources as objects have it; what is no amount is left out.
+    /// Reads a list of resources as objects have it, and ignores invalid amounts.
     pub fn read(list: Option<&Value>) -> Self {
         let list = list.and_then(Value::as_object);
         let amounts = list
@@ -21,7 +21,7 @@ impl Resources {
         Self(amounts.collect())
     }
 
-    /// As the API writes them.
+    /// Returns the amounts as the API writes them.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let entries = self.0.iter();
@@ -31,7 +31,7 @@ impl Resources {
         Value::Object(entries)
     }
 
-    /// The amount of one of them.
+    /// Returns the amount of one resource.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
@@ -69,14 +69,14 @@ impl Resources {
         }
     }
 
-    /// Those of them for which `keep` holds.
+    /// Returns the amounts for which `keep` is true.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&str, &Quantity) -> bool) -> Self {
         let kept = self.0.iter().filter(|(name, amount)| keep(name, amount));
         Self(kept.map(|(name, amount)| (name.clone(), *amount)).collect())
     }
 
-    /// `cpu=1,memory=1Gi`.
+    /// Returns the form `cpu=1,memory=1Gi`.
     pub fn shown(&self) -> String {
         let parts: Vec<String> = self
             .0
@@ -87,14 +87,14 @@ impl Resources {
     }
 }
 
-/// The items of a list below an object.
+/// Returns the items of a list below an object.
 pub fn list<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     let found = object.pointer(pointer).and_then(Value::as_array);
     found.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// What a Pod asks for, or is limited to, as a whole: `side` is `requests` or `limits`. What it says of itself as a whole
-/// counts instead of what its containers say.
+/// Returns the requests or limits of a Pod as a whole: `side` is `requests` or `limits`. An amount that the Pod sets as a whole counts
+/// instead of the sum of its containers.
 pub fn of_pod(pod: &Value, side: &str) -> Resources {
     let mut all = of_containers(pod.get("spec").unwrap_or(&Value::Null), side);
     let whole = Resources::read(pod.pointer(&format!("/spec/resources/{side}")));
@@ -106,10 +106,10 @@ pub fn of_pod(pod: &Value, side: &str) -> Resources {
     all
 }
 
-/// What the containers of a Pod's spec ask for together, or are limited to.
+/// Returns the requests or limits of a Pod's containers together.
 ///
-/// Containers run beside each other and beside sidecars; each other init container runs alone, beside the sidecars that
-/// were started before it.
+/// Containers run at the same time as each other and as sidecars. Each other init container runs alone, with the sidecars that were started
+/// before it.
 pub fn of_containers(spec: &Value, side: &str) -> Resources {
     let of = |container: &Value| Resources::read(container.pointer(&format!("/resources/{side}")));
     let mut all = Resources::default();

@@ -1,4 +1,4 @@
-//! Reads a JSON body and notices fields that are given twice, which `serde_json` alone would silently settle.
+//! Reads a JSON body and detects duplicate fields, which `serde_json` alone would silently merge.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde_json::{Map, Number, Value};
 
 use super::{json_syntax, once};
 
-/// Depth at which a body is refused; `serde_json` stops at 128 by itself.
+/// The depth at which a body is refused. `serde_json` alone stops at 128.
 pub const DEEPEST: usize = 120;
 
-/// As many faults of single fields are told as Kubernetes tells.
+/// The maximum number of field errors in an answer, as in Kubernetes.
 pub const MOST_FAULTS: usize = 100;
 
-/// What comes of a field that is given more than once, as Go has it.
+/// Go's treatment of a field that occurs several times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Twice {
-    /// The last value is the field's: what is read has no type.
+    /// The last value counts, because the target has no type.
     Last,
-    /// What is an object each time is filled in further each time: it has a type.
+    /// Each object adds to the previous one, because the target has a type.
     Filled,
 }
 
@@ -33,7 +33,7 @@ pub fn read_json(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), Stri
     };
     match json_syntax::fault(body) {
         Some(fault) => Err(fault),
-        // What is no text to us alone, such as half of a surrogate pair, is one to Go.
+        // `serde_json` refuses some texts that Go accepts, such as half of a surrogate pair.
         None => read(&json_syntax::readable(body), twice).map_err(|_| error.to_string()),
     }
 }
@@ -53,11 +53,10 @@ fn read(body: &[u8], twice: Twice) -> Result<(Value, Vec<String>), serde_json::E
     Ok((value, once(duplicates.texts)))
 }
 
-/// What is said of single fields, as far as anybody is told: a path may be as long as a body, and stand before each of a
-/// hundred thousand fields.
+/// The errors about single fields, up to a limit. A path may be as long as a body, and may occur before each of a hundred thousand fields.
 #[derive(Default)]
 pub struct Faults {
-    /// What is said, in order.
+    /// The errors in order.
     pub texts: Vec<String>,
     bytes: usize,
 }

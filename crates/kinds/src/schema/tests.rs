@@ -1,4 +1,4 @@
-//! That everything in the built-in data can be read. What the real server answers to creations and updates is in `tests/trials`.
+//! All built-in data can be read. The real server's answers to creates and updates are in `tests/trials`.
 
 use super::BuiltinSchemas;
 

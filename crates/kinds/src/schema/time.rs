@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// How Go writes the two layouts in its errors.
+/// Go's names of the two layouts in errors.
 const SECONDS: &str = "2006-01-02T15:04:05Z07:00";
 const MICROSECONDS: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// RFC 3339 in UTC with whole seconds.
+/// Returns a time as RFC 3339 in UTC with whole seconds.
 pub(super) fn canonical_time(text: &str) -> Result<String, String> {
     Ok(parse(text, SECONDS)?
         .to_zoned(TimeZone::UTC)
@@ -15,9 +15,9 @@ pub(super) fn canonical_time(text: &str) -> Result<String, String> {
         .to_string())
 }
 
-/// RFC 3339 in UTC with microseconds.
+/// Returns a time as RFC 3339 in UTC with microseconds.
 pub(super) fn canonical_micro_time(text: &str) -> Result<String, String> {
-    // Go wants the six digits, no more and no fewer.
+    // Go requires exactly six digits.
     let digits = text
         .get(20..26)
         .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,4 +1,4 @@
-//! CSIDrivers.
+//! The kind CSIDriver.
 
 use std::collections::BTreeSet;
 
@@ -133,7 +133,7 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(spec, before, "volumeLifecycleModes", &at, errors);
 }
 
-/// A driver that gets tokens in another place than in Secrets.
+/// Returns the warnings about a driver that gets tokens outside of Secrets.
 fn warnings(driver: &Value, live: Option<&Value>) -> Vec<String> {
     let requests = |driver: &Value| driver.pointer("/spec/tokenRequests").cloned();
     let asked = requests(driver);

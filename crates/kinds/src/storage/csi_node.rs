@@ -1,4 +1,4 @@
-//! CSINodes.
+//! The kind CSINode.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn node(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What a driver says of a node stays, but for how many volumes it takes.
+/// Checks that a driver's facts about a node stay, except for the number of volumes.
 fn node_update(spec: &Value, before: &Value, errors: &mut Vec<FieldError>) {
     let root = FieldPath::new("spec");
     let counted = |driver: &Value| {

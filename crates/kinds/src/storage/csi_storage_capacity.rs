@@ -1,4 +1,4 @@
-//! CSIStorageCapacities.
+//! The kind CSIStorageCapacity.
 
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(value, old, "storageClassName", &root, errors);
 }
 
-/// Labels of nodes that are said to have room.
+/// Returns warnings about deprecated node labels in the topology.
 fn warnings(capacity: &Value) -> Vec<String> {
     let Some(topology) = capacity.get("nodeTopology") else {
         return Vec::new();

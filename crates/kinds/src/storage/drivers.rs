@@ -5,10 +5,10 @@ use serde_json::Value;
 use crate::schema::validation::{internal, names};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
-/// How long the names of drivers and the identifiers that they give nodes may be.
+/// The maximum length of driver names, and of the identifiers that drivers give nodes.
 const DRIVER_NAME: usize = 63;
 
-/// A selector with its fields in the real server's order.
+/// Returns a selector with its fields in the real server's order.
 pub(super) fn selector(selector: &Value) -> Shown {
     let fields = ["matchLabels", "matchExpressions"];
     let parts = fields.iter().filter_map(|field| Some((*field, selector.get(field)?)));

@@ -1,4 +1,4 @@
-//! Where volumes come from. One file or folder a kind; refuses everything that several groups need.
+//! The group `storage.k8s.io`: the origin of volumes. One file or folder for each kind; code for several groups is elsewhere.
 
 mod csi_driver;
 mod csi_node;

@@ -1,4 +1,4 @@
-//! StorageClasses.
+//! The kind StorageClass.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +74,7 @@ fn validate(value: &Value, errors: &mut Vec<FieldError>) {
                 (text(expression, "key"), values.collect())
             })
             .collect();
-        // What asks for nothing counts as said before.
+        // An empty term counts as a duplicate.
         if wanted.is_empty() || known.contains(&wanted) {
             errors.push(FieldError::duplicate(at.child("matchLabelExpressions"), ""));
         }
@@ -103,7 +103,7 @@ fn topology(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A storage class is fixed.
+/// Checks that a storage class stays unchanged.
 fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
         immutable(value, old, field, &FieldPath::default(), errors);

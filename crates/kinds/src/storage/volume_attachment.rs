@@ -1,4 +1,4 @@
-//! VolumeAttachments.
+//! The kind VolumeAttachment.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
 
 static NOTHING: Value = Value::Null;
 
-/// How much may be said about a volume that was attached, or that was not.
+/// The maximum size of the metadata of an attached volume. `FAILURE` is the maximum for an attachment error.
 const ATTACHED: usize = 256 * 1024;
 
 const FAILURE: usize = 1024;
@@ -72,7 +72,7 @@ fn attachment(spec: &Value, errors: &mut Vec<FieldError>) {
     named(names::subdomain, text(spec, "nodeName"), &at.child("nodeName"), errors);
 }
 
-/// Checks what is said of a volume that was attached.
+/// Checks the status of an attached volume.
 fn attachment_status(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status");
     let status = value.get("status").unwrap_or(&NOTHING);

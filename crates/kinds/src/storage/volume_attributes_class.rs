@@ -1,4 +1,4 @@
-//! VolumeAttributesClasses.
+//! The kind VolumeAttributesClass.
 
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub(super) static VOLUME_ATTRIBUTES_CLASS: Kind = Kind {
     ..Kind::named("storage.k8s.io", "VolumeAttributesClass", "volumeattributesclasses")
 };
 
-/// How much parameters may be, together.
+/// The maximum size of the parameters together.
 const LONGEST: usize = 256 * 1024;
 
 fn validate(value: &Value, errors: &mut Vec<FieldError>) {

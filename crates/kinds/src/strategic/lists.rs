@@ -1,4 +1,4 @@
-//! Merging lists: by merge key, as sets of scalars, or as a whole.
+//! Merges lists: by merge key, as sets of scalars, or as a whole.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::order::{self, Positions, identity};
 use super::{DIRECTIVE, StrategicError, merge_map};
 use crate::schema::{Definition, Field};
 
-/// Merges a patch's list into a field's list as the field's strategy says.
+/// Merges a patch's list into a field's list by the field's strategy.
 pub(super) fn merge_field(
     name: &str,
     original: Vec<Value>,
@@ -17,7 +17,7 @@ pub(super) fn merge_field(
     field: Option<&Field>,
 ) -> Result<Vec<Value>, StrategicError> {
     if !field.is_some_and(|field| field.patch_strategy.merge) {
-        // Replaced as a whole. A directive in it is a field that the kind does not know, and goes with those.
+        // The list is replaced as a whole. A directive in it is an unknown field, and is treated as such.
         return Ok(patch);
     }
     let key = field.and_then(|field| field.patch_merge_key.as_deref());
@@ -46,7 +46,7 @@ pub(super) fn merge(
     let server_order = original.clone();
     let (mut merged, patch) = directives(original, patch, key)?;
     let patch_order = patch.clone();
-    // Where an item with some key is; the first, if there are several.
+    // The position of the item with a key; of several such items, the first.
     let mut places = Positions::of(&merged, Some(key));
     for item in patch {
         checkpoint();
@@ -74,7 +74,7 @@ pub(super) fn merge(
     Ok(order::arrange(merged, &patch_order, &server_order, Some(key)))
 }
 
-/// Carries out the `$patch` items of a list; gives back what is left of both lists.
+/// Executes the `$patch` items of a list, and returns the rest of both lists.
 fn directives(original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>), StrategicError> {
     let mut merged = original;
     let mut plain = Vec::new();

@@ -1,8 +1,7 @@
 //! Strategic merge patches for built-in kinds, directives included.
 //!
-//! Owns the merge of a patch document into a live object by the kind's merge keys and strategies. It refuses patches
-//! that it can't carry out exactly (an item without its merge key, an unknown directive), and it knows nothing of
-//! custom resources: they have no strategies, and the server answers 415 for them.
+//! A patch document is merged into a live object by the kind's merge keys and strategies. A patch that can't be executed exactly is an
+//! error (an item without its merge key, an unknown directive). Custom resources have no strategies, and the server answers 415 for them.
 
 mod lists;
 mod order;
@@ -37,7 +36,7 @@ pub enum StrategicError {
     /// `$patch: merge` in a list.
     #[error("merging lists cannot yet be specified in the patch")]
     MergeInList,
-    /// A list of objects is to be merged, and nothing says by which key.
+    /// A list of objects must be merged, but its merge key is unknown.
     #[error("cannot merge lists without merge key for {0}")]
     NoMergeKey(String),
     /// A directive's value has the wrong type.
@@ -58,7 +57,7 @@ pub enum StrategicError {
 }
 
 impl StrategicError {
-    /// Whether the patch is to blame for its form. Of all else Kubernetes says that it has failed itself.
+    /// Returns whether the form of the patch is the cause. For every other error, Kubernetes reports an internal failure.
     pub fn is_of_form(&self) -> bool {
         matches!(
             self,
@@ -149,7 +148,7 @@ fn merge_map(
     Ok(original)
 }
 
-/// Drops what `$retainKeys` does not name, and the directive.
+/// Removes the fields that `$retainKeys` does not name, and the directive.
 fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>) -> Result<(), StrategicError> {
     let Some(kept) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -170,8 +169,8 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// A value that the live object has nothing for: nulls in it say nothing, and what bears a directive about itself is no
-/// value. Other directives stay, as fields that the kind does not know.
+/// Returns a new value for a field that the live object lacks. Nulls in it are dropped, and a map with a `$patch` directive is no value.
+/// Other directives stay, as fields that the kind does not know.
 fn without_directives(value: Value) -> Option<Value> {
     Some(match value {
         Value::Object(map) if map.contains_key(DIRECTIVE) => return None,

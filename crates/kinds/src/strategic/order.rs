@@ -1,4 +1,4 @@
-//! The order of merged lists: `$setElementOrder`, and what holds without it.
+//! The order of merged lists: `$setElementOrder`, and the order without it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -72,7 +72,7 @@ pub(super) fn merge_ordered(
     Ok(())
 }
 
-/// What two items have in common if they are the same one: the value of the merge key, or all of it.
+/// Returns the identity of an item: the value of the merge key, or the whole item.
 pub(super) fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Value> {
     match key {
         Some(key) => item.get(key),
@@ -80,7 +80,7 @@ pub(super) fn identity<'a>(item: &'a Value, key: Option<&str>) -> Option<&'a Val
     }
 }
 
-/// Where the items of a list are; of those that are the same, the first.
+/// The positions of a list's items; of equal items, the first.
 pub(super) struct Positions(HashMap<Value, usize>);
 
 impl Positions {

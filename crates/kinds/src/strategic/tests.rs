@@ -1,11 +1,11 @@
-//! Large lists, and what no patch may be. What the real server makes of patches is in `tests/trials`.
+//! Large lists, and invalid patches. The real server's results of patches are in `tests/trials`.
 
 use serde_json::{Value, json};
 
 use super::strategic_merge;
 use crate::schema::BuiltinSchemas;
 
-/// Where every item is compared with every other, each of these takes minutes.
+/// The number of items. If each item were compared with every other item, each test would take minutes.
 const MANY: usize = 30_000;
 
 fn named(prefix: &str, names: impl Iterator<Item = usize>) -> Vec<Value> {
@@ -36,7 +36,7 @@ fn large_lists_are_merged_by_key() {
         .unwrap();
     assert_eq!(env.len(), MANY + MANY / 2 - 100);
     let name = |place: usize| env[place]["name"].as_str().unwrap();
-    // The patch's items in its order; the others before those that they were before.
+    // The patch's items come in its order. Each other item stays before the item that followed it.
     let last = format!("x{}", MANY / 2);
     assert_eq!(
         (name(0), name(MANY / 2), name(env.len() - 1)),

@@ -1,4 +1,4 @@
-//! What many kinds' cells have in common.
+//! Code for the cells of many kinds.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::duration;
 
 pub(crate) const NONE: &str = "<none>";
-/// Where most kinds have the containers of the pods that they make.
+/// The usual place of the containers of a Pod template.
 pub(crate) const CONTAINERS: &str = "/spec/template/spec/containers";
 
 pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
@@ -42,7 +42,7 @@ pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
     Value::from(duration::since(text(object, "/metadata/creationTimestamp"), now))
 }
 
-/// Containers' names and images.
+/// Returns the containers' names and images.
 pub(crate) fn containers(object: &Value, pointer: &str) -> [Value; 2] {
     let join = |field: &str| {
         let parts: Vec<&str> = list(object, pointer)
@@ -65,7 +65,7 @@ pub(crate) fn labels(object: &Value, pointer: &str) -> String {
     or(&parts.join(","), NONE).to_owned()
 }
 
-/// A label selector as kubectl writes it; an empty one is `<none>`, a missing one too.
+/// Shows a label selector as kubectl writes it. An empty or missing selector is `<none>`.
 pub(crate) fn selector(object: &Value, pointer: &str) -> String {
     let mut parts: Vec<(String, String)> = Vec::new();
     let at = object.pointer(pointer).unwrap_or(&Value::Null);
@@ -90,7 +90,7 @@ pub(crate) fn selector(object: &Value, pointer: &str) -> String {
     or(&shown.join(","), NONE).to_owned()
 }
 
-/// At most `most` parts, and how many more there are.
+/// Returns at most `most` parts, and the number of the others.
 pub(crate) fn shortened(parts: &[String], most: usize) -> String {
     if parts.is_empty() {
         return NONE.to_owned();
@@ -103,7 +103,7 @@ pub(crate) fn shortened(parts: &[String], most: usize) -> String {
     }
 }
 
-/// A number or text, as Go prints an IntOrString.
+/// Returns a number or text, as Go prints an IntOrString.
 pub(crate) fn int_or_string(object: &Value, pointer: &str) -> Option<String> {
     match object.pointer(pointer)? {
         Value::String(text) => Some(text.clone()),
@@ -111,7 +111,7 @@ pub(crate) fn int_or_string(object: &Value, pointer: &str) -> Option<String> {
     }
 }
 
-/// The name, which is every row's first cell.
+/// Returns the name, which is every row's first cell.
 pub(crate) fn name(object: &Value) -> Value {
     text(object, "/metadata/name").into()
 }
@@ -125,7 +125,7 @@ pub(crate) fn joined(object: &Value, pointer: &str) -> String {
         .join(",")
 }
 
-/// Where a balancer takes the traffic.
+/// Shows the addresses of the load balancer.
 pub(crate) fn balancer(object: &Value) -> String {
     let addresses: BTreeSet<&str> = list(object, "/status/loadBalancer/ingress")
         .iter()
@@ -138,7 +138,7 @@ pub(crate) fn balancer(object: &Value) -> String {
         .join(",")
 }
 
-/// How volumes may be mounted, in short.
+/// Shows the access modes of volumes in short form.
 pub(crate) fn access_modes(object: &Value, pointer: &str) -> String {
     let given: Vec<&str> = list(object, pointer).iter().filter_map(Value::as_str).collect();
     let short = [
@@ -155,13 +155,13 @@ pub(crate) fn access_modes(object: &Value, pointer: &str) -> String {
     shown.join(",")
 }
 
-/// The storage class that is named, in the older way or in the newer one.
+/// Returns the storage class that is named, in the older way or in the newer one.
 pub(crate) fn class_of(object: &Value) -> String {
     const ANNOTATION: &str = "/metadata/annotations/volume.beta.kubernetes.io~1storage-class";
     or(text(object, ANNOTATION), text(object, "/spec/storageClassName")).to_owned()
 }
 
-/// A text that may be unset.
+/// Returns a text that may be unset.
 pub(crate) fn unset(object: &Value, pointer: &str) -> Value {
     object
         .pointer(pointer)

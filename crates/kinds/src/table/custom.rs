@@ -72,7 +72,7 @@ impl CustomColumns {
 }
 
 impl Column {
-    /// The first thing that the path finds, if it is of the declared type; null otherwise.
+    /// Returns the first value at the path, if it is of the declared type; null otherwise.
     fn cell(&self, object: &Value, now: Timestamp) -> Value {
         let found = self.path.as_ref().map(|path| path.find(object)).unwrap_or_default();
         let Some(first) = found.first().copied() else {
@@ -80,7 +80,7 @@ impl Column {
         };
         match (self.kind.as_str(), first) {
             (_, Value::Null) => Value::Null,
-            // Of several matches the first is shown.
+            // Of several matches, the first one is shown.
             ("string", first) => Value::from(plain(first)),
             ("integer", Value::Number(number)) => match number.as_i64() {
                 Some(whole) => Value::from(whole),

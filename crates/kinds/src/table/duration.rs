@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-/// A duration in whole seconds, as `kubectl get` prints ages.
+/// Returns a duration in whole seconds, as `kubectl get` prints ages.
 pub fn human_duration(seconds: i64) -> String {
     if seconds < -1 {
         return "<invalid>".to_owned();
@@ -38,7 +38,7 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// The time since a timestamp; `<unknown>` when there is none.
+/// Shows the time since a timestamp; `<unknown>` if it is missing.
 pub(crate) fn since(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(then) => human_duration((now.as_millisecond() - then.as_millisecond()).div_euclid(1000)),

@@ -1,7 +1,7 @@
 //! The part of kubectl's JSONPath that printer columns use: fields, indices, wildcards, and filters on a field.
 //!
 //! `.spec.replicas`, `.metadata.annotations['a\.b/c']`, `.status.conditions[?(@.type=="Ready")].status`, `.items[*].x`,
-//! `.list[-1]`, `.list[0:2]`. It refuses recursive descent and templates.
+//! `.list[-1]`, `.list[0:2]`. Recursive descent and templates are errors.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub struct JsonPathError {
     /// The path.
     pub path: String,
-    /// Where it stops making sense.
+    /// The position of the error.
     pub at: usize,
 }
 
@@ -67,7 +67,7 @@ impl JsonPath {
         }
     }
 
-    /// All values that the path leads to.
+    /// Returns the values at the path.
     pub fn find<'a>(&self, root: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![root];
         for step in &self.steps {

@@ -1,8 +1,8 @@
 //! The Table view, which `kubectl get` asks for.
 //!
-//! Owns the columns of built-in kinds (recorded from a real server), their cells, and the columns that custom
-//! resources declare. Pure: `now` is passed in, because ages are relative to it. It refuses to guess: a kind without
-//! cells of its own gets name and creation time, and says nothing else.
+//! This module has the columns of built-in kinds (recorded from a real server), their cells, and the columns that custom resources declare.
+//! All functions are pure: the caller passes `now`, because ages are relative to it. A kind without cells of its own shows only its name
+//! and its creation time.
 
 pub(crate) mod cells;
 mod custom;
@@ -24,15 +24,15 @@ static COLUMNS: LazyLock<HashMap<String, Vec<Value>>> = LazyLock::new(|| {
     serde_json::from_slice(&text).unwrap_or_default()
 });
 
-/// How much of each object a row carries (`includeObject`).
+/// The part of each object that a row carries (`includeObject`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// Its metadata, as a `PartialObjectMetadata`.
+    /// The metadata, as a `PartialObjectMetadata`.
     #[default]
     Metadata,
-    /// All of it.
+    /// The whole object.
     Object,
 }
 
@@ -48,7 +48,7 @@ impl IncludeObject {
     }
 }
 
-/// What turns objects of one resource into rows.
+/// The columns of one resource, which convert objects into rows.
 #[derive(Clone, Debug)]
 pub enum Columns {
     /// A built-in resource.
@@ -66,7 +66,7 @@ pub struct BuiltInColumns {
 }
 
 impl BuiltInColumns {
-    /// The recorded columns of a resource in one version, and what makes the cells and the condition of a row.
+    /// Creates the recorded columns of a resource in one version, with the functions for the cells and the condition of a row.
     pub fn new(
         (group, version, plural): (&str, &str, &str),
         cells: fn(&Value, Timestamp) -> Vec<Value>,
@@ -81,13 +81,13 @@ impl BuiltInColumns {
     }
 }
 
-/// Name and creation time, as kinds have them of which nothing else is shown.
+/// Returns the name and the creation time, for kinds without cells of their own.
 pub fn plain_cells(object: &Value, _now: Timestamp) -> Vec<Value> {
     let text = |pointer: &str| Value::from(cells::text(object, pointer));
     vec![text("/metadata/name"), text("/metadata/creationTimestamp")]
 }
 
-/// Name and age.
+/// Returns the name and the age.
 pub(crate) fn name_and_age(object: &Value, now: Timestamp) -> Vec<Value> {
     vec![cells::text(object, "/metadata/name").into(), cells::age(object, now)]
 }
@@ -101,7 +101,7 @@ fn default_definitions() -> Vec<Value> {
 }
 
 impl Columns {
-    /// The `columnDefinitions`.
+    /// Returns the `columnDefinitions`.
     pub fn definitions(&self) -> Vec<Value> {
         match self {
             Self::BuiltIn(columns) => columns.definitions.clone(),
@@ -109,7 +109,7 @@ impl Columns {
         }
     }
 
-    /// One object's cells.
+    /// Returns the cells of an object.
     pub fn cells(&self, object: &Value, now: Timestamp) -> Vec<Value> {
         match self {
             Self::BuiltIn(columns) => (columns.cells)(object, now),
@@ -117,7 +117,7 @@ impl Columns {
         }
     }
 
-    /// A row.
+    /// Returns a row.
     pub fn row(&self, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
         let mut row = Map::new();
         row.insert("cells".into(), Value::Array(self.cells(object, now)));
@@ -135,7 +135,7 @@ impl Columns {
         Value::Object(row)
     }
 
-    /// The Table of some objects. `list_metadata` is the list's (`resourceVersion`, `continue`, …), or the object's
+    /// Returns the Table of some objects. `list_metadata` is the list's (`resourceVersion`, `continue`, …), or the object's
     /// own `resourceVersion` when one object was asked for. `with_definitions` is false for all but the first event
     /// of a watch, as the real server leaves them out.
     pub fn table<'a>(
@@ -155,7 +155,7 @@ impl Columns {
         } else {
             Value::Null
         };
-        // Where a kind has no columns of its own, no rows are none at all.
+        // For a kind without columns of its own, an empty list of rows is null.
         let own = self
             .definitions()
             .iter()
@@ -172,7 +172,7 @@ impl Columns {
     }
 }
 
-/// An object's metadata alone.
+/// Returns an object's metadata alone.
 pub fn partial_metadata(object: &Value) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(|| json!({}));
     // To Kubernetes that is a field of the object, and an annotation only where the whole of it is shown.

@@ -1,4 +1,4 @@
-//! Creation and updates compared with the real server: same objects, same refusals, same words.
+//! Creation and updates compared with the real server: equal objects, equal refusals, equal words.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use tenure_kinds::schema::{ObjectSchema, invalid_status};
 
 use crate::{Case, name_answer, read_lines};
 
-/// What the real server assigns, or decides outside the schema.
+/// The fields that the real server assigns, or decides outside the schema.
 const ASSIGNED: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "finalizers"];
 
 fn check_creation(case: &Value) -> Result<(), String> {
@@ -86,7 +86,7 @@ fn check_creation(case: &Value) -> Result<(), String> {
     same("object", &normal(value), &normal(answer))
 }
 
-/// What a server has settled before it looks at fields: the list of a Service's addresses is its one address.
+/// Sets the list of a Service's addresses to its one address, as a server does before it validates fields.
 fn one_address(value: &mut Value) {
     let address = value.pointer("/spec/clusterIP").and_then(Value::as_str);
     if value.get("kind") == Some(&Value::from("Service"))
@@ -97,7 +97,7 @@ fn one_address(value: &mut Value) {
     }
 }
 
-/// The selector and the labels that the registry gives a Job before it is judged.
+/// Adds the selector and the labels that the registry gives a Job before validation.
 fn select(value: &mut Value) {
     if value.get("kind").and_then(Value::as_str) != Some("Job") || value.pointer("/spec/selector").is_some() {
         return;
@@ -150,7 +150,7 @@ fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>
     }
 }
 
-/// Cases that can't be the same, each with the reason.
+/// Checks for cases that can't be equal, each with its reason.
 fn is_beyond_us(object: &Value) -> bool {
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
     // The service account and priority plugins add to pods; there is neither here.
@@ -167,7 +167,7 @@ fn is_beyond_us(object: &Value) -> bool {
     plugin || controller || generated || order
 }
 
-/// Without nulls, and without what is not the schema's to decide.
+/// Removes nulls, and the fields that the schema does not decide.
 fn normal(mut value: Value) -> Value {
     if let Some(object) = value.as_object_mut() {
         object.remove("status");
@@ -184,7 +184,7 @@ fn normal(mut value: Value) -> Value {
         }
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("generation");
-            // Protection and bookkeeping that controllers use; none of them runs here.
+            // Controllers write these fields for protection and records, and no controller runs here.
             metadata.remove("finalizers");
             metadata.remove("annotations");
         }
@@ -223,7 +223,7 @@ fn check_update(case: &Value) -> Result<(), String> {
         Ok(value)
     };
     let (old, mut new) = (read(live)?, read(object.clone())?);
-    // These are the registry's: it puts the live object's back.
+    // The registry restores these fields of the live object.
     let before = old.get("metadata").cloned().unwrap();
     let metadata = new.get_mut("metadata").and_then(Value::as_object_mut).unwrap();
     for field in ["generation", "creationTimestamp"] {
@@ -258,7 +258,7 @@ fn check_update(case: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A cause without the value where the real server prints a whole internal struct or a diff.
+/// Returns a cause without the value where the real server prints a whole internal struct or a diff.
 fn fixed_width(cause: &Value) -> Value {
     let mut cause = cause.clone();
     if let Some(Value::String(message)) = cause.get_mut("message") {
@@ -272,7 +272,7 @@ fn fixed_width(cause: &Value) -> Value {
     cause
 }
 
-/// The recorded creations that can be the same.
+/// Returns the recorded creations that can be compared.
 pub(crate) fn creations() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/create.jsonl")).into_iter();
     let cases = recorded.filter(|(_, case)| !is_beyond_us(&case["object"]));
@@ -286,7 +286,7 @@ pub(crate) fn creations() -> Vec<Case> {
         .collect()
 }
 
-/// The recorded updates that the real server judged by their fields: where the name or the uid is another it stops before.
+/// Returns the recorded updates that the real server judged by their fields: where the name or the uid is another it stops before.
 pub(crate) fn updates() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/update.jsonl")).into_iter();
     let cases = recorded.filter(|(_, case)| case.pointer("/answer/reason").is_none_or(|reason| reason == "Invalid"));

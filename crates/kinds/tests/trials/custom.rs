@@ -19,7 +19,7 @@ fn text(value: &Value, pointer: &str) -> String {
         .to_owned()
 }
 
-/// The real server's complaints as a sorted list; it walks maps in no order.
+/// Returns the real server's complaints as a sorted list; it walks maps in no order.
 fn causes(status: &Value) -> Vec<String> {
     let list = status
         .pointer("/details/causes")
@@ -102,7 +102,7 @@ fn check_resource(schema: &CustomSchema, case: &Value) -> Result<(), String> {
     };
     let mut value = decoded.value;
     schema.default(&mut value);
-    // A status subresource: a create's status is dropped before it is looked at.
+    // With a status subresource, the status of a create is dropped before validation.
     value.as_object_mut().unwrap().remove("status");
     let errors = schema.validate(&value);
     compare(
@@ -140,7 +140,7 @@ fn normal(mut value: Value) -> Value {
     value
 }
 
-/// The recorded definitions; of some the real server shows a whole schema of its internal type.
+/// Returns the recorded definitions; of some the real server shows a whole schema of its internal type.
 pub(crate) fn definitions() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/definitions.jsonl")).into_iter();
     let cases = recorded.filter(|(_, case)| !text(case, "/answer/message").contains("\"ID\":\"\",\"Schema\":\"\""));
@@ -154,7 +154,7 @@ pub(crate) fn definitions() -> Vec<Case> {
         .collect()
 }
 
-/// The recorded custom resources with their lines, and the schema that they are under.
+/// Returns the recorded custom resources with their lines, and the schema that they are under.
 fn read_resources() -> (Arc<CustomSchema>, Vec<(usize, Value)>) {
     let mut recorded = read_lines(include_str!("../recorded/custom_resources.jsonl"));
     let (_, definition) = recorded.remove(0);
@@ -162,7 +162,7 @@ fn read_resources() -> (Arc<CustomSchema>, Vec<(usize, Value)>) {
     (Arc::new(schema), recorded)
 }
 
-/// Custom resources are treated as the real server does.
+/// Checks that custom resources get the real server's treatment.
 pub(crate) fn resources() -> Vec<Case> {
     let (schema, recorded) = read_resources();
     recorded
@@ -176,7 +176,7 @@ pub(crate) fn resources() -> Vec<Case> {
         .collect()
 }
 
-/// What was bad before may stay: the resources were made under a schema that took anything; then it became the strict one.
+/// Old errors may stay: the resources were created under a schema that accepted everything, and then the schema became strict.
 pub(crate) fn updates() -> Vec<Case> {
     let (schema, _) = read_resources();
     let recorded = read_lines(include_str!("../recorded/custom_updates.jsonl")).into_iter();

@@ -1,4 +1,4 @@
-//! What a real kube-apiserver answered (`tests/recorded`), a trial for each answer.
+//! Recorded answers of a real kube-apiserver (`tests/recorded`), one trial for each answer.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ mod protobuf;
 mod strategic;
 mod tables;
 
-/// A name, and what says whether it holds.
+/// A case: its name, and its check.
 struct Case {
     name: String,
     check: Box<dyn FnOnce() -> Result<(), String> + Send>,
@@ -32,7 +32,7 @@ impl Case {
     }
 }
 
-/// What each line holds, with the line's number.
+/// Reads each line with its number.
 fn read_lines(recorded: &str) -> Vec<(usize, Value)> {
     let lines = recorded.lines().enumerate();
     lines
@@ -54,7 +54,7 @@ fn name_answer(line: usize, case: &Value) -> String {
     name_of_line(line, &format!("{kind} {found}"))
 }
 
-/// Names a case by the object that was taken as it is.
+/// Names a case by the object that was accepted unchanged.
 fn name_object(line: usize, object: &Value) -> String {
     let kind = object["kind"].as_str().unwrap_or_default();
     let name = object.pointer("/metadata/name").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Bodies that Go encoded and that kubectl sent, decoded and compared with the objects they were made of.
+//! Bodies from Go's encoder and from kubectl, decoded and compared with their objects.
 
 use base64::Engine as _;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ fn bare(value: Value) -> Value {
     }
 }
 
-/// In the form that the kind's types print.
+/// Returns the value in the form that the kind's types print.
 fn printed(value: Value) -> Value {
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let schema = built_in::schema(&text("apiVersion"), &text("kind")).unwrap();
@@ -61,7 +61,7 @@ fn contained(ours: &Value, theirs: &Value, at: &str) {
     }
 }
 
-/// What Go encodes is read back.
+/// Checks that a body from Go's encoder gives its object.
 pub(crate) fn encoded_by_go() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/protobuf.jsonl")).into_iter();
     recorded
@@ -74,7 +74,7 @@ pub(crate) fn encoded_by_go() -> Vec<Case> {
         .collect()
 }
 
-/// What kubectl sends is what the real server took.
+/// Checks that a body from kubectl gives the object that the real server accepted.
 pub(crate) fn sent_by_kubectl() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/kubectl_bodies.jsonl")).into_iter();
     recorded

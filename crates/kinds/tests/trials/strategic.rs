@@ -1,4 +1,4 @@
-//! Patches compared with what the real server made of them.
+//! Patches compared with the results of the real server.
 
 use serde_json::{Map, Value};
 use tenure_kinds::built_in;
@@ -69,7 +69,7 @@ fn check(case: &Value) -> Result<(), String> {
     }
 }
 
-/// Patches do what they do on the real server.
+/// Each patch has its result from the real server.
 pub(crate) fn patches() -> Vec<Case> {
     let recorded = read_lines(include_str!("../recorded/strategic.jsonl")).into_iter();
     recorded

@@ -1,4 +1,4 @@
-//! Rows compared with those of the real server; ages with Go's own function.
+//! Rows compared with those of the real server; ages compared with Go's own function.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use tenure_trials::name_of_line;
 
 use crate::{Case, read_lines};
 
-/// An age as `kubectl get` shows it: digits with units.
+/// Checks for an age as `kubectl get` shows it: digits with units.
 fn is_age(text: &str) -> bool {
     let units = text
         .chars()
@@ -16,7 +16,7 @@ fn is_age(text: &str) -> bool {
     units && text.starts_with(|first: char| first.is_ascii_digit()) && text.ends_with(['s', 'm', 'h', 'd', 'y'])
 }
 
-/// When the rows were made nobody wrote down; ages are checked by themselves.
+/// Masks ages. The time of the recording is unknown, and other tests check ages.
 fn masked(cell: &Value) -> Value {
     match cell.as_str() {
         Some(text) if is_age(text) => json!("AGE"),
@@ -76,7 +76,7 @@ fn check(case: &Value, custom: &Columns) -> Result<(), String> {
     }
 }
 
-/// The recorded rows. What a table shows of version 1 of an autoscaler is made from version 2, which is what is stored.
+/// Returns the recorded rows. The rows of a version 1 autoscaler are made from version 2, which is the stored version.
 pub(crate) fn rows() -> Vec<Case> {
     let resources = read_lines(include_str!("../recorded/custom_resources.jsonl"));
     let (_, definition) = resources.first().unwrap();

@@ -1,5 +1,5 @@
-//! A tree that is valid more often than not, drawn from the bytes: resources, overlays and every field of a kustomization with
-//! names that meet each other.
+//! A tree that is usually valid, generated from the bytes: resources, overlays and every field of a kustomization, with names that refer to
+//! each other.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Any bytes as a file of resources: read, written, read again. What was written must be readable and must not change when it is
-//! read and written once more.
+//! Any bytes as a file of resources: read, written, read again. The written text must be readable, and must not change when it is read and
+//! written again.
 #![no_main]
 
 use kustomize::{Limits, manifests};
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     check(text);
-    // The same text as a field of an object: most documents are not objects, and would go no further than the reader.
+    // The same text as a field of an object. Most documents are not objects, so without this field they would only test the reader.
     let mut inside = "apiVersion: v1\nkind: A\nmetadata: {name: a}\nspec:\n".to_owned();
     for line in text.lines() {
         inside.push_str("  ");
@@ -27,8 +27,8 @@ fn check(text: &str) {
     };
     for resource in resources {
         let written = resource.to_yaml();
-        // Go's own emitter writes characters that its reader refuses or folds, a key `<<` that only a tag makes a string without
-        // quotes, and a key that a tag says is binary as what it stands for; what it writes of all others must come back.
+        // Go's own emitter writes some texts that its reader refuses or changes: certain characters, an unquoted key `<<` that only a tag
+        // makes a string, and the decoded value of a key with a binary tag. Every other written text must be read back unchanged.
         let merges = written
             .lines()
             .any(|line| line.trim_start_matches([' ', '-']).starts_with("<<:"));

@@ -1,4 +1,4 @@
-//! Owns the dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`, found or created.
+//! The dotted paths of `replacements` and `vars`: names, positions, `[key=value]` parts and `*`. Missing nodes can be created.
 
 use go_yaml::node::{Data, Node, Style, Tag};
 use go_yaml::read::{Lines, Source, first_node};
@@ -33,7 +33,7 @@ pub(crate) fn smarter_split(path: &str) -> Vec<String> {
     result
 }
 
-/// The node at a path of names, positions and `[key=value]` parts.
+/// Returns the node at a path of names, positions and `[key=value]` parts.
 pub(crate) fn look_up<'node>(node: &'node Node, path: &[String]) -> Result<Option<&'node Node>, String> {
     let mut at = node;
     for part in path.iter().map(|part| part.trim()).filter(|part| !part.is_empty()) {
@@ -83,12 +83,12 @@ pub(crate) fn condition(part: &str) -> Result<Option<(&str, &str)>, String> {
         .ok_or_else(|| "list path element must contain fieldName=fieldValue for element to match".to_owned())
 }
 
-/// Tells whether a part of a path stands for an element of a list.
+/// Checks whether a part of a path means an element of a list.
 pub(crate) fn is_list_part(part: &str) -> bool {
     (part.starts_with('[') && part.ends_with(']')) || part.parse::<usize>().is_ok()
 }
 
-/// An empty node of the shape that the next part of a path needs, or of the value's.
+/// Returns an empty node of the shape that the next part of a path needs, or of the value's.
 fn empty_for(next: Option<&String>, value: &Node) -> Node {
     match next {
         Some(next) if is_list_part(next) => Node::seq(Vec::new()),
@@ -111,7 +111,7 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
         return set(node);
     };
     if node.is_null() && create.is_some() && first != "*" {
-        // kustomize hangs what it creates on the null, where nobody ever sees it.
+        // kustomize attaches created nodes to the null, where they have no effect.
         let mut unseen = if is_list_part(first) {
             Node::seq(Vec::new())
         } else {
@@ -200,7 +200,7 @@ pub(crate) fn visit(node: &mut Node, path: &[String], create: Option<&Node>, set
     }
 }
 
-/// Goes on in what the text of a scalar says, which kustomize reads for this and doesn't write back.
+/// Continues the path inside the text of a scalar. kustomize reads that text for this and doesn't write it back.
 fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut Set<'_>) -> Result<(), String> {
     meter::work(scalar.text().len() / 16);
     let source = Source {
@@ -217,7 +217,7 @@ fn visit_text(scalar: &Node, path: &[String], create: Option<&Node>, set: &mut S
     }
 }
 
-/// How many nodes the text of a field may hold.
+/// The maximum number of nodes in the text of a field.
 pub(crate) const MAXIMUM_NODES: usize = 1_000_000;
 
 fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
@@ -229,7 +229,7 @@ fn items(node: &mut Node) -> Result<Option<&mut Vec<Node>>, String> {
         .ok_or_else(|| "wrong node kind: expected SequenceNode".to_owned())
 }
 
-/// A scalar as it is written, quotes included: what patterns in paths are matched with.
+/// Returns a scalar as written, including quotes. Patterns in paths are matched with this text.
 fn shown(node: &Node) -> String {
     let text = node.text();
     let forced = node.tag == Tag::Str && !matches!(resolve(text, Dialect::V3), Scalar::Text(_));

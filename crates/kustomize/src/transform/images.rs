@@ -1,4 +1,4 @@
-//! Owns `images`: new names, tags and digests for container images.
+//! `images`: new names, tags and digests for container images.
 
 use go_yaml::node::{Data, Node};
 use regex::Regex;
@@ -9,7 +9,7 @@ use crate::fieldspec::{Create, apply};
 use crate::meter;
 use crate::pattern;
 
-/// One entry of `images`, ready to apply.
+/// An entry of `images` that is ready to apply.
 #[derive(Debug)]
 pub(crate) struct ImageChange {
     image: Image,
@@ -21,7 +21,7 @@ impl ImageChange {
     /// Prepares an entry; its name is a regular expression, as in kustomize.
     ///
     /// # Errors
-    /// When the name isn't a regular expression.
+    /// If the name isn't a regular expression.
     pub(crate) fn new(image: Image) -> Result<Self, String> {
         // Nearly every name; a regular expression takes longer to build than most trees.
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'/' | b':' | b'.');
@@ -141,7 +141,7 @@ impl ImageChange {
     }
 }
 
-/// Tells whether an image is one of a name, with any tag and digest. A dot in the name stands for any character, as in the pattern.
+/// Checks whether an image has a name, with any tag and digest. A dot in the name matches any character, as in the pattern.
 fn fits(name: &str, image: &str) -> bool {
     let mut rest = image.chars();
     let is_prefix = name.chars().all(|wanted| {

@@ -1,4 +1,4 @@
-//! Owns replacement targets inside the JSON or YAML text that a field holds.
+//! Replacement targets inside the JSON or YAML text of a field.
 
 use go_yaml::json::inner_value;
 use go_yaml::node::{Data, Node, Style};
@@ -9,7 +9,7 @@ use go_yaml::{notation, rewrite};
 use crate::meter;
 use crate::transform::field_paths::{MAXIMUM_NODES, look_up, visit, visit_exact};
 
-/// Writes into JSON or YAML text that a field on the way holds; tells whether there was any.
+/// Writes into the JSON or YAML text of a field on the path. Returns whether such a field exists.
 pub(crate) fn write_in_text(
     root: &mut Node,
     parts: &[String],
@@ -27,7 +27,7 @@ pub(crate) fn write_in_text(
         if !field.is_scalar() {
             continue;
         }
-        // What is read of the text, and written of that, is gone once the field has it.
+        // The nodes that are read from the text, and the text written from them, are dropped after the field has its new value.
         let passing = meter::in_passing();
         let text = field.text().to_owned();
         meter::text(2 * text.len());
@@ -66,7 +66,7 @@ pub(crate) fn write_in_text(
         } else if is_json {
             match json_text(&inside, &text) {
                 Ok(new) => new,
-                // kustomize then goes the way of any other field, where the text is read and forgotten.
+                // kustomize then treats the field like any other: it reads the text and drops the result.
                 Err(_) => return Ok(false),
             }
         } else {
@@ -86,7 +86,7 @@ pub(crate) fn write_in_text(
     Ok(false)
 }
 
-/// The nodes of JSON text as JSON, on several lines where the old text was.
+/// Returns the nodes of JSON text as JSON, on several lines where the old text was.
 fn json_text(node: &Node, old: &str) -> Result<String, String> {
     let json = inner_value(node).map_err(|problem| problem.message)?;
     let pretty = old.contains('\n') && old.contains("  ");
@@ -97,7 +97,7 @@ fn json_text(node: &Node, old: &str) -> Result<String, String> {
     })
 }
 
-/// The nodes of YAML text as YAML in the old text's notation.
+/// Returns the nodes of YAML text as YAML in the old text's notation.
 fn yaml_text(node: &Node, old: &str, whole: bool) -> Result<String, String> {
     if whole {
         return Err("a list or a mapping can't be replaced as a whole, only the scalars in it".to_owned());

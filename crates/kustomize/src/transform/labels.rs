@@ -1,4 +1,4 @@
-//! Owns `labels`, `commonLabels` and `commonAnnotations`: putting pairs into the mappings that field specifications name.
+//! `labels`, `commonLabels` and `commonAnnotations`: adds pairs to the mappings that field specifications name.
 
 use std::collections::BTreeMap;
 

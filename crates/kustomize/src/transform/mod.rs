@@ -1,4 +1,4 @@
-//! Owns the built-in transformers, one file each. They change resources in memory and read nothing.
+//! The built-in transformers, one file each. They change resources in memory and read nothing.
 
 pub(crate) mod field_paths;
 pub(crate) mod images;

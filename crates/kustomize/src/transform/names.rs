@@ -1,4 +1,4 @@
-//! Owns `namePrefix` and `nameSuffix`.
+//! The transformers `namePrefix` and `nameSuffix`.
 
 use go_yaml::node::Node;
 
@@ -16,7 +16,7 @@ pub(crate) struct Affix {
     pub(crate) fields: Vec<FieldSpec>,
 }
 
-/// Kinds whose names mean something outside, so they are kept.
+/// Checks for kinds whose names have a meaning outside of the build. Their names are not changed.
 fn is_kept(gvk: &Gvk) -> bool {
     matches!(gvk.kind.as_str(), "CustomResourceDefinition" | "Namespace")
         || (gvk.kind == "APIService" && gvk.group == "apiregistration.k8s.io")

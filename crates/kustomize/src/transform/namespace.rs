@@ -1,4 +1,4 @@
-//! Owns `namespace`: setting it on namespaced resources, the Namespace itself, and the places that name it.
+//! `namespace`: sets the namespace of namespaced resources, the name of the Namespace itself, and the fields that name it.
 
 use go_yaml::node::{Node, Style, Tag};
 
@@ -8,15 +8,15 @@ use crate::fieldspec::{Create, apply};
 use crate::meter;
 use crate::resource::Resource;
 
-/// Which subjects of role bindings get the namespace.
+/// The subjects of role bindings that get the namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Subjects {
-    /// Those named `default`.
+    /// Subjects named `default`.
     #[default]
     Default,
-    /// All service accounts.
+    /// Every service account.
     All,
-    /// None.
+    /// No subjects.
     None,
 }
 
@@ -96,7 +96,7 @@ impl Namespace {
             return Err("namespace field specs must target scalar nodes".to_owned());
         }
         if self.unset_only && !node.text().is_empty() {
-            // A null that is spelled out is not unset, and stays what it was.
+            // An explicit null is not unset, and stays unchanged.
             if node.style == Style::Plain && matches!(node.text(), "null" | "Null" | "NULL" | "~") {
                 node.tag = Tag::None;
             }

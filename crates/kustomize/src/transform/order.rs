@@ -1,4 +1,4 @@
-//! Owns `sortOptions`: the order in which resources are written.
+//! `sortOptions`: the order in which resources are written.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use crate::resource::Resource;
 /// Sorts the resources, if at all.
 ///
 /// # Errors
-/// When the options contradict each other.
+/// If the options contradict each other.
 pub(crate) fn sort(options: Option<&SortOptions>, resources: &mut Vec<Resource>) -> Result<(), String> {
     let (first, last) = match options {
         None => default_order(),

@@ -1,4 +1,4 @@
-//! Owns fixing references to names that changed: every field that is known to hold a name follows its resource.
+//! Updates references to renamed resources: every field that is known to hold a name follows its resource.
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use crate::id::{Gvk, ResourceId};
 use crate::meter;
 use crate::resource::Resource;
 
-/// What is known of a resource that others may refer to.
+/// The facts about a resource that others may refer to.
 struct Candidate {
     current: ResourceId,
     original_namespace: String,
@@ -23,7 +23,7 @@ struct Candidate {
     suffixes: Vec<String>,
 }
 
-/// What is known of the resource that refers.
+/// The facts about the resource that refers.
 struct Referrer<'a> {
     id: ResourceId,
     prefixes: &'a [String],
@@ -196,7 +196,7 @@ impl Names {
         Ok(())
     }
 
-    /// Tells whether a referrer may refer to a candidate at all.
+    /// Checks whether a referrer may refer to a candidate at all.
     fn reachable(candidate: &Candidate, referrer: &Referrer<'_>) -> bool {
         referrer.id.is_cluster_scoped()
             || candidate.current.is_cluster_scoped()
@@ -204,7 +204,7 @@ impl Names {
             || referrer.account_namespaces.contains(&candidate.current.namespace)
     }
 
-    /// The resource that a name stands for. `within` is set for a mapping: the namespace that it names, if any.
+    /// Returns the resource that a name stands for. `within` is set for a mapping: the namespace that it names, if any.
     fn select(
         &self,
         name: &str,
@@ -288,7 +288,7 @@ fn same_affixes(candidate: &Candidate, referrer: &Referrer<'_>, allow_empty: boo
     fits(&candidate.prefixes, referrer.prefixes) && fits(&candidate.suffixes, referrer.suffixes)
 }
 
-/// Tells whether the shorter list ends the longer; an empty one only ends an empty one.
+/// Checks whether the longer list ends with the shorter list. An empty list only matches an empty list.
 fn same_ending(a: &[String], b: &[String]) -> bool {
     if a.is_empty() || b.is_empty() {
         return a.is_empty() && b.is_empty();
@@ -296,7 +296,7 @@ fn same_ending(a: &[String], b: &[String]) -> bool {
     a.iter().rev().zip(b.iter().rev()).all(|(x, y)| x == y)
 }
 
-/// The namespaces of the accounts that a RoleBinding is for; nothing when one of them isn't text.
+/// Returns the namespaces of the accounts that a RoleBinding is for; nothing when one of them isn't text.
 fn account_namespaces(node: &Node) -> Option<HashSet<String>> {
     if node.get("kind").map(Node::text) != Some("RoleBinding") {
         return Some(HashSet::new());
@@ -310,7 +310,7 @@ fn account_namespaces(node: &Node) -> Option<HashSet<String>> {
         .filter(|subject| subject.get("kind").map(Node::text) == Some("ServiceAccount"))
         .filter_map(|subject| subject.get("namespace"))
         .map(|namespace| match meaning(namespace, Dialect::V3) {
-            // What braces leave out is null in Go.
+            // A value that is left out in braces is null in Go.
             Ok(Scalar::Text(text)) if namespace.style != Style::LeftOut || !text.is_empty() => Some(text.into_owned()),
             _ => None,
         })

@@ -1,4 +1,4 @@
-//! Owns `replacements`: copying a value from one resource's field into fields of others.
+//! `replacements`: copies a value from one resource's field into fields of others.
 
 use go_yaml::node::{Data, Node};
 
@@ -19,7 +19,7 @@ pub(crate) struct PreparedReplacement {
     source: Option<ReplacementSource>,
     source_value: Option<String>,
     targets: Vec<PreparedTarget>,
-    /// Its line and field, when it stands in a kustomization.
+    /// The line and field of the replacement in a kustomization.
     place: Option<(u32, String)>,
 }
 
@@ -35,7 +35,7 @@ impl PreparedReplacement {
     /// Prepares a replacement.
     ///
     /// # Errors
-    /// When it has no source or no target, or a pattern can't be read.
+    /// If it has no source or no target, or a pattern can't be read.
     pub(crate) fn new(replacement: &Replacement) -> Result<Self, String> {
         let Some(targets) = replacement
             .targets
@@ -74,13 +74,13 @@ impl PreparedReplacement {
         })
     }
 
-    /// The same, known to stand on a line and in a field.
+    /// Returns the replacement with a known line and field.
     pub(crate) fn placed(mut self, line: u32, field: &str) -> Self {
         self.place = Some((line, field.to_owned()));
         self
     }
 
-    /// A trouble with where this replacement stands.
+    /// Returns an error with the place of this replacement.
     fn trouble(&self, part: &str, trouble: PatchTrouble) -> PatchTrouble {
         match &self.place {
             Some((line, field)) => PatchTrouble::At {
@@ -125,7 +125,7 @@ pub(crate) fn transform(list: &[PreparedReplacement], resources: &mut Collection
                         let trouble = PatchTrouble::Resource(Trouble::of(resource, message));
                         return Err(replacement.trouble(&format!("targets[{index}]"), trouble));
                     }
-                    // A field that is written whole is read where it stands, so what was written there counts.
+                    // A whole field is read at its current place, so a write to that field changes the value for the next targets.
                     if let Some(path) = whole
                         .as_ref()
                         .filter(|(source, _)| *source == position)
@@ -160,17 +160,17 @@ impl PreparedTarget {
     }
 }
 
-/// The current id, then the previous ones.
+/// Returns the current id, then the previous ones.
 fn ids(resource: &Resource) -> Vec<ResourceId> {
     let mut ids = vec![resource.current_id()];
     ids.extend(resource.previous_ids());
     ids
 }
 
-/// Where a value is read: the resource's position and the path in it.
+/// The place where a value is read: the resource's position and the path in it.
 type Whole = (usize, Vec<String>);
 
-/// The value of a source, where it is read when it is the whole of a field, and whether it stood in what is confidential.
+/// Returns the value of a source, its place if it is a whole field, and whether it comes from a confidential resource.
 fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(Node, Option<Whole>, bool), String> {
     let selector = &source.selector;
     let wanted = ResourceId::of_selector(selector.gvk.clone(), selector.name.clone(), selector.namespace.clone());
@@ -215,10 +215,10 @@ fn source_value(source: &ReplacementSource, resources: &Collection) -> Result<(N
     Ok((node, None, resource.is_confidential()))
 }
 
-/// Writes a value into the fields of a path; tells whether one of them stands in several places.
+/// Writes a value into the fields of a path. Returns whether one of these fields is shared between several places.
 ///
 /// # Errors
-/// When there is no such field, or it can't take the value.
+/// If the field is missing, or can't take the value.
 fn write(root: &mut Node, path: &str, value: &Node, options: Option<&FieldOptions>) -> Result<bool, String> {
     let parts = smarter_split(path);
     meter::work(1 + path.len() / 16);

@@ -1,4 +1,4 @@
-//! Owns `replicas`.
+//! The transformer `replicas`.
 
 use go_yaml::node::{Node, Tag};
 
@@ -6,7 +6,7 @@ use crate::collection::{Collection, Trouble};
 use crate::fields::{FieldSpec, Replica};
 use crate::fieldspec::{Create, apply};
 
-/// Sets the count on resources of the name; `Ok(false)` when there are none.
+/// Sets the count on resources of the name; `Ok(false)` if no resource has the name.
 pub(crate) fn transform(replica: &Replica, fields: &[FieldSpec], resources: &mut Collection) -> Result<bool, Trouble> {
     let mut found = false;
     for spec in fields {

@@ -1,4 +1,4 @@
-//! Owns the transformer that puts one value, often the name of a project or cluster, into fields and paths in fields.
+//! The transformer that puts one value, often the name of a project or cluster, into fields and paths in fields.
 
 use go_yaml::node::{Data, Node};
 
@@ -16,7 +16,7 @@ pub(crate) struct ValueAdd {
     pub(crate) targets: Vec<Target>,
 }
 
-/// Where the value goes.
+/// The target of the value.
 #[derive(Debug)]
 pub(crate) struct Target {
     /// The resources; all of them when nothing selects.
@@ -52,7 +52,7 @@ impl ValueAdd {
             return namespace.set(resource);
         }
         let Some(field) = find_or_create(&mut resource.node, &target.path)? else {
-            // kustomize looks for the part of a path in what isn't there, and crashes.
+            // kustomize looks for a part of the path in the missing node, and crashes.
             return if target.position == 0 {
                 Ok(())
             } else {
@@ -74,7 +74,7 @@ impl ValueAdd {
     }
 }
 
-/// The node at a path, made as empty text when it is missing; `None` when a position isn't there.
+/// Returns the node at a path. A missing node is created as an empty text. `None` if a list position is missing.
 fn find_or_create<'node>(node: &'node mut Node, path: &[String]) -> Result<Option<&'node mut Node>, String> {
     let parts: Vec<&str> = path
         .iter()

@@ -1,4 +1,4 @@
-//! Owns `vars`: replacing `$(NAME)` in the fields that are known to hold it.
+//! `vars`: replaces `$(NAME)` in the fields that are known to contain it.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use crate::transform::field_paths::{look_up, smarter_split};
 struct Held {
     text: String,
     tag: Tag,
-    /// It stood in what is confidential.
+    /// The value comes from a confidential resource.
     is_secret: bool,
 }
 
-/// All values, and whether a confidential one was written since this was last looked at.
+/// The values, and whether a confidential value was written since the last check.
 #[derive(Debug, Default)]
 struct Values {
     held: BTreeMap<String, Held>,
@@ -28,7 +28,7 @@ struct Values {
 }
 
 impl Values {
-    /// The value to be written for a name.
+    /// Returns the value for a name.
     fn take(&self, name: &str) -> Option<&Held> {
         let held = self.held.get(name)?;
         if held.is_secret {
@@ -41,7 +41,7 @@ impl Values {
 /// Replaces all vars.
 ///
 /// # Errors
-/// When a var has no resource or its resource no such field.
+/// If the resource of a var is missing, or that resource lacks the field.
 pub(crate) fn transform(
     vars: &[Variable],
     fields: &[FieldSpec],
@@ -187,7 +187,7 @@ fn replace_scalar(node: &mut Node, values: &Values) -> Result<(), String> {
 
 /// Expands `$(NAME)`; a text that is nothing else takes the value's type. `$$` is a dollar; unknown names stay.
 fn expand(input: &str, values: &Values) -> Result<(String, Tag), String> {
-    // One text may name one long value many times.
+    // A text may contain one long value many times.
     let _passing = meter::in_passing();
     meter::work(input.len() / 16);
     let mut output = String::new();
@@ -201,7 +201,7 @@ fn expand(input: &str, values: &Values) -> Result<(String, Tag), String> {
             rest = "";
             break;
         };
-        // Where no bracket closes any more, none needs to be looked for again.
+        // If no closing bracket follows, the loop does not search for one again.
         let end = if next == '(' && closes { after.find(')') } else { None };
         closes &= next != '(' || end.is_some();
         match (next, end) {

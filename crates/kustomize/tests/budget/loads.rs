@@ -1,13 +1,13 @@
-//! The loads: each a tree of some hundred kilobytes at most that asks for far more, and ordinary trees beside them.
+//! The loads: trees of some hundred kilobytes at most that ask for far more, and ordinary trees for comparison.
 
 /// A tree and how it has to end.
 pub(crate) struct Load {
     pub(crate) name: &'static str,
     pub(crate) directory: &'static str,
     pub(crate) files: fn() -> Vec<(String, String)>,
-    /// Its work is refused, not its bytes.
+    /// The load exceeds the steps of the budget, not the bytes.
     pub(crate) spends_steps: bool,
-    /// What the error has to name.
+    /// The place that the error must name.
     pub(crate) place: &'static str,
 }
 
@@ -420,7 +420,7 @@ pub(crate) const LOADS: &[Load] = &[
 /// Names a tree and makes it.
 type Ordinary = (&'static str, fn() -> Vec<(String, String)>);
 
-/// Trees as people have them: the same transformers, of an ordinary size.
+/// Ordinary trees: the transformers of the loads, with a usual size.
 pub(crate) const ORDINARY: &[Ordinary] = &[("two hundred resources and everything once", || {
     files(vec![
             (

@@ -1,5 +1,5 @@
-//! What a build makes and does is bounded whatever it reads: small trees that would make gigabytes or run for hours, with the memory
-//! that they are held to measured by the allocator. A program of its own, since the allocator counts everything in its process.
+//! Every build ends within its budget, whatever it reads: these small trees would make gigabytes or run for hours. The allocator measures
+//! their memory. This test is a separate program, because the allocator counts everything in its process.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,19 +19,19 @@ use peak_alloc::PeakAlloc;
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// What a load may make that is to end at its bytes.
+/// The byte limit for a load that must exceed its bytes.
 const BYTES: u64 = 4 << 20;
 
-/// What a load may do that is to end at its steps.
+/// The step limit for a load that must exceed its steps.
 const STEPS: u64 = 4_000_000;
 
-/// What an ordinary tree may make and do at most.
+/// The limit for an ordinary tree.
 const ORDINARY_USE: Budget = Budget {
     bytes: 4 << 20,
     steps: 1_000_000,
 };
 
-/// What a build may hold beside what its budget counts: what was read, and the copy in whose midst the budget was spent.
+/// The memory that a build may hold beside its budget: the files that were read, and the copy during which the budget was exceeded.
 const BESIDE: usize = 24 << 20;
 
 fn tree(files: &[(String, String)]) -> MapTree {
@@ -86,7 +86,7 @@ fn check(load: &Load) -> Result<(), String> {
     }
 }
 
-/// One test, for the allocator counts what other tests make too.
+/// A single test, because the allocator would also count the memory of other tests.
 #[test]
 fn every_load_ends_at_its_budget() {
     let wrong: Vec<String> = LOADS
@@ -105,7 +105,7 @@ fn every_load_ends_at_its_budget() {
     stopped_builds_end();
 }
 
-/// A build without a budget ends when it is told to, from whatever it is doing.
+/// A build without a budget ends soon after a stop, whatever it is doing.
 fn stopped_builds_end() {
     for load in LOADS.iter().filter(|load| load.spends_steps) {
         let stop = Stop::new();

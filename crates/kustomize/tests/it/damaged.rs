@@ -1,5 +1,5 @@
-//! Properties on damaged trees: the corpus' inputs with lines lost, doubled, moved or spoilt still get an answer, the same one
-//! each time and without a panic.
+//! Properties of damaged trees: for the corpus' inputs with lines lost, doubled, moved or corrupted, the library returns the same answer
+//! each time, without a panic.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +45,7 @@ fn collect(root: &Path, inside: &str, files: &mut BTreeMap<String, Vec<u8>>) {
     }
 }
 
-/// One damage to one file; places are taken modulo what is there.
+/// A damage to one file. Positions are taken modulo the number of lines.
 #[derive(Debug, Clone)]
 enum Damage {
     Lose(usize),

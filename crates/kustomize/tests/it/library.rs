@@ -1,4 +1,4 @@
-//! The library's own promises: places of fields, overrides, generation, refusals.
+//! The library's own guarantees: locations of fields, overrides, generation, refusals.
 
 use kustomize::{
     Error, ImageOverride, MapTree, Options, Overrides, PatchOverride, PatchTarget, build, generate, manifests,
@@ -352,7 +352,7 @@ fn the_hash_of_a_generated_resource_whose_kind_was_changed_is_refused() {
                 .unwrap()
                 .contains("kind: Widget\nmetadata:\n  name: a\n")
         );
-        // Between the two kinds that have a hash, it is of what the resource says in the end.
+        // Between the two kinds with a hash, the hash covers the final content of the resource.
         assert!(
             said(generator, "Secret", "")
                 .unwrap()

@@ -1,4 +1,4 @@
-//! Properties: whatever comes in, the library answers, soon and without a panic; what it writes, it reads back the same.
+//! Properties: for any input, the library answers soon and without a panic. It reads its own output back unchanged.
 
 use kustomize::{Limits, MapTree, Options, build, manifests, to_yaml};
 use proptest::prelude::*;
@@ -81,7 +81,7 @@ fn values() -> impl Strategy<Value = Value> {
     scalars.prop_recursive(4, 40, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::Array),
-            // Go writes a merge key as it is, and reads it back as what it stands for.
+            // Go writes a merge key as it is, and expands it when it reads the text back.
             prop::collection::btree_map("[ -~]{1,12}".prop_filter("a merge key", |key| key != "<<"), inner, 0..5)
                 .prop_map(|map| Value::Object(map.into_iter().collect::<Map<_, _>>())),
         ]

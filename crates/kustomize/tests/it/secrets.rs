@@ -1,4 +1,5 @@
-//! What is said about Secrets: never a value, whatever goes wrong; and which resources hold what was copied from one.
+//! No message contains a value of a Secret, whatever fails. The tests also check which resources are marked because they contain content
+//! copied from a Secret.
 
 use kustomize::{MapTree, Options, build};
 
@@ -93,7 +94,7 @@ fn what_was_copied_from_a_secret_is_confidential_and_nothing_else() {
     assert_eq!(confidential(&renamed), ["s"], "what it was counts");
 }
 
-/// A tree in which some files hold what may be in no text.
+/// A tree with some confidential files.
 struct Partly<'a>(MapTree, &'a [&'a str]);
 
 impl kustomize::FileTree for Partly<'_> {
@@ -147,12 +148,12 @@ fn what_is_made_of_a_confidential_file_is_confidential() {
     let json = "- {op: replace, path: /data/p, value: hunter2}\n";
     let json_patch = format!("{both}patches:\n- path: p.yaml\n  target: {{name: m}}\n");
     assert!(confidential(&json_patch, ("p.yaml", json)).contains(&"m".to_owned()));
-    // What was patched is copied on, as a part of a text.
+    // The patched value is copied further, as a part of a text.
     let copied = format!(
         "{both}patches:\n- path: p.yaml\nreplacements:\n- source: {{kind: ConfigMap, name: m, fieldPath: data.p}}\n  targets:\n  - select: {{kind: ConfigMap, name: other}}\n    fieldPaths: [data.p]\n    options: {{delimiter: '-', index: 1}}\n"
     );
     assert_eq!(confidential(&copied, ("p.yaml", patch)), ["m", "other"]);
-    // Where a file went that no part is seen of, nobody knows.
+    // If no part of a confidential file is seen, its content may be in any resource.
     let labels = "apiVersion: builtin\nkind: LabelTransformer\nmetadata: {name: l}\nlabels: {a: hunter2}\nfieldSpecs: [{path: metadata/labels, create: true}]\n";
     assert_eq!(
         confidential(&format!("{both}transformers: [l.yaml]\n"), ("l.yaml", labels)),

@@ -1,4 +1,4 @@
-//! Variables that are substituted after a build: what is refused, what is confidential, where errors are, and what it may cost.
+//! Variables that are substituted after a build: errors and their places, confidential results, and costs.
 
 use kustomize::{Budget, Build, Error, MapTree, Options, Overrides, Substitution, Variable, build};
 
@@ -140,7 +140,7 @@ fn an_error_about_a_secret_says_where_and_not_what() {
     assert!(said.starts_with("a.yaml:") && !said.contains("ter"), "{said}");
     let said = refused(&secret.replace("x${ter\n", "x\n"), variables(&[]));
     assert!(said.starts_with("a.yaml:6: ") && !said.contains("ter2"), "{said}");
-    // What can't be read any more may quote the value.
+    // An unreadable result may quote the value.
     let text = format!("{HEAD}data:\n  a: ${{v}}\n");
     let said = refused(&text, variables(&[("v", "[hunter2", true)]));
     assert!(!said.contains("hunter2"), "{said}");
@@ -178,7 +178,7 @@ fn common_metadata_comes_after_the_substitution() {
     assert_eq!(built(&text, options).unwrap().resources[0].object["data"]["a"], "${v}");
 }
 
-/// What kustomize-controller rounds to a float, since all objects pass through one.
+/// kustomize-controller rounds such a number to a float, because it converts all objects.
 #[test]
 fn an_object_without_a_dollar_is_left_as_it_is() {
     let text = format!("{HEAD}data:\n  a: 9007199254740993\n");
@@ -216,7 +216,7 @@ fn what_multiplies_is_given_up() {
     assert!(refused.is_err());
 }
 
-/// Whatever a value is, the object stays one that can be named, and what a Secret holds stands in no name of it.
+/// For any value, the object keeps a valid identity, and no name in it contains a Secret's value.
 #[test]
 fn no_value_makes_something_else_of_an_object() {
     let parts = [

@@ -1,5 +1,6 @@
-//! Replays the corpus, a trial for each case: its input must give the recorded bytes, or be refused where the real tool refuses it. A case whose
-//! notes have `refused` is a difference that the README lists: the real tool builds it, and this library must refuse it with that text.
+//! Replays the corpus, one trial for each case: the library gives the recorded bytes for the input, or refuses it if the real tool does. A
+//! case whose notes have `refused` is a difference that the README lists: the real tool builds the input, and this library must refuse it
+//! with that text.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +21,7 @@ use tenure_trials::Suite;
 mod disk;
 mod substitutions;
 
-/// The quoted value of a key of a case's notes.
+/// Returns the quoted value of a key of a case's notes.
 fn note(notes: &str, key: &str) -> Option<String> {
     let line = notes
         .lines()

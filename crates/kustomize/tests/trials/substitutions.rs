@@ -1,5 +1,5 @@
-//! Objects in which kustomize-controller's own packages substituted variables (`tests/data/substitution.json`, recorded by `e2e/post-build`), a
-//! trial for each: the same YAML, or refused where it is refused there.
+//! Objects in which kustomize-controller's own packages substituted variables (`tests/data/substitution.json`, recorded by
+//! `e2e/post-build`), one trial for each. The library must give the same YAML, or refuse the objects that kustomize-controller refuses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use kustomize::{MapTree, Options, Substitution, Variable, build};
 use serde_json::Value;
 use tenure_trials::{Suite, name_of_line};
 
-/// What kustomize-controller builds and this library refuses: it takes what stands before the marker of a document, and drops the rest.
+/// An object that kustomize-controller builds and this library refuses. kustomize-controller uses only the text before the marker of a
+/// document, and drops the rest.
 const REFUSED: (&str, &str) = ("${docreturn}", "one object would become several");
 
 fn substitute(text: &str, variables: &BTreeMap<String, String>) -> Result<String, String> {
@@ -53,7 +54,7 @@ pub(crate) fn add(suite: &mut Suite) {
     let all: Arc<BTreeMap<String, String>> = Arc::new(serde_json::from_value(cases[0]["variables"].clone()).unwrap());
     let numbered = cases.into_iter().enumerate().skip(1);
     let cases = numbered.filter_map(|(index, case)| {
-        // Whether one is needed is for the caller.
+        // The caller decides whether a substitution is necessary.
         let variables = match case.get("always").and_then(Value::as_bool) {
             None => Arc::clone(&all),
             Some(true) => Arc::default(),

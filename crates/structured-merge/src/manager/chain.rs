@@ -1,5 +1,5 @@
-//! The conventions around a write, in Kubernetes' order: version check, kubectl's annotation, objects
-//! that nobody tracks yet, the cap on managers, times, and metadata that nobody owns.
+//! The conventions around a write, in Kubernetes' order: version check, kubectl's annotation, objects without managers yet, the cap on
+//! managers, times, and metadata without owners.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
@@ -15,11 +15,11 @@ use crate::timestamp::Timestamp;
 use crate::typed::{Duplicates, TypedObject};
 use crate::updater::{Failure, Merged, Updater};
 
-/// As many update entries an object may have before the oldest are merged.
+/// The maximum number of update entries of an object. Beyond it, the oldest entries are merged.
 const MOST_UPDATE_MANAGERS: usize = 10;
-/// The manager of what the oldest update entries owned.
+/// The manager that owns the fields of the oldest update entries.
 const ANCIENT_CHANGES: &str = "ancient-changes";
-/// The manager of what an object had before anybody applied to it.
+/// The manager that owns the fields that an object had before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
 impl FieldManager {
@@ -32,7 +32,7 @@ impl FieldManager {
     ) -> Result<Managed, UpdateError> {
         let managed = self.decode_live_or_new(live, new);
         remove_managed_fields(new);
-        // An object without managers goes on without, unless this write creates it.
+        // An object without managers stays without managers, unless this write creates it.
         let is_create = live.is_none_or(|live| uid(live).is_empty());
         if managed.managers.is_empty() && !is_create {
             return Ok(managed);
@@ -42,7 +42,7 @@ impl FieldManager {
             .map_err(UpdateError)
     }
 
-    /// The managers that an update starts from. A client may write managedFields, but not through a
+    /// Returns the managers that an update starts from. A client may write managedFields, but not through a
     /// subresource; one that leaves them out, or writes nonsense, doesn't change them.
     fn decode_live_or_new(&self, live: Option<&Value>, new: &Value) -> Managed {
         let of_live = || live.map(Managed::of_object).and_then(Result::ok).unwrap_or_default();
@@ -58,7 +58,7 @@ impl FieldManager {
         }
     }
 
-    /// What a create starts from: an object that is nothing but of its kind.
+    /// Returns the live object; for a create, an empty object of its kind.
     fn live_or_empty<'v>(&self, live: Option<&'v Value>) -> Cow<'v, Value> {
         live.map_or_else(
             || Cow::Owned(json!({"apiVersion": self.api_version, "kind": self.kind, "metadata": {}})),
@@ -80,7 +80,7 @@ impl FieldManager {
         ManagerId::new(manager, operation, &self.api_version, &self.subresource)
     }
 
-    /// The managers after `manager` has changed `live` into `new`.
+    /// Returns the managers after `manager` has changed `live` into `new`.
     fn update_managers(
         &self,
         live: &Value,
@@ -107,7 +107,7 @@ impl FieldManager {
             Err(Failure::Other(problem) | Failure::InvalidConfig(problem)) => {
                 return Err(problem);
             }
-            // An update takes what it changes; it is in conflict with nobody.
+            // An update takes the fields that it changes. It never has a conflict.
             Err(Failure::Conflicts(conflicts)) => return Err(to_error(conflicts).to_string()),
         };
         let taken = taken.difference(untracked());
@@ -197,7 +197,7 @@ impl FieldManager {
         })
     }
 
-    /// Applies, after noting what the object had before anybody tracked it.
+    /// Applies a configuration, after recording an owner for the fields that the object had without any manager.
     fn apply_tracked(
         &self,
         live: &Value,
@@ -249,7 +249,7 @@ impl FieldManager {
                 group_version_kind(config)
             )));
         }
-        // What is no list of entries is for the types to complain about.
+        // If the value is no list of entries, the type check reports it.
         let entries = managed_fields(config).and_then(Value::as_array);
         if entries.is_some_and(|entries| entries.iter().all(Value::is_object)) {
             return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
@@ -274,7 +274,7 @@ fn uid(object: &Value) -> &str {
         .unwrap_or("")
 }
 
-/// `group/version, Kind=Kind`, with nothing before the slash for the core group.
+/// Returns `group/version, Kind=Kind`. For the core group, the text before the slash is empty.
 fn group_version_kind(object: &Value) -> String {
     let text = |field| object.get(field).and_then(Value::as_str).unwrap_or("");
     let api_version = text("apiVersion");
@@ -282,7 +282,7 @@ fn group_version_kind(object: &Value) -> String {
     format!("{slash}{api_version}, Kind={}", text("kind"))
 }
 
-/// How Kubernetes names an object in these messages.
+/// Returns Kubernetes' name of an object in these messages.
 fn describe(object: &Value) -> String {
     let text = |field| {
         object
@@ -294,7 +294,7 @@ fn describe(object: &Value) -> String {
     format!("{}/{}; {}", text("namespace"), text("name"), group_version_kind(object))
 }
 
-/// What identifies an object or is the server's own: nobody owns it.
+/// Returns the fields that identify an object or belong to the server. No manager owns them.
 fn untracked() -> &'static FieldSet {
     static UNTRACKED: OnceLock<FieldSet> = OnceLock::new();
     UNTRACKED.get_or_init(|| {
@@ -318,7 +318,7 @@ fn untracked() -> &'static FieldSet {
     })
 }
 
-/// Merges the oldest update entries, each with its own version's, until no more are left than may be.
+/// Merges the oldest update entries, separately for each version, until the number is within the limit.
 fn cap_update_managers(managed: &mut Managed) {
     let mut updaters: Vec<(i64, ManagerId)> = managed
         .managers

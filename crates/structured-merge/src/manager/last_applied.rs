@@ -1,5 +1,5 @@
-//! The annotation in which client-side `kubectl apply` keeps its configuration, and the way from there
-//! to server-side apply: `kubectl` may take what it owned by the annotation without a conflict.
+//! The annotation in which client-side `kubectl apply` stores its configuration, and the migration to server-side apply. `kubectl` may take
+//! the fields in the annotation without a conflict.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::FieldManager;
 use crate::set::FieldSet;
 use crate::typed::{Duplicates, TypedObject};
 
-/// The one manager that this is for.
+/// The only manager with this migration.
 pub(super) const KUBECTL: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Bytes of all the keys and values of an object's annotations.
@@ -18,8 +18,8 @@ fn annotation(object: &Value) -> Option<&str> {
     (!annotation.is_empty()).then_some(annotation)
 }
 
-/// The fields that the annotation gives as they are in the live object; none if there is no (readable)
-/// annotation of this version.
+/// Returns the fields that have equal values in the annotation and in the live object. `None` without a readable annotation of this
+/// version.
 pub(super) fn allowed_conflicts(manager: &FieldManager, live: &Value) -> Option<FieldSet> {
     let last_applied: Value = serde_json::from_str(annotation(live)?).ok()?;
     if last_applied.get("apiVersion").and_then(Value::as_str) != Some(manager.api_version.as_str()) {
@@ -37,8 +37,8 @@ pub(super) fn allowed_conflicts(manager: &FieldManager, live: &Value) -> Option<
     )
 }
 
-/// The annotation that `object` must get after `manager` has applied `config`, if it must be touched:
-/// some text, or none to take it away because annotations would grow too large.
+/// Returns the change of the annotation in `object` after `manager` has applied `config`; `None` without a change. The inner value is the
+/// new text, or `None` to remove the annotation because the annotations would be too large.
 pub(super) fn refreshed(manager: &str, object: &Value, config: &Value) -> Option<Option<String>> {
     if manager != KUBECTL {
         return None;
@@ -69,7 +69,7 @@ pub(super) fn refreshed(manager: &str, object: &Value, config: &Value) -> Option
     Some((others + ANNOTATION.len() + text.len() <= MOST_ANNOTATION_BYTES).then_some(text))
 }
 
-/// Puts the annotation in, or takes it away.
+/// Sets or removes the annotation.
 pub(super) fn write(object: &mut Value, text: Option<String>) {
     let annotations = object
         .get_mut("metadata")
@@ -82,7 +82,7 @@ pub(super) fn write(object: &mut Value, text: Option<String>) {
     }
 }
 
-/// JSON as Go's encoder writes it: a newline at the end, and what HTML could trip over escaped.
+/// Writes JSON as Go's encoder does: with a newline at the end, and with the characters escaped that are special in HTML.
 fn go_json(value: &Value) -> String {
     let mut out = String::new();
     for character in value.to_string().chars() {

@@ -10,7 +10,7 @@ use super::{
     untyped_types,
 };
 
-/// Definitions whose JSON form their schema doesn't tell.
+/// Definitions whose schema does not describe their JSON form.
 const QUANTITY: &str = "io.k8s.apimachinery.pkg.api.resource.Quantity";
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
@@ -61,7 +61,7 @@ pub(super) fn from_openapi(definitions: &Map<String, Value>) -> Result<Schema, S
     Ok(builder.finish())
 }
 
-/// Where in a schema the builder is, for messages.
+/// The builder's position in a schema, for messages.
 pub(super) struct At<'a> {
     pub(super) parent: Option<&'a At<'a>>,
     pub(super) step: &'a str,
@@ -96,7 +96,7 @@ pub(super) struct Builder {
     types: Vec<Type>,
     kinds: HashMap<(String, String, String), TypeRef>,
     pub(super) names: HashMap<String, TypeRef>,
-    /// Types that are copies of others, made when all are there: target, source, atomic or not.
+    /// Types that are copies of others, made after all others: target, source, atomic or not.
     copies: Vec<(TypeRef, TypeRef, Option<bool>)>,
     /// Whether fields have Go's zero values.
     structs: bool,
@@ -158,8 +158,8 @@ impl Builder {
                 self.set(target, copy);
             }
         }
-        // A struct by value only is one if what it refers to is an object: a Time also has `default: {}`.
-        // And a required scalar isn't null without a value.
+        // A default `{}` means a struct only if the referenced type is an object, because a Time also has `default: {}`. A required scalar
+        // without a value isn't null.
         let is_struct = |built: &Type| built.map.is_some() && built.scalar.is_none() && built.list.is_none();
         let facts: Vec<(bool, bool)> = self
             .types
@@ -187,7 +187,7 @@ impl Builder {
         }
     }
 
-    /// The type of a schema used inside another.
+    /// Returns the type of a schema used inside another.
     pub(super) fn refer(&mut self, at: &At<'_>, schema: &Value, preserve: bool) -> Result<TypeRef, SchemaError> {
         let schema = schema.as_object().ok_or_else(|| at.not_an_object())?;
         let Some((name, holder)) = reference(schema) else {
@@ -205,7 +205,7 @@ impl Builder {
         })
     }
 
-    /// `preserve` is whether a schema around this one keeps unknown fields: what is inside it does then.
+    /// Builds a type. `preserve` is true if a surrounding schema keeps unknown fields; the inner types then keep them too.
     pub(super) fn build(
         &mut self,
         at: &At<'_>,
@@ -341,7 +341,7 @@ const ZERO_BUT_OMITTED: &[(&str, &str)] = &[
     ("io.k8s.api.core.v1.ReplicationControllerSpec", "minReadySeconds"),
 ];
 
-/// Fields that are optional, and null in their JSON when nobody has set them.
+/// Optional fields that Go prints as null if they are unset.
 const OPTIONAL_BUT_PRINTED: &[(&str, &str)] = &[
     ("io.k8s.api.authentication.v1.TokenRequestStatus", "expirationTimestamp"),
     (
@@ -375,12 +375,12 @@ const OPTIONAL_BUT_PRINTED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a Go struct's field holds when nobody has set it, as the schema tells: those held by value have
-/// their zero value for a default, and of the others those without `omitempty` are required.
+/// Returns the value of an unset field in a Go struct, as the schema describes it. A field held by value has its zero value as default. Of
+/// the other fields, those without `omitempty` are required.
 fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> Option<Zero> {
     match default {
         Some(default @ Value::Object(fields)) if fields.is_empty() => Some(Zero::Struct(default.clone())),
-        // A pointer may have false for a default of its own.
+        // A pointer may have an explicit default of false.
         Some(default) if *default == 0 && ZERO_BUT_OMITTED.contains(&(at.step, name)) => None,
         Some(default) if default == "" || default == 0 || (default == false && is_required) => {
             Some(Zero::Scalar(default.clone()))
@@ -391,7 +391,7 @@ fn zero(at: &At<'_>, name: &str, default: Option<&Value>, is_required: bool) -> 
     }
 }
 
-/// The definition that a schema refers to, directly or by a single `allOf`.
+/// Returns the definition that a schema refers to, directly or by a single `allOf`.
 fn reference(schema: &Map<String, Value>) -> Option<(&str, &Map<String, Value>)> {
     let direct = schema.get("$ref");
     let wrapped = || match schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice) {
@@ -430,7 +430,7 @@ fn list_relation(at: &At<'_>, schema: &Map<String, Value>) -> Result<ListRelatio
             }
         }
         Some(_) => Err(at.bad(TYPE, schema.get(TYPE).unwrap_or(&Value::Null))),
-        // Kinds from before list types say it by how a strategic merge patch treats the list.
+        // For kinds that are older than list types, the strategic merge patch strategy decides.
         None => match schema.get(STRATEGY).map(Value::as_str) {
             Some(Some("merge" | "merge,retainKeys")) => Ok(
                 match schema.get("x-kubernetes-patch-merge-key").and_then(Value::as_str) {

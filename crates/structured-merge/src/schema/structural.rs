@@ -1,5 +1,4 @@
-//! The type of a custom resource: what its CustomResourceDefinition says, with the metadata that
-//! every object has.
+//! The type of a custom resource: the schema of its CustomResourceDefinition, with the metadata of every object.
 
 use std::sync::Arc;
 
@@ -29,7 +28,7 @@ pub(super) fn from_structural(schema: &Value) -> Result<Typing, SchemaError> {
 
 const OBJECT_META: &str = "ObjectMeta";
 
-/// Every embedded resource has apiVersion, kind and metadata, whether its schema says so or not.
+/// Adds apiVersion, kind and metadata to an embedded resource, even if its schema lacks them.
 fn with_embedded_metadata(schema: &Value) -> Value {
     match schema {
         Value::Object(fields) => {
@@ -103,7 +102,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
         ("uid", text),
     ]);
     owner.atomic = true;
-    // The key of an owner that has none.
+    // The key of an owner reference without a UID.
     for field in owner.fields.iter_mut().filter(|field| &*field.name == "uid") {
         field.default = Some(Value::from(""));
     }
@@ -147,7 +146,7 @@ fn object_meta(builder: &mut Builder) -> TypeRef {
     ])))
 }
 
-/// A struct with these fields, which must be sorted.
+/// Returns a struct with these fields, which must be sorted.
 fn record(fields: &[(&str, TypeRef)]) -> MapType {
     let field = |(name, type_ref): &(&str, TypeRef)| Field {
         name: Arc::from(*name),

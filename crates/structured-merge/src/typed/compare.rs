@@ -1,4 +1,4 @@
-//! In what two values differ.
+//! The difference of two values.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn compare(schema: &Schema, type_ref: TypeRef, old: &Value, new: &Val
     comparison
 }
 
-/// What happened to a value as a whole, apart from what happened inside it.
+/// The change of a value as a whole, apart from changes inside it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change {
     None,
@@ -24,7 +24,7 @@ enum Change {
     Added,
 }
 
-/// Compares two values, of which one may be missing; `inside` takes what differs below them.
+/// Compares two values, of which one may be missing. `inside` gets the differences below them.
 fn values(schema: &Schema, built: &Type, old: Option<&Value>, new: Option<&Value>, inside: &mut Comparison) -> Change {
     let (old_shape, new_shape) = (
         old.map(|value| shape(built, value)),
@@ -37,7 +37,7 @@ fn values(schema: &Schema, built: &Type, old: Option<&Value>, new: Option<&Value
         (Some((_, old_settled)), Some((shape, new_settled))) if old_settled == new_settled => {
             shaped(schema, shape, old, new, inside).unwrap_or(Change::None)
         }
-        // A value that has become of another kind is looked at as both.
+        // A value whose kind has changed is compared as both kinds.
         (Some((old_shape, _)), Some((new_shape, _))) => {
             let as_old = shaped(schema, old_shape, old, new, inside).unwrap_or(Change::None);
             let as_new = shaped(schema, new_shape, old, new, inside).unwrap_or(Change::None);
@@ -46,7 +46,7 @@ fn values(schema: &Schema, built: &Type, old: Option<&Value>, new: Option<&Value
     }
 }
 
-/// None if the values aren't leaves, and all that is to be said is in `inside`.
+/// Returns the change of a leaf; `None` if the values aren't leaves, and all changes are in `inside`.
 fn shaped(
     schema: &Schema,
     shape: Shape<'_>,
@@ -131,7 +131,7 @@ fn fields(
             child,
         );
     };
-    // A struct has some of its fields even when the JSON doesn't say so.
+    // Some fields of a struct exist even if the JSON lacks them.
     let zero = |fields: Option<&Map<String, Value>>, name: &str| -> Option<&Value> {
         let known = fields.filter(|_| map.is_struct).and_then(|_| map.field(name))?;
         known.zero.as_ref().map(Zero::value)
@@ -194,7 +194,7 @@ fn items(schema: &Schema, list: &ListType, old: &[Value], new: &[Value], inside:
             }
             ([_, _, ..], news) => {
                 if let Some(new) = news.first() {
-                    // What is left of them is one item of its own, with fields of its own.
+                    // The one remaining item counts as a new item with its own fields.
                     let added = values(schema, item_type, None, Some(new), &mut child);
                     note(inside, || element.clone(), added, std::mem::take(&mut child));
                 }

@@ -1,4 +1,4 @@
-//! Which path element stands for an item of a list that is a set or a map.
+//! The path element of an item in a list that is a set or a map.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::path::{KeyField, PathElement};
 use crate::schema::{ListRelation, ListType, Schema};
 
-/// The element for an item, or what is wrong with the item. Key fields that it lacks take the schema's
-/// defaults; without a default they are left out of the key.
+/// Returns the element of an item, or the error in the item. A missing key field has the schema's default. Without a default, the key omits
+/// the field.
 pub(super) fn element_of(schema: &Schema, list: &ListType, item: &Value) -> Result<PathElement, String> {
     match &list.relation {
         ListRelation::Atomic => Err("invalid indexing of non-associative list".to_owned()),

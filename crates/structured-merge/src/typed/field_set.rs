@@ -1,4 +1,4 @@
-//! Which fields a value has.
+//! The fields of a value.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) fn field_set(schema: &Schema, type_ref: TypeRef, value: &Value) -> Fi
     of_value(schema, schema.get(type_ref), value).1
 }
 
-/// Whether the value itself is a leaf, and what is in the set below it.
+/// Returns whether the value itself is a leaf, and the members below it.
 fn of_value(schema: &Schema, built: &Type, value: &Value) -> (bool, FieldSet) {
     match shape(built, value).0 {
         Shape::Scalar(_) => (true, FieldSet::new()),
@@ -45,7 +45,7 @@ fn of_fields(schema: &Schema, map: &MapType, fields: &serde_json::Map<String, Va
             _ => false,
         };
         let declared = map.field(name);
-        // A struct's field is there by the schema; a map's key only because somebody put it there.
+        // A struct's field exists by the schema. A map's key exists only because a writer added it.
         let member = is_leaf || is_hollow || declared.is_none();
         if member || !children.is_empty() {
             let element = match declared {
@@ -72,7 +72,7 @@ fn of_items(schema: &Schema, list: &ListType, items: &[Value]) -> FieldSet {
     let nodes = by_element
         .into_iter()
         .map(|(element, items)| {
-            // Of items with one key nobody can own more than all of them together.
+            // Of several items with one key, a manager can only own all of them together.
             let children = match items.as_slice() {
                 [only] => of_value(schema, schema.get(list.element), only).1,
                 _ => FieldSet::new(),

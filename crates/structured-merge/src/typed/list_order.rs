@@ -1,5 +1,5 @@
-//! Merging lists that are sets or maps: the items that both have come in the configuration's order,
-//! and what only the live list has keeps its place among them as well as can be.
+//! Merges lists that are sets or maps. Items in both lists come in the configuration's order. Items only in the live list keep their place
+//! among them as well as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use crate::json;
 use crate::path::PathElement;
 use crate::schema::{ListType, Schema};
 
-/// Where the live list has an item with some key.
+/// The positions of live items with one key.
 enum Place {
     Once(usize),
-    /// Several have it; none of them is merged with the configuration's, which replaces them all.
+    /// Several items have the key. The configuration's item replaces all of them and is merged with none.
     Several,
 }
 
@@ -62,7 +62,7 @@ pub(super) fn items(schema: &Schema, list: &ListType, live: &[Value], config: &[
                 configs.next();
                 continue;
             }
-            // A shared item whose turn it isn't: it comes when the configuration has it.
+            // A shared item that is not next comes later, in the configuration's order.
             if wanted.contains(live_element) && next_shared.is_some_and(|next| next != live_element) {
                 lives.next();
                 continue;
@@ -95,7 +95,7 @@ struct Merge<'a> {
     live: &'a [Value],
     config: &'a [Value],
     merged: Vec<Item>,
-    /// Whether all so far are the live list's items as they are, in their places.
+    /// Whether all items so far are those of the live list, in their places.
     same: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A live value with what a configuration gives.
+//! Merges a configuration into a live value.
 
 use serde_json::{Map, Value};
 
@@ -6,12 +6,12 @@ use super::{Shape, list_order, shape, type_at};
 use crate::json;
 use crate::schema::{ListRelation, Schema, Type, TypeRef};
 
-/// What comes of a merge. Telling that nothing changes spares the copy of the live value.
+/// The result of a merge. `Same` avoids a copy of the live value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Outcome {
-    /// The live value as it is.
+    /// The live value is unchanged.
     Same,
-    /// This value.
+    /// The merged value.
     Changed(Value),
 }
 

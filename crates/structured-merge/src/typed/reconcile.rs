@@ -1,12 +1,11 @@
-//! Field sets adjusted to a schema: written before it changed, or without the structs that they imply.
+//! Adjusts field sets to a schema: sets from before a schema change, and sets without the structs that they imply.
 
 use crate::path::PathElement;
 use crate::schema::{DEDUCED, ListRelation, MapType, Schema, Type, TypeRef};
 use crate::set::{FieldSet, Node};
 
-/// The set with every list and map that is atomic by now owned as a whole by whoever owned a part of
-/// it. None if there is none. (The other way, from atomic to granular, whoever owned the whole goes on
-/// owning just that.)
+/// Adjusts a set: a manager of a part of an atomic list or map becomes the owner of the whole list or map. `None` if nothing changes. After
+/// a change from atomic to granular, a manager of the whole keeps only that member.
 pub(super) fn reconcile(schema: &Schema, type_ref: TypeRef, set: &FieldSet) -> Option<FieldSet> {
     match below(schema, schema.get(type_ref), set) {
         Below::Kept => None,
@@ -19,7 +18,7 @@ pub(super) fn reconcile(schema: &Schema, type_ref: TypeRef, set: &FieldSet) -> O
 enum Below {
     Kept,
     Changed(FieldSet),
-    /// What holds these fields is atomic.
+    /// The container of these fields is atomic.
     Collapsed,
 }
 
@@ -57,7 +56,7 @@ fn below(schema: &Schema, built: &Type, set: &FieldSet) -> Below {
 fn each<'s>(set: &FieldSet, type_of: impl Fn(&PathElement) -> Option<&'s Type>, schema: &Schema) -> Below {
     let mut changed: Option<FieldSet> = None;
     for (at, node) in set.nodes.iter().enumerate() {
-        // What the schema doesn't know stays as it is.
+        // A field that the schema doesn't know stays unchanged.
         let Some(built) = type_of(&node.element) else {
             continue;
         };
@@ -82,8 +81,8 @@ fn each<'s>(set: &FieldSet, type_of: impl Fn(&PathElement) -> Option<&'s Type>, 
     changed.map_or(Below::Kept, Below::Changed)
 }
 
-/// The set with every declared struct field on the way to a member made a member too. An apply's set
-/// doesn't say them, but to remove what it owns they have to go when nothing else is in them.
+/// Returns the set with every declared struct field on the way to a member as a member too. The set of an apply omits these fields, but
+/// they have to be removed when nothing else is in them.
 pub(super) fn with_named_fields(schema: &Schema, type_ref: Option<TypeRef>, set: &FieldSet) -> FieldSet {
     let built = type_ref.map(|type_ref| schema.get(type_ref));
     let map: Option<&MapType> = built.and_then(|built| built.map.as_ref());

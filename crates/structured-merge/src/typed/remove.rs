@@ -1,4 +1,4 @@
-//! What is left of a value without some fields, and what those fields are by themselves.
+//! The rest of a value without some fields, and those fields alone.
 
 use serde_json::{Map, Value};
 
@@ -11,8 +11,8 @@ pub(super) fn remove(schema: &Schema, type_ref: TypeRef, value: &Value, fields: 
     without(schema, schema.get(type_ref), value, fields)
 }
 
-/// What of a value is not in `fields`; null if nothing is left of it. An atomic value of which a part is
-/// to go goes whole.
+/// Returns the part of a value that is not in `fields`; null if nothing remains. If `fields` contains a part of an atomic value, the whole
+/// value is removed.
 fn without(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet) -> Value {
     match (shape(built, value).0, value) {
         (Shape::Scalar(_) | Shape::Nothing, value) => value.clone(),
@@ -103,8 +103,7 @@ fn only(schema: &Schema, built: &Type, value: &Value, fields: &FieldSet, with_ke
     }
 }
 
-/// The part of a child that a node stands for. Who owns a granular list or map and nothing in it owns
-/// that it is there.
+/// Returns the part of a child that a node stands for. A manager that owns a granular list or map, but nothing in it, owns its existence.
 fn child(schema: &Schema, built: &Type, value: &Value, node: &Node, with_keys: bool) -> Value {
     only(schema, built, value, &node.children, with_keys)
 }

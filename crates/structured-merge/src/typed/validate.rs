@@ -1,4 +1,4 @@
-//! Does a value fit a type? With the messages that Kubernetes gives.
+//! Checks whether a value fits a type, with Kubernetes' messages.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -87,7 +87,7 @@ impl<'v> Walk<'v> {
         for (name, value) in fields {
             let of_object = name == "managedFields" && matches!(self.path.as_slice(), [Step::Field("metadata")]);
             if of_object && value.is_array() {
-                // Whoever reads them says what is wrong with them; they can be larger than all the rest.
+                // The reader of managedFields reports their errors. They can be larger than the rest of the object.
                 continue;
             }
             self.path.push(Step::Field(name));

@@ -1,15 +1,14 @@
-//! The recorded cases: sequences of writes to one object by several managers, and what a real
-//! kube-apiserver answered to each.
+//! The recorded cases: sequences of writes to one object by several managers, with the answers of a real kube-apiserver.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One object's story.
+/// The writes to one object.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Case {
-    /// What it shows.
+    /// The behaviour that the case shows.
     pub(crate) title: String,
     /// The kind of the object.
     pub(crate) kind: String,
@@ -17,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One write.
+/// A write.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Step {
     /// `create`, `replace`, `merge` (patch) or `apply`.
@@ -33,14 +32,14 @@ pub(crate) struct Step {
     /// The version written in, if it isn't v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) version: Option<String>,
-    /// What was sent.
+    /// The body of the request.
     pub(crate) body: Value,
-    /// What came back; absent before it has been recorded.
+    /// The answer; missing before it has been recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<Answer>,
 }
 
-/// What the server answered.
+/// The server's answer.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Answer {
     /// The HTTP status.
@@ -49,7 +48,7 @@ pub(crate) struct Answer {
     /// uid and times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) object: Option<Value>,
-    /// Whether the write gave the object another resourceVersion.
+    /// Whether the write changed the object's resourceVersion.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) changed: bool,
     /// The Status' message, if it failed.
@@ -63,12 +62,12 @@ pub(crate) struct Answer {
     pub(crate) causes: Vec<String>,
 }
 
-/// The folder of the corpus.
+/// Returns the folder of the corpus.
 pub(crate) fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
 }
 
-/// All cases, by name.
+/// Loads the cases, sorted by name.
 pub(crate) fn load() -> Vec<(String, Case)> {
     let mut cases: Vec<(String, Case)> = std::fs::read_dir(folder().join("cases"))
         .unwrap()
@@ -100,7 +99,7 @@ pub(crate) fn store(name: &str, case: &Case) {
     std::fs::write(folder().join("cases").join(format!("{name}.json")), text).unwrap();
 }
 
-/// A file of `tests/corpus/kinds`.
+/// Returns a file of `tests/corpus/kinds`.
 pub(crate) fn kind_file(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(folder().join("kinds").join(name)).unwrap()).unwrap()
 }

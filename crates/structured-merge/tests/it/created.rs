@@ -1,5 +1,5 @@
-//! What the creator of an object of each built-in kind comes to own: the recorded server compares Go
-//! structs, some of whose fields always exist, which the schemas have to tell.
+//! The fields that the creator of an object of each built-in kind owns. The recorded server compares Go structs, in which some fields
+//! always exist. The schemas have to describe these fields.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use structured_merge::{FieldManager, ResetFields, Schema, Typing};
 use crate::corpus::kind_file;
 use crate::managers::time_of_step;
 
-/// What the server gives by itself, after owners are settled.
+/// Returns the fields that the server sets itself, after the owners are computed.
 fn given_later(kind: &str) -> &'static [&'static str] {
     match kind {
         "Namespace" => &["/spec/finalizers"],

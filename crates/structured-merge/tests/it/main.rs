@@ -1,4 +1,4 @@
-//! Replays what a real kube-apiserver answered, records it, and checks properties on random input.
+//! Replays and records answers of a real kube-apiserver, and checks properties on random input.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

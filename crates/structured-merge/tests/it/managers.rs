@@ -1,4 +1,4 @@
-//! The field managers of the kinds in the corpus, as an API server would set them up.
+//! The field managers of the kinds in the corpus, configured as in an API server.
 
 use std::sync::{Arc, LazyLock};
 
@@ -9,12 +9,12 @@ use crate::corpus::kind_file;
 /// The group of the custom resources.
 pub(crate) const GROUP: &str = "merge.tenure.test";
 
-/// The time of the writes of a replay's step.
+/// Returns the time of the writes of a replay's step.
 pub(crate) fn time_of_step(index: usize) -> Timestamp {
     Timestamp::from_unix_seconds(1_800_000_000 + i64::try_from(index).unwrap())
 }
 
-/// `apiVersion` of a kind in a version.
+/// Returns the `apiVersion` of a kind in a version.
 pub(crate) fn api_version(kind: &str, version: &str) -> String {
     match kind {
         "ConfigMap" | "Service" | "Pod" => version.to_owned(),
@@ -23,7 +23,7 @@ pub(crate) fn api_version(kind: &str, version: &str) -> String {
     }
 }
 
-/// Whether a kind is a custom resource.
+/// Returns whether a kind is a custom resource.
 pub(crate) fn is_custom(kind: &str) -> bool {
     matches!(kind, "Widget" | "Gadget")
 }
@@ -38,7 +38,7 @@ fn custom(file: &str) -> Typing {
     Schema::from_structural(&kind_file(file)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]).unwrap()
 }
 
-/// The type of a kind.
+/// Returns the type of a kind.
 pub(crate) fn typing(kind: &str) -> Typing {
     match kind {
         "Widget" => WIDGET.clone(),
@@ -47,7 +47,7 @@ pub(crate) fn typing(kind: &str) -> Typing {
     }
 }
 
-/// The field manager of a kind's endpoint.
+/// Returns the field manager of a kind's endpoint.
 pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>) -> FieldManager {
     let api_version_here = api_version(kind, version);
     let manager = FieldManager::new(typing(kind), &api_version_here, kind);
@@ -65,8 +65,8 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
             .map(|version| (api_version(kind, version), typing(kind)))
             .collect();
         if subresource.is_some() {
-            // A custom resource's status endpoint knows what is reset in every version, its main
-            // endpoint in its own version only.
+            // The status endpoint of a custom resource resets fields in every version. The main endpoint resets fields in its own version
+            // only.
             for (version, _) in &versions {
                 manager = manager.with_reset_fields_of(version, reset.clone());
             }
@@ -81,7 +81,7 @@ pub(crate) fn field_manager(kind: &str, version: &str, subresource: Option<&str>
     }
 }
 
-/// The field manager of Scales.
+/// Returns the field manager of Scales.
 pub(crate) fn scale_manager() -> FieldManager {
     let api_version = structured_merge::scale::API_VERSION;
     let typing = Typing::of_kind(&BUILTIN, api_version, "Scale").unwrap();

@@ -1,5 +1,5 @@
-//! Objects that many own, and large ones: what each manager owns is small, and what a write changes is not gone through
-//! once for each of them. Where it is, these tests take minutes.
+//! Large objects, and objects with many managers. Each manager owns little, and a write must not traverse all changed fields once for each
+//! manager. An implementation that does so needs minutes for these tests.
 
 use serde_json::{Map, Value, json};
 use structured_merge::{Applied, FieldManager, Timestamp, Typing};
@@ -15,7 +15,7 @@ fn labels(prefix: &str, value: &str) -> Value {
     Value::Object((0..MANY).map(label).collect::<Map<_, _>>())
 }
 
-/// An object with as many labels as managers, each of which applied one.
+/// Returns an object with as many labels as managers, each of which applied one.
 fn owned(entry: impl Fn(usize) -> Value) -> Value {
     let entries: Vec<Value> = (0..MANY).map(entry).collect();
     json!({"apiVersion": "v1", "kind": "Thing",
@@ -46,7 +46,7 @@ fn many_managers_of_a_large_change() {
     assert_eq!(merged["metadata"]["labels"].as_object().unwrap().len(), 2 * MANY);
     assert_eq!(managers(&merged), MANY + 1);
 
-    // A second apply takes its labels away again, after looking at what all others own.
+    // The second apply removes its own labels again, after checking the fields of all other managers.
     let Applied::Changed(pruned) = manager
         .apply(Some(&merged), &config(json!({"new-00000": "1"})), "mine", false, at(1))
         .unwrap()
@@ -55,7 +55,7 @@ fn many_managers_of_a_large_change() {
     };
     assert_eq!(pruned["metadata"]["labels"].as_object().unwrap().len(), MANY + 1);
 
-    // All are in conflict, and all lose what they had.
+    // All managers are in conflict, and each loses its field.
     let all = config(labels("old", "2"));
     let conflicts = manager.apply(Some(&live), &all, "mine", false, at(2)).unwrap_err();
     assert!(

@@ -1,4 +1,4 @@
-//! What must hold for any objects and managers, tried on random ones.
+//! Properties that hold for any objects and managers, tried on random ones.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,8 +18,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_unix_seconds(1_000_000 + second)
 }
 
-/// A configuration that fits the Widget's schema. Its lists that are sets or maps have items: nobody can own
-/// an empty one, so that it comes and goes with what is around it.
+/// Returns a configuration that fits the Widget's schema. Its lists that are sets or maps have items. No manager can own an empty list, so such a
+/// list would appear and disappear with the fields around it.
 fn config() -> impl Strategy<Value = Value> {
     let text = || prop::sample::select(vec!["1", "2"]).prop_map(Value::from);
     let texts = |keys: &'static [&'static str]| {
@@ -105,14 +105,14 @@ fn config() -> impl Strategy<Value = Value> {
     })
 }
 
-/// One write: by whom, what, forced or not; an update if `force` is none.
+/// Returns a write: its manager, its configuration, and whether it is forced. `None` means an update.
 fn write() -> impl Strategy<Value = (&'static str, Value, Option<bool>)> {
     let who = prop::sample::select(vec!["a", "b", "c"]);
     let how = prop_oneof![3 => Just(Some(true)), 2 => Just(Some(false)), 1 => Just(None)];
     (who, config(), how)
 }
 
-/// Makes the writes; refused ones change nothing. Checks what holds after each.
+/// Performs the writes and checks the invariants after each. A refused write changes nothing.
 fn story(writes: &[(&'static str, Value, Option<bool>)]) -> Option<Value> {
     let mut live: Option<Value> = None;
     let mut applied_by: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -135,14 +135,14 @@ fn story(writes: &[(&'static str, Value, Option<bool>)]) -> Option<Value> {
     live
 }
 
-/// What storing gives an object, without which an update passes for a create.
+/// Adds the UID that a stored object has. Without it, an update counts as a create.
 fn with_identity(object: &Value) -> Value {
     let mut object = object.clone();
     object["metadata"]["uid"] = json!("u");
     object
 }
 
-/// No manager owns what isn't there.
+/// Every owned field exists in the object.
 fn sets_are_of_the_object(live: &Value) {
     for (id, owned) in Managed::of_object(live).unwrap().managers {
         for path in owned.fields.paths() {
@@ -152,7 +152,7 @@ fn sets_are_of_the_object(live: &Value) {
     }
 }
 
-/// Whoever owns a leaf by applying it applied the value that it has; so two own one only if they agree.
+/// The owner of an applied leaf applied the current value. So two owners of one leaf agree.
 fn owners_agree(live: &Value, applied_by: &BTreeMap<&str, &Value>) {
     for (id, owned) in Managed::of_object(live).unwrap().managers {
         if id.operation != Operation::Apply {
@@ -169,7 +169,7 @@ fn owners_agree(live: &Value, applied_by: &BTreeMap<&str, &Value>) {
     }
 }
 
-/// A value without nulls, empty maps and empty lists.
+/// Returns a value without nulls, empty maps and empty lists.
 fn without_hollow(value: &Value) -> Value {
     let is_hollow = |value: &Value| *value == Value::Null || *value == json!({}) || *value == json!([]);
     match value {
@@ -206,8 +206,8 @@ proptest! {
             Ok(applied) => applied.into_object(Some(&live)),
             Err(_) => return Ok(()),
         };
-        // Without force no other applier loses a field, and each keeps its value. (Who updates something
-        // inside a list item that he doesn't own loses it with the item.)
+        // Without force, no other manager that applies loses a field, and each field keeps its value. (A manager that updates a field
+        // inside another manager's list item loses that field with the item.)
         let (before, now) = (Managed::of_object(&live).unwrap(), Managed::of_object(&after).unwrap());
         for (id, owned) in before.managers.iter().filter(|(id, _)| id.manager != "a" && id.operation == Operation::Apply) {
             prop_assert_eq!(now.managers.get(id).map(|now| &now.fields), Some(&owned.fields), "{:?}", id);
@@ -227,7 +227,7 @@ proptest! {
         let mut live = story(&writes).unwrap();
         let nothing = json!({"apiVersion": "merge.tenure.test/v1", "kind": "Widget", "metadata": {"name": "w"}});
         for who in ["a", "b", "c"] {
-            // Once nobody owns anything the object isn't tracked, and what is left is before-first-apply's.
+            // An object without managers isn't tracked, and before-first-apply owns the rest.
             if Managed::of_object(&live).unwrap().managers.is_empty() {
                 break;
             }
@@ -268,13 +268,13 @@ proptest! {
             prop_assert_eq!(owners::value_at(right.value(), &path), Some(&json!({})), "{}", path);
         }
         prop_assert!(TypedObject::new(&merged.merge(&right), &typing, Duplicates::Refused).unwrap().compare(&merged).is_same());
-        // Taking out all fields leaves none.
+        // The removal of all fields leaves no fields.
         let nothing = merged.remove(&merged.field_set());
         prop_assert!(TypedObject::new(&nothing, &typing, Duplicates::Allowed).unwrap().field_set().paths().iter().all(|path| path.0.len() <= 2));
     }
 }
 
-/// Any JSON.
+/// Generates any JSON.
 fn anything() -> impl Strategy<Value = Value> {
     let name = || {
         prop::sample::select(vec![
@@ -324,7 +324,7 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Any JSON that passes for a Widget from afar.
+/// Generates JSON with the rough shape of a Widget.
 fn any_widget() -> impl Strategy<Value = Value> {
     (anything(), anything(), anything(), any::<bool>()).prop_map(|(spec, metadata, managed_fields, tidy)| {
         let mut object =

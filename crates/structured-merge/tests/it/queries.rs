@@ -1,5 +1,5 @@
-//! What others ask of objects besides applies: who owns a field, which part of an object a set is, what a
-//! schema can't be; and what becomes of owners when a schema changes.
+//! Queries of objects besides applies: the owners of a field, the part of an object that a set describes, and invalid schemas. Also the
+//! owners after a change of the schema.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn set(fields: &Value) -> FieldSet {
     FieldSet::from_fields_v1(fields).unwrap()
 }
 
-/// A Deployment that `a` and `b` have applied parts of, and that `scaler` has scaled.
+/// Returns a Deployment of which `a` and `b` have each applied a part, and that `scaler` has scaled.
 fn deployment() -> Value {
     let manager = FieldManager::new(typing("Deployment"), "apps/v1", "Deployment")
         .with_reset_fields(ResetFields::of_builtin("apps", "Deployment", None));
@@ -80,7 +80,7 @@ fn owners_of_a_field() {
         &format!("{app}.args[0]"),
         &[("a", Share::Around, &format!("{app}.args"))],
     );
-    // A struct belongs to those who own something in it.
+    // A struct belongs to the managers that own a field in it.
     check_owners(
         &format!("{app}.ports"),
         &[(
@@ -98,7 +98,7 @@ fn values_at_paths() {
     let check = |text: &str, wanted: Option<Value>| assert_eq!(value_at(&live, &path(text)), wanted.as_ref(), "{text}");
     check("spec.replicas", Some(json!(3)));
     check("spec.template.spec.containers[name=app].args[0]", Some(json!("x")));
-    // The item doesn't say its protocol; the schema's default stands for it.
+    // The item has no protocol, so the schema's default counts.
     check(
         "spec.template.spec.containers[name=app].ports[containerPort=80,protocol=TCP].containerPort",
         Some(json!(80)),
@@ -241,7 +241,7 @@ fn versions_that_are_gone_are_forgotten() {
     assert_eq!(names, ["new", "u"]);
 }
 
-/// A kind whose `size` is `length` in v2.
+/// A kind whose field `size` is named `length` in v2.
 struct Renamed {
     v1: Typing,
     v2: Typing,
@@ -296,7 +296,7 @@ fn owners_of_other_versions_keep_their_fields() {
         .unwrap()
         .into_object(None);
     let live = converter.convert(&live, "g/v2").unwrap().into_owned();
-    // By another name it is the same field, so to change it is a conflict, told in the owner's version.
+    // The field has another name but is one field. So its change is a conflict, and the error names it in the owner's version.
     let error = second
         .apply(Some(&live), &config("g/v2", json!({"length": 2})), "b", false, NOW)
         .unwrap_err();
@@ -304,7 +304,7 @@ fn owners_of_other_versions_keep_their_fields() {
         error.to_string(),
         r#"Apply failed with 1 conflict: conflict with "a": .spec.size"#
     );
-    // And who gives it up in another version gives it up.
+    // A manager that leaves a field out in another version loses the field.
     let given_up = second
         .apply(Some(&live), &config("g/v2", json!({"name": "x"})), "a", false, NOW)
         .unwrap()

@@ -5,8 +5,7 @@
 //! STRUCTURED_MERGE_ORACLE=127.0.0.1:8001 cargo test -p structured-merge -- --ignored record
 //! ```
 //!
-//! All cases take their n-th step in the n-th second, so that times order entries as they will in a
-//! replay.
+//! All cases take their n-th step in the n-th second, so that times order entries as they will in a replay.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -53,7 +52,7 @@ fn record() {
     }
 }
 
-/// Records what creators own, by creates that are dry runs.
+/// Records the fields of creators, with creates that are dry runs.
 #[test]
 #[ignore = "needs a real kube-apiserver; see the module's comment"]
 fn record_created() {
@@ -98,7 +97,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// What has been seen of one object.
+/// The observed state of one object.
 #[derive(Default)]
 struct State {
     resource_version: String,
@@ -223,7 +222,7 @@ impl Oracle {
                 causes,
             };
         }
-        // A Scale is but a view; what it does to the object is what counts.
+        // A Scale is only a view; the comparison needs its effect on the object.
         let answer = if subresource == Some("scale") {
             self.send(
                 "GET",
@@ -281,7 +280,7 @@ fn path(kind: &str, version: &str, name: Option<&str>, subresource: Option<&str>
     path
 }
 
-/// The object with what differs from one recording to the next replaced, and whether it was written.
+/// Replaces the values that differ between recordings. Also returns whether the object was written.
 fn normalise(mut object: Value, index: usize, state: &mut State) -> (Value, bool) {
     let metadata = object["metadata"].as_object_mut().unwrap();
     let resource_version = metadata

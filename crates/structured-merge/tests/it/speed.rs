@@ -1,5 +1,4 @@
-//! How long the usual writes take. Not a check: run it with
-//! `cargo test --release -p structured-merge -- --ignored --nocapture speed`.
+//! Measures the usual writes; it checks nothing. Run it with `cargo test --release -p structured-merge -- --ignored --nocapture speed`.
 
 use std::time::Instant;
 

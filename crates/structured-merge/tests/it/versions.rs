@@ -1,4 +1,4 @@
-//! Owners in other versions: the live object has to be an object of each of them, whatever a write changes.
+//! Managers in other versions: the live object must be valid in each of their versions, even for a write that changes other fields.
 
 use std::sync::Arc;
 
@@ -53,11 +53,11 @@ fn a_field_that_an_owners_version_does_not_have_is_a_fault_of_the_conversion() {
         told(refused),
         "failed to convert new object: .spec.b: field not declared in schema"
     );
-    // If it has such a field already, nothing need change for that.
+    // The object already has this field, so the apply changes nothing else, and is refused nevertheless.
     live["spec"]["b"] = json!("2");
     let refused = apply(Some(&live), "v2", json!({"b": "2"}), "second").unwrap_err();
     assert_eq!(told(refused), ".spec.b: field not declared in schema");
-    // An update goes on without owners.
+    // An update succeeds without owners.
     let updated = manager("v2").update(Some(&live), thing("v2", json!({"a": "3", "b": "2"})), "third", now);
     assert_eq!(updated["metadata"]["managedFields"], Value::Null);
 }

@@ -1,4 +1,4 @@
-//! Replays the recorded cases, a trial for each: ownership, merges, conflicts and errors must be the real server's.
+//! Replays the recorded cases, one trial for each: ownership, merges, conflicts and errors must be the real server's.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -25,7 +25,7 @@ mod managers;
 use corpus::{Answer, Case, Step, load};
 use managers::{api_version, field_manager, is_custom, scale_manager, time_of_step};
 
-/// Where we differ on purpose: case, step, and why.
+/// Intended differences: case, step and reason.
 const ON_PURPOSE: &[(&str, usize, &str)] = &[(
     "widget-scale",
     3,
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     suite.run()
 }
 
-/// Replays all steps of a case, and tells which differ.
+/// Replays all steps of a case and reports the steps that differ.
 fn check_case(name: &str, case: &Case) -> Result<(), String> {
     let mut failures = Vec::new();
     let mut live: Option<Value> = None;
@@ -99,7 +99,7 @@ fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &
     let live = live.as_ref();
     let now = time_of_step(index);
     if step.verb != "apply" {
-        // Only the owners of what was written are ours to tell.
+        // This library computes only the owners of a written object.
         let Some(wanted) = &answer.object else { return Ok(()) };
         let updated = manager.update(live, written(kind, step, live, wanted), &step.manager, now);
         return same_managed_fields(&updated, wanted);
@@ -115,7 +115,7 @@ fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &
             }
             let merged = applied.into_object(live);
             covers(kind, wanted, &after_reset(kind, step, live, merged.clone()))?;
-            // What the server adds after the merge: defaults, addresses.
+            // The server adds defaults and addresses after the merge.
             let mut stored = wanted.clone();
             let metadata = stored["metadata"].as_object_mut().unwrap();
             metadata.remove("managedFields");
@@ -176,7 +176,7 @@ fn replay(kind: &str, step: &Step, index: usize, live: Option<&Value>, answer: &
     }
 }
 
-/// A write to a Scale; the recorded answer is the object that it scales.
+/// Checks a write to a Scale. The recorded answer is the scaled object.
 fn replay_scale(kind: &str, step: &Step, index: usize, live: &Value, answer: &Answer) -> Result<(), String> {
     let version = api_version(kind, step.version.as_deref().unwrap_or("v1"));
     let paths: Vec<_> = ["v1", "v2"]
@@ -223,8 +223,8 @@ fn replay_scale(kind: &str, step: &Step, index: usize, live: &Value, answer: &An
     same_managed_fields(&ours, wanted)
 }
 
-/// What the server was about to store when it settled the owners of an update: what it did store, but
-/// without addresses, which it gives later, and with the managedFields that the client sent.
+/// Returns the object at the moment when the server computed the owners of an update. It is the stored object without addresses, which the
+/// server adds later, and with the managedFields that the client sent.
 fn written(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Value {
     let mut written = stored.clone();
     let metadata = written["metadata"].as_object_mut().unwrap();
@@ -242,7 +242,7 @@ fn written(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Val
     if step.verb == "merge" {
         return written;
     }
-    // What the body lacks, the server gave later on, or kept of the live object.
+    // A field that the body lacks was added by the server later, or comes from the live object.
     let later: &[&str] = match kind {
         "Service" => &["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"],
         "Pod" => &[
@@ -270,7 +270,7 @@ fn written(kind: &str, step: &Step, live: Option<&Value>, stored: &Value) -> Val
     written
 }
 
-/// What the server keeps of a merged object: it resets what isn't the endpoint's to write.
+/// Returns the part of a merged object that the server keeps. The server resets fields that the endpoint must not write.
 fn after_reset(kind: &str, step: &Step, live: Option<&Value>, mut merged: Value) -> Value {
     let take = |merged: &mut Value, field: &str| match live.and_then(|live| live.get(field)) {
         Some(kept) => merged[field] = kept.clone(),
@@ -289,7 +289,7 @@ fn after_reset(kind: &str, step: &Step, live: Option<&Value>, mut merged: Value)
     merged
 }
 
-/// The lines of a message sorted: the server finds several errors in the order of a Go map.
+/// Returns the lines of a message sorted: the server finds several errors in the order of a Go map.
 fn in_any_order(message: &str) -> String {
     let mut lines: Vec<&str> = message.lines().collect();
     if lines.first().is_some_and(|line| line.ends_with("errors:")) {
@@ -308,7 +308,7 @@ fn same_managed_fields(ours: &Value, theirs: &Value) -> Result<(), String> {
     }
 }
 
-/// Whether the server's object is ours, but for what it defaulted.
+/// Checks whether the server's object equals ours, apart from defaults.
 fn covers(kind: &str, theirs: &Value, ours: &Value) -> Result<(), String> {
     fn walk(path: &str, theirs: &Value, ours: &Value, exact: bool) -> Result<(), String> {
         let differ = || Err(format!("{path}\n  ours   {ours}\n  theirs {theirs}"));

@@ -1,4 +1,4 @@
-//! DaemonSets, and the deprecated count of their templates, which lives on in an annotation.
+//! DaemonSets, and the deprecated generation of their templates, which an annotation stores.
 
 mod validation;
 
@@ -80,7 +80,7 @@ fn set_count(object: &mut Value, count: i64) {
     }
 }
 
-/// What a client sends has a count, be it zero.
+/// Writes the template generation into an object from a client, even if the generation is zero.
 fn say_count(object: &mut Value) {
     let count = count(object);
     set_count(object, count);

@@ -1,4 +1,4 @@
-//! What a DaemonSet has to be.
+//! Validation of DaemonSets.
 
 use serde_json::Value;
 
@@ -19,7 +19,7 @@ pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     daemon_set(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
 }
 
-/// The same of one that replaces another: its selector is looked at first.
+/// Validates an update of a DaemonSet. The check of the selector comes first.
 pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),
@@ -65,7 +65,7 @@ fn daemon_set(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     non_negative(spec, "revisionHistoryLimit", path, errors);
 }
 
-/// A node runs the old pod and the new one side by side, or none of them for a while.
+/// Checks a rolling update. A node runs the old and the new Pod together (surge), or no Pod for a while (unavailable).
 fn daemon_update(rolling: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let fields = ["maxUnavailable", "maxSurge"];
     for field in fields {

@@ -1,4 +1,4 @@
-//! Deployments.
+//! The kind Deployment.
 
 mod validation;
 
@@ -30,7 +30,7 @@ const COUNTS: Counts = Counts {
 /// Deployments.
 pub(super) static DEPLOYMENT: Kind = Kind {
     generation: Generation::Counted,
-    // They are carried over to its ReplicaSets.
+    // A change of annotations counts, because they are copied to the ReplicaSets.
     counted_metadata: Some("annotations"),
     initial_status: Some(|| json!({})),
     kept_from_status: &["labels"],

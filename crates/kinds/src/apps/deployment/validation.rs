@@ -1,4 +1,4 @@
-//! What a Deployment has to be.
+//! Validation of Deployments.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn validate(value: &Value, errors: &mut Vec<FieldError>) {
     deployment(value.get("spec").unwrap_or(&NOTHING), &FieldPath::new("spec"), errors);
 }
 
-/// A selector cannot change.
+/// Checks that the selector stays unchanged.
 pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),

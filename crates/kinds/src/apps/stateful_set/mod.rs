@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! The kind StatefulSet.
 
 mod validation;
 mod warnings;
@@ -53,7 +53,7 @@ pub(super) static STATEFUL_SET: Kind = Kind {
     ..Kind::named("apps", "StatefulSet", "statefulsets")
 };
 
-/// How many Pods may be away at once is a field that is switched off.
+/// Drops the field `maxUnavailable` of a rolling update, because that feature is disabled.
 fn drop_disabled(object: &mut Value, live: Option<&Value>) {
     template::drop_disabled_of_template(object, live);
     const AT: &str = "/spec/updateStrategy/rollingUpdate";
@@ -87,7 +87,7 @@ fn fill_in(spec: &mut Map<String, Value>) {
     }
     defaults::set(spec, "replicas", 1);
     defaults::set(spec, "revisionHistoryLimit", 10);
-    // Templates are whole objects, and say what they are.
+    // Templates are whole objects with their own `apiVersion` and `kind`.
     for claim in spec
         .get_mut("volumeClaimTemplates")
         .and_then(Value::as_array_mut)

@@ -1,4 +1,4 @@
-//! What a StatefulSet has to be, and what of it may change.
+//! Validation of StatefulSets and of their updates.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// Checks a StatefulSet; `old` is what it replaces.
+/// Checks a StatefulSet. `old` is the object before the update.
 pub(super) fn validate(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = |object| Value::get(object, "spec").unwrap_or(&NOTHING);
     stateful_set(spec(value), old.map(spec), &FieldPath::new("spec"), errors);
@@ -65,7 +65,7 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
     }
     let mut extra = ExtraVolumes::new();
     for (claim, at) in items(spec, "volumeClaimTemplates", path) {
-        // What cannot change may stay as it was once stored.
+        // An immutable field may keep an invalid value that is already stored.
         if before.is_none() {
             claims::claim(claim, &at, errors);
         }
@@ -95,7 +95,7 @@ fn stateful_set(spec: &Value, before: Option<&Value>, path: &FieldPath, errors: 
     }
 }
 
-/// What of a StatefulSet cannot change.
+/// Returns the immutable fields of a StatefulSet.
 fn identity(spec: &Value) -> Map<String, Value> {
     let changeable = [
         "replicas",

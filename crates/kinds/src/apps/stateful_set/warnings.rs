@@ -1,4 +1,4 @@
-//! What the writer of a StatefulSet is told, beside what is said of its template.
+//! Warnings for the writer of a StatefulSet, beside the warnings about its template.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::validation::items;
 
 static NOTHING: Value = Value::Null;
 
-/// About a StatefulSet, beside its template.
+/// Returns warnings about a StatefulSet, without those about its template.
 pub(super) fn warnings(set: &Value, is_new: bool) -> Vec<String> {
     let spec = set.get("spec").unwrap_or(&NOTHING);
     let mut found = Vec::new();

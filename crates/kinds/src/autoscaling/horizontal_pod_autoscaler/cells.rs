@@ -1,4 +1,4 @@
-//! What is shown of an autoscaler: what it scales and by what.
+//! Table cells of an autoscaler: its target and its metrics.
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::versions::{STORED, convert};
 use crate::table::cells;
 
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
-    // What is shown is what the version with all metrics says.
+    // The cells come from the version with all metrics.
     let object = &convert(object.clone(), STORED);
     let reference = format!(
         "{}/{}",

@@ -41,7 +41,7 @@ pub(super) static HORIZONTAL_POD_AUTOSCALER: Kind = Kind {
     ..Kind::named("autoscaling", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 };
 
-/// Annotations that stand for fields are made from the fields, or read into them.
+/// Converts between fields and the annotations that represent fields.
 fn unify(object: &mut Value) {
     *object = round_trip(std::mem::take(object));
 }
@@ -59,7 +59,7 @@ fn normalize(resource: &Resource, object: &mut Value) {
 }
 
 fn prepare_create(request: &Request<'_>, object: &mut Value) {
-    // In the other version, parts of the status are among the annotations.
+    // In the other version, annotations contain parts of the status.
     let mut stored = convert(std::mem::take(object), STORED);
     set_status(&mut stored, json!({"currentMetrics": null, "desiredReplicas": 0}));
     *object = convert(stored, &request.resource.api_version());

@@ -1,4 +1,4 @@
-//! Autoscalers: bounds, what they scale, what they measure, how fast.
+//! Validation of autoscalers: bounds, target, metrics and speed.
 
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ pub(super) fn autoscaler(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A reference by kind and name.
+/// Checks a reference by kind and name.
 fn reference(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for field in ["kind", "name"] {
         if text(value, field).is_empty() {
@@ -85,7 +85,7 @@ fn scaled(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The sources of metrics: the type that has each, its field, in the order in which they are looked at.
+/// The sources of metrics: the type and the field of each, in the order of the checks.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -227,7 +227,7 @@ fn target(target: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Complains about a number that is not positive or too large.
+/// Checks that a number is positive and not too large.
 fn bounded(value: &Value, field: &str, most: Option<i64>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let number = value.get(field).and_then(Value::as_i64).unwrap_or_default();
     if number <= 0 {
@@ -254,7 +254,7 @@ fn scaling_rules(rules: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
         }
     }
     one_of(rules, "selectPolicy", &["Disabled", "Max", "Min"], false, at, errors);
-    // Version 2 has defaults; what version 1 has in an annotation is taken as it is.
+    // Version 2 has defaults. The annotation of version 1 has none.
     if empty(rules, "policies") {
         let why = "must specify at least one Policy";
         errors.push(FieldError::required(at.child("policies"), why));

@@ -1,8 +1,8 @@
 //! HorizontalPodAutoscalers in both versions of their group.
 //!
-//! Version 2 says everything. Version 1 has one number, the CPU's utilization, and Kubernetes puts the rest into
-//! annotations, as texts whose fields have an order: metrics and their values in version 1's own fields, the behavior in
-//! Go's names. An annotation that can't be read says nothing. Pure: an object in, an object out.
+//! Version 2 has all fields. Version 1 has only one metric, the utilization of the CPU. Kubernetes stores the rest in annotations, as JSON
+//! with ordered fields: metrics and their values with version 1's field names, the behavior with Go's names. An annotation that can't be
+//! read is ignored. The conversion is pure: an object in, an object out.
 
 mod fields;
 
@@ -12,7 +12,7 @@ use crate::schema::quantity::Quantity;
 
 use fields::{Field, Form, OBSERVED, Source, WANTED};
 
-/// The version that says everything, and in which objects are kept.
+/// The version with all fields, in which objects are stored.
 pub(super) const STORED: &str = "autoscaling/v2";
 /// The version with one number.
 pub(super) const OLD: &str = "autoscaling/v1";
@@ -21,7 +21,7 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
-/// The annotations that belong to conversion alone; nobody else's is kept.
+/// The annotations of the conversion. A value from a client is never kept.
 const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -30,10 +30,10 @@ const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
-/// The utilization that is aimed at if nobody says.
+/// The default target utilization.
 const UTILIZATION: i64 = 80;
 
-/// The autoscaler in that version.
+/// Returns the autoscaler in that version.
 pub(super) fn convert(object: Value, api_version: &str) -> Value {
     let Value::Object(mut object) = object else {
         return object;
@@ -53,8 +53,8 @@ pub(super) fn convert(object: Value, api_version: &str) -> Value {
     Value::Object(object)
 }
 
-/// Fills in what is always written, as it comes out of a conversion, and leaves out what is null. An object that is only on
-/// its way through an apply may lack the one and have the other.
+/// Adds the fields that a conversion always writes, and removes nulls. An object in the middle of an apply may lack such fields and contain
+/// nulls.
 fn complete(object: &mut Map<String, Value>) {
     object.values_mut().for_each(drop_nulls);
     let wanted = json!({"scaleTargetRef": {"kind": "", "name": ""}, "maxReplicas": 0});
@@ -85,8 +85,8 @@ fn fill(value: &mut Value, always: &Value) {
     }
 }
 
-/// The autoscaler as the server keeps it after it came in this version: without the annotations that belong to
-/// conversion, or with those that conversion makes.
+/// Returns the stored form of an autoscaler that came in its version: without the conversion's annotations, or with the annotations that
+/// the conversion writes.
 pub(super) fn round_trip(object: Value) -> Value {
     match object.get("apiVersion").and_then(Value::as_str) {
         Some(OLD) => convert(convert(object, STORED), OLD),
@@ -197,7 +197,7 @@ fn to_old(object: &mut Map<String, Value>) {
 
 fn to_stored(object: &mut Map<String, Value>) {
     let annotations = take_annotations(object);
-    // What a text holds, if it is one that Go's decoder would read.
+    // The value of an annotation, if Go's decoder can read its text.
     let text = |name: &str| -> Option<Value> { serde_json::from_str(annotations.get(name)?.as_str()?).ok() };
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         let cpu = |utilization: Value| {
@@ -236,7 +236,7 @@ fn to_stored(object: &mut Map<String, Value>) {
     }
 }
 
-/// `"name":value` for what is there, in the order given.
+/// Writes the fields that have a value as `"name":value`, in the given order.
 fn ordered(fields: &[(&str, Option<String>)]) -> String {
     let written: Vec<String> = fields
         .iter()
@@ -245,12 +245,12 @@ fn ordered(fields: &[(&str, Option<String>)]) -> String {
     format!("{{{}}}", written.join(","))
 }
 
-/// A part of an object, as JSON.
+/// Returns a part of an object, as JSON.
 fn part(value: &Value, field: &str) -> Option<String> {
     value.get(field).filter(|part| !part.is_null()).map(written)
 }
 
-/// JSON as Go writes it, where no markup is.
+/// Returns JSON as Go writes it, with the escapes for HTML.
 fn written(value: &Value) -> String {
     let mut text = value.to_string();
     for (sign, escaped) in [
@@ -327,7 +327,7 @@ fn old_selector(selector: &Value) -> String {
     ])
 }
 
-/// The behavior in the names of the server's own types, where what is not there is null.
+/// Writes the behavior with the names of the server's internal types. A missing value is null.
 fn old_behavior(behavior: &Value) -> String {
     let null = |value: Option<String>| Some(value.unwrap_or_else(|| "null".to_owned()));
     let rules = |direction: &str| {
@@ -376,8 +376,8 @@ fn old_condition(condition: &Value) -> String {
     ])
 }
 
-/// A field of an annotation's object, whatever is written large or small in its name. None if it is of another form,
-/// which makes the whole annotation unreadable.
+/// Reads a field of an annotation's object; the case of its name does not matter. `None` if the value has another form, which makes the
+/// whole annotation unreadable.
 fn read(object: &Map<String, Value>, name: &str, form: Form) -> Option<Option<Value>> {
     let found = object.get(name).or_else(|| {
         object
@@ -416,7 +416,7 @@ fn put(object: &mut Map<String, Value>, pointer: &str, value: Value) {
     }
 }
 
-/// The metrics of an annotation; none if it can't be read.
+/// Returns the metrics of an annotation; `None` if it can't be read.
 fn new_metrics(annotation: &Value, wanted: bool) -> Option<Vec<Value>> {
     if annotation.is_null() {
         return Some(Vec::new());
@@ -461,7 +461,7 @@ fn new_metric(metric: &Value, wanted: bool) -> Option<Value> {
     Some(Value::Object(new))
 }
 
-/// Says which of the numbers of a target counts, which version 1 leaves to be seen.
+/// Sets which number of a target counts. Version 1 does not say it explicitly.
 fn aim(source: &str, made: &mut Map<String, Value>) {
     let Some(target) = made.get_mut("target").and_then(Value::as_object_mut) else {
         return;
@@ -469,7 +469,7 @@ fn aim(source: &str, made: &mut Map<String, Value>) {
     let has = |field: &str| target.contains_key(field);
     let kind = match source {
         "object" if has("averageValue") => {
-            // The field is always there, and 0 in it says nothing beside the other one.
+            // The field always exists, and 0 in it means nothing beside the other field.
             if target.get("value") == Some(&json!("0")) {
                 target.remove("value");
             }

@@ -1,4 +1,4 @@
-//! CronJobs.
+//! The kind CronJob.
 
 mod schedule;
 mod validation;

@@ -1,6 +1,6 @@
-//! When a CronJob runs: its schedule and its time zone.
+//! The schedule of a CronJob and its time zone.
 
-/// Whether text is a schedule of five fields or one of the `@` names.
+/// Checks whether text is a schedule of five fields or one of the `@` names.
 pub(super) fn cron_schedule(schedule: &str) -> Result<(), String> {
     if let Some(name) = schedule.strip_prefix('@') {
         let known = matches!(
@@ -63,7 +63,7 @@ pub(super) fn cron_schedule(schedule: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What is wrong with the name of a time zone.
+/// Returns the error in the name of a time zone.
 pub(super) fn time_zone(name: &str) -> Option<String> {
     if name.is_empty() {
         return Some("timeZone must be nil or non-empty string".to_owned());

@@ -1,4 +1,4 @@
-//! What a CronJob has to be.
+//! Validation of CronJobs.
 
 use serde_json::Value;
 

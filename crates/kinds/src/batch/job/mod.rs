@@ -1,4 +1,4 @@
-//! Jobs, and the selector that the server makes, unless the user manages it.
+//! Jobs, and the selector that the server makes, unless the user manages the selector.
 
 pub(super) mod validation;
 
@@ -16,7 +16,7 @@ use crate::table::{cells, duration};
 pub(super) static JOB: Kind = Kind {
     selectable_fields: &["status.successful"],
     refuse_field: Some(|field| format!("field label {field:?} not supported for Job")),
-    // They are older than the question what becomes of dependents.
+    // Jobs are older than the deletion policies for dependents, so the default is Orphan.
     default_propagation: Some("Orphan"),
     deletion_warning: Some(
         "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning",
@@ -52,14 +52,14 @@ fn select(object: &mut Value) {
     let add = |metadata: &mut Map<String, Value>| {
         let map = metadata.entry("labels").or_insert_with(|| json!({}));
         if let Some(map) = map.as_object_mut() {
-            // What is there and says otherwise is refused later.
+            // The validation refuses a contradicting label later.
             for (key, value) in labels {
                 map.entry(key).or_insert_with(|| Value::from(value.as_str()));
             }
         }
     };
-    // Labels that are the template's by default are one with them in Kubernetes: what is added here is added there.
-    // But for a Job with a generated name, of which Kubernetes works on a copy.
+    // In Kubernetes, labels that come from the template by default share one map with it: an addition to the one is an addition to the
+    // other. The exception is a Job with a generated name, because Kubernetes works on a copy.
     let own = object.metadata().and_then(|metadata| metadata.get("labels")).cloned();
     let generated = object
         .metadata()
@@ -93,7 +93,7 @@ fn select(object: &mut Value) {
     }
 }
 
-/// A Job without labels of its own has those of its Pods.
+/// Gives a Job without labels the labels of its Pods.
 fn default_labels(object: &mut Value) {
     let labels = |pointer: &str| {
         let found = object.pointer(pointer).and_then(Value::as_object);

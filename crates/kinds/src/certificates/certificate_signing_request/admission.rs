@@ -1,5 +1,5 @@
-//! What requests for certificates meet in admission: who may decide on them and who may sign them is said for each signer, and nobody
-//! gets a client certificate for the group that may do everything.
+//! Admission of certificate requests. For each signer, rights decide which users may approve and which may sign. No user gets a client
+//! certificate for the group `system:masters`.
 
 use serde_json::Value;
 use tenure_access::authorization::Attributes as Right;
@@ -24,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-/// Who decides must be allowed to approve for the signer.
+/// Checks that an approver has the right to approve for the signer.
 fn validate_approval(admitted: &Admitted<'_>, _: &Value) -> Result<(), String> {
     match (admitted.request.subresource, admitted.old) {
         (Some("approval"), Some(old)) => require_right(admitted, "approve", old),
@@ -32,7 +32,7 @@ fn validate_approval(admitted: &Admitted<'_>, _: &Value) -> Result<(), String> {
     }
 }
 
-/// Who signs, or says that it can't be, must be allowed to sign for the signer.
+/// Checks that the writer of a certificate or of a failure has the right to sign for the signer.
 fn validate_signing(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
     let (Some("status"), Some(old)) = (admitted.request.subresource, admitted.old) else {
         return Ok(());
@@ -49,7 +49,7 @@ fn signer(object: &Value) -> &str {
     name.unwrap_or_default()
 }
 
-/// Refuses who has no right to this signer, nor to all signers of its domain.
+/// Refuses a user without a right to this signer or to all signers of its domain.
 fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result<(), String> {
     let signer = signer(request);
     let domain = signer.split('/').next().unwrap_or_default();
@@ -65,7 +65,7 @@ fn require_right(admitted: &Admitted<'_>, verb: &str, request: &Value) -> Result
     ))
 }
 
-/// Refuses a client certificate for the group that may do everything.
+/// Refuses a client certificate for the group `system:masters`.
 fn validate_subject(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
     if !admitted.is_creation() || signer(object) != CLIENT_SIGNER {
         return Ok(());

@@ -1,4 +1,4 @@
-//! CertificateSigningRequests: who asks is written down by the server, and what was asked for stays.
+//! CertificateSigningRequests. The server writes the requester's identity into the object, and the request itself is immutable.
 
 mod admission;
 mod validation;
@@ -39,7 +39,7 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST: Kind = Kind {
 /// The conditions by which a request is decided.
 const DECISIONS: [&str; 2] = ["Approved", "Denied"];
 
-/// A new request is its writer's, and nothing has been said of it.
+/// Writes the requester into a new request, and empties its status.
 fn note_requester(object: &mut Value, user: &UserInfo) {
     let Some(map) = object.as_object_mut() else { return };
     map.insert("status".to_owned(), json!({}));
@@ -62,8 +62,8 @@ fn note_requester(object: &mut Value, user: &UserInfo) {
     }
 }
 
-/// Puts back what this endpoint does not write: the request itself always, and all of the status but its conditions, or but
-/// what a signer says.
+/// Restores the fields that this endpoint does not write. The request itself always stays. The main endpoint restores the whole status,
+/// `approval` all but the conditions, and `status` restores nothing of the status.
 fn reset_parts(live: &Value, new: &mut Value, subresource: Option<&str>) {
     let Some(map) = new.as_object_mut() else { return };
     let sent = map.get("status").and_then(Value::as_object).cloned();
@@ -89,7 +89,7 @@ fn reset_parts(live: &Value, new: &mut Value, subresource: Option<&str>) {
     }
 }
 
-/// A signer leaves decisions as they are, and conditions say when they were written.
+/// Keeps the approval conditions on a write by a signer, and sets the times of new conditions.
 fn keep_decisions(live: &Value, new: &mut Value, subresource: Option<&str>, now: &str) {
     let before = conditions(live);
     let Some(after) = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut) else {

@@ -1,4 +1,4 @@
-//! Certificate signing requests: what is to be signed, by whom, and what has been said of it since.
+//! Validation of certificate signing requests: the request, its signer, and its conditions.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,14 @@ use crate::schema::validation::names::NameRule;
 use crate::schema::validation::{items, metadata, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
-/// The signer whose certificates the API server takes for its clients.
+/// The signer whose certificates the API server accepts from clients.
 pub(super) const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 /// A signer that only older versions of the API know.
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
 const FAILED: &str = "Failed";
-/// What a certificate can be for.
+/// The usages of a certificate.
 const USAGES: [&str; 23] = [
     "any",
     "cert sign",
@@ -46,7 +46,7 @@ const USAGES: [&str; 23] = [
     "signing",
     "timestamping",
 ];
-/// A certificate that is asked for holds this long at least.
+/// The shortest validity that a request may ask for, in seconds.
 const SHORTEST: i64 = 600;
 const LONGEST_DOMAIN: usize = 253;
 const LONGEST_SIGNER: usize = LONGEST_DOMAIN + 253 + 63 + 1 + 1;
@@ -59,7 +59,7 @@ pub(super) fn create(value: &Value, errors: &mut Vec<FieldError>) {
 /// Checks a request that is about to replace another, through this subresource.
 pub(super) fn update(value: &Value, old: &Value, subresource: Option<&str>) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // Names are anything; what else there is to metadata is compared with the former below.
+    // Any name is valid here. The other metadata is compared with the old metadata below.
     request(value, Some(old), &mut errors);
     metadata::object_meta_update(value, old, &FieldPath::new("metadata"), &mut errors);
     let at = FieldPath::new("status").child("conditions");
@@ -109,7 +109,7 @@ fn certificate(value: &Value) -> &str {
     found.unwrap_or_default()
 }
 
-/// What can be wrong with a request at any time. What was wrong before is let pass.
+/// Checks a request. An error that the old object already had is ignored.
 fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let none = Value::Null;
     let spec = value.get("spec").unwrap_or(&none);
@@ -156,7 +156,7 @@ fn request(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks what has been said of a request.
+/// Checks the conditions of a request.
 fn judgements(value: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("status").child("conditions");
     let mut seen: BTreeSet<&str> = BTreeSet::new();
@@ -237,14 +237,14 @@ fn signer_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// One block of a PEM text.
+/// A block of a PEM text.
 struct Block {
     label: String,
     has_headers: bool,
     content: Vec<u8>,
 }
 
-/// The blocks of a PEM text, which comes as base64; what is between them, and what is no block after all, is passed over.
+/// Returns the blocks of a PEM text in base64. Text between blocks, and malformed blocks, are skipped.
 fn blocks(encoded: &str) -> Vec<Block> {
     let Ok(bytes) = STANDARD.decode(encoded) else {
         return Vec::new();
@@ -281,7 +281,7 @@ fn blocks(encoded: &str) -> Vec<Block> {
     found
 }
 
-/// The request in a PEM text, as DER.
+/// Returns the request in a PEM text, as DER.
 fn content(encoded: &str) -> Result<Vec<u8>, String> {
     match blocks(encoded).into_iter().next() {
         Some(block) if block.label == "CERTIFICATE REQUEST" => Ok(block.content),
@@ -297,7 +297,7 @@ fn parsed(der: &[u8]) -> Result<X509CertificationRequest<'_>, String> {
     }
 }
 
-/// Whether a request is signed with its own key.
+/// Checks whether a request is signed with its own key.
 fn verified(encoded: &str) -> Result<(), String> {
     let der = content(encoded)?;
     let request = parsed(&der)?;
@@ -316,10 +316,10 @@ fn verified(encoded: &str) -> Result<(), String> {
     })
 }
 
-/// The organizations that a request's subject is in, which become groups.
+/// Returns the organizations in a request's subject, which become groups.
 ///
 /// # Errors
-/// What is no request.
+/// If the text is not a request.
 pub(super) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
     let der = content(encoded)?;
     let request = parsed(&der)?;
@@ -328,7 +328,7 @@ pub(super) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
     Ok(all.filter_map(|one| one.as_str().ok().map(str::to_owned)).collect())
 }
 
-/// Whether a text has certificates and nothing else in it, or nothing at all.
+/// Checks whether a text contains only certificates, or is empty.
 fn certificates(encoded: &str) -> Result<(), String> {
     if encoded.is_empty() {
         return Ok(());

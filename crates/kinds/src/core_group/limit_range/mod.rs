@@ -1,4 +1,4 @@
-//! LimitRanges.
+//! The kind LimitRange.
 
 pub(super) mod ranges;
 
@@ -28,7 +28,7 @@ pub(in crate::core_group) static LIMIT_RANGE: Kind = Kind {
     ..Kind::named("", "LimitRange", "limitranges")
 };
 
-/// One without a name is called by a UUID.
+/// Names an object without a name with a UUID.
 fn name_if_nameless(request: &Request<'_>, object: &mut Value) {
     if object.name().is_empty() {
         let mut random = [0; 16];

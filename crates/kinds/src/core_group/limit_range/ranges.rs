@@ -1,4 +1,4 @@
-//! What LimitRanges say of the objects in their namespace: what is asked for is within their bounds.
+//! The rules of LimitRanges for the objects in their namespace: the requested amounts must be within the bounds.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list};
 use crate::schema::validation::text;
 
-/// The ranges of the request's namespace.
+/// Returns the ranges of the request's namespace.
 pub(in crate::core_group) fn list_ranges(admitted: &Admitted<'_>) -> Vec<Value> {
     admitted
         .request
@@ -16,7 +16,7 @@ pub(in crate::core_group) fn list_ranges(admitted: &Admitted<'_>) -> Vec<Value> 
         .list("", "limitranges", Some(admitted.namespace))
 }
 
-/// Refuses what is outside of the first range that has something against it. Each limit is looked at, by its type.
+/// Refuses an object that violates a range; the error is that of the first such range. `look` checks each limit, by its type.
 pub(in crate::core_group) fn refuse(
     admitted: &Admitted<'_>,
     look: impl Fn(&str, &Value, &mut Vec<String>),
@@ -35,7 +35,7 @@ pub(in crate::core_group) fn refuse(
     Ok(())
 }
 
-/// Whether requests and limits are within a limit for this type.
+/// Checks whether requests and limits are within a limit for this type.
 pub(in crate::core_group) fn check_limit(
     kind: &str,
     limit: &Value,
@@ -75,7 +75,7 @@ pub(in crate::core_group) fn check_limit(
     }
 }
 
-/// Whether there is at least so much of something.
+/// Checks whether an amount is at least a minimum.
 pub(in crate::core_group) fn check_minimum(
     kind: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! PersistentVolumes.
+//! The kind PersistentVolume.
 
 mod validation;
 mod warnings;

@@ -1,4 +1,4 @@
-//! What a volume has to be, and what of it may change.
+//! Validation of volumes and of their updates.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use crate::schema::{FieldError, FieldErrorKind, FieldPath, Shown};
 
 static NOTHING: Value = Value::Null;
 
-/// Where a volume may be from.
+/// The fields for the source of a volume.
 const SOURCES: [&str; 22] = [
     "hostPath",
     "gcePersistentDisk",
@@ -82,7 +82,7 @@ pub(super) fn volume(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What a volume is made of is fixed, and so is how it is offered.
+/// Checks that the source, the mode and an existing node affinity of a volume stay unchanged.
 pub(super) fn volume_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let part = |object: &Value, field: &str| object.get("spec").and_then(|spec| spec.get(field)).cloned();
     if SOURCES.iter().any(|field| part(value, field) != part(old, field)) {
@@ -170,7 +170,7 @@ fn source(field: &str, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-/// A volume's affinity as Kubernetes shows its internal type.
+/// Returns a volume's affinity as Kubernetes shows its internal type.
 fn affinity_in_go(affinity: &Value) -> String {
     if affinity.get("required").is_none_or(Value::is_null) {
         return "{\"Required\":null}".to_owned();

@@ -1,4 +1,4 @@
-//! What the writer of a volume is told.
+//! Warnings for the writer of a volume.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::validation::{items, text};
 
 static NOTHING: Value = Value::Null;
 
-/// About a PersistentVolume.
+/// Returns warnings about a PersistentVolume.
 pub(super) fn warnings(volume: &Value) -> Vec<String> {
     let spec = volume.get("spec").unwrap_or(&NOTHING);
     let annotations = volume.pointer("/metadata/annotations").unwrap_or(&NOTHING);
@@ -40,7 +40,7 @@ pub(super) fn warnings(volume: &Value) -> Vec<String> {
         ("rbd", "v1.28", "v1.31"),
     ] {
         if spec.get(field).is_some_and(|source| !source.is_null()) {
-            // As Kubernetes spells it here.
+            // Kubernetes uses this spelling here.
             let shown = if field == "storageos" { "storageOS" } else { field };
             found.push(format!(
                 "spec.{shown}: deprecated in {deprecated}, non-functional in {gone}+"

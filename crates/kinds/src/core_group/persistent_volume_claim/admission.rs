@@ -1,4 +1,5 @@
-//! What claims meet in admission: the ranges of their namespace, a class for who names none, and the growth that a class must allow.
+//! Admission of claims: the ranges of their namespace, a default class for claims without one, and the right to grow, which a class must
+//! give.
 
 use serde_json::{Value, json};
 
@@ -25,13 +26,13 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
-/// What marks a class as the default.
+/// The annotations that mark the default class.
 const DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// Refuses what is outside of the ranges.
+/// Refuses a claim outside of the ranges.
 fn validate_ranges(admitted: &Admitted<'_>, object: &Value) -> Result<(), String> {
     if !admitted.is_whole() || admitted.old.is_some_and(|old| old.is_deleting()) {
         return Ok(());
@@ -80,7 +81,7 @@ fn set_default_class(admitted: &Admitted<'_>, claim: &mut Value) -> Result<(), S
     Ok(())
 }
 
-/// Refuses the growth of a claim that is not bound, or whose class does not allow it.
+/// Refuses the growth of a claim that is not bound, or whose class does not allow growth.
 fn validate_growth(admitted: &Admitted<'_>, claim: &Value) -> Result<(), String> {
     let Some(old) = admitted.old.filter(|_| admitted.is_whole()) else {
         return Ok(());

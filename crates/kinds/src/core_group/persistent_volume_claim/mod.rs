@@ -1,4 +1,4 @@
-//! PersistentVolumeClaims.
+//! The kind PersistentVolumeClaim.
 
 mod admission;
 mod usage;
@@ -32,8 +32,8 @@ fn settle_source(object: &mut Value, live: Option<&Value>) {
     name_source_twice(object);
 }
 
-/// The older field for a claim's data knows claims and snapshots, and forgets the rest, unless the newer one is there too
-/// or there was data before.
+/// Drops a source of another kind than a claim or a snapshot from the older field for a claim's data. The source stays if the newer field
+/// is set too, or if the claim had a source before.
 fn drop_unknown_source(object: &mut Value, live: Option<&Value>) {
     let is_set = |object: &Value, field: &str| {
         let source = object.get("spec").and_then(|spec| spec.get(field));
@@ -109,7 +109,7 @@ fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// The class that a claim names, in the older way or in the newer one.
+/// Returns the class that a claim names, in the older way or in the newer one.
 fn class_of_claim(claim: &Value) -> &str {
     let older = claim.pointer("/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     older

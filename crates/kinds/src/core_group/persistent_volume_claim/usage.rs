@@ -1,4 +1,4 @@
-//! How much of what quotas count a claim is, and which scopes it is in.
+//! The amounts of a claim that quotas count, and the scopes of the claim.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use crate::schema::resources::Resources;
 
 const BY_CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// What quotas know of claims.
+/// The rules of quotas for claims.
 pub(super) const USAGE: Usage = Usage {
     is_charged: |subresource| subresource.is_none(),
     is_charged_anew: |_, _, _| true,

@@ -1,4 +1,4 @@
-//! What a claim has to be, what of it may change, and its status.
+//! Validation of claims, of their updates and of their status.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ pub(crate) fn claim(value: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     attributes_class(spec, &path, errors);
 }
 
-/// What of a reference to data says which data.
+/// Returns the fields that identify the data of a reference.
 fn source_key(source: Option<&Value>) -> [&str; 3] {
     ["apiGroup", "kind", "name"].map(|field| source.map(|source| text(source, field)).unwrap_or_default())
 }
@@ -123,8 +123,8 @@ fn size(value: Option<&Value>) -> Option<Quantity> {
         .and_then(|text| Quantity::parse(text).ok())
 }
 
-/// A claim's spec is fixed but for its volume and its class, which may be told later, and for the size and the class of attributes of
-/// one that is bound.
+/// Checks an update of a claim. The spec is immutable, with two exceptions: volume and class may be set later, and a bound claim may change
+/// its size and its attributes class.
 pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (spec, before) = (
         value.get("spec").unwrap_or(&NOTHING),
@@ -202,7 +202,7 @@ pub(super) fn claim_update(value: &Value, old: &Value, errors: &mut Vec<FieldErr
     }
 }
 
-/// Checks what is known of a claim's volume.
+/// Checks the status of a claim's volume.
 pub(super) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
     if value.pointer("/spec").is_none_or(|spec| empty(spec, "accessModes")) {
         errors.push(FieldError::required(FieldPath::new("Spec").child("accessModes"), ""));
@@ -247,7 +247,7 @@ pub(super) fn claim_status(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Of Kubernetes' own resources, a claim has storage.
+/// Checks a resource name of a claim. Of Kubernetes' own resources, only storage is valid.
 fn resource_key(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let complaints = qualified_name(name);
     let valid = complaints.is_empty();

@@ -1,11 +1,11 @@
-//! What is shown of a Pod, and whether it has finished.
+//! The table cells of a Pod, and whether it has finished.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::table::{cells, duration};
 
-/// What is shown of a Pod.
+/// Shows the table cells of a Pod.
 pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     let state = PodState::of(object);
     let mut restarts = state.restarts.to_string();
@@ -42,7 +42,7 @@ pub(super) fn show(object: &Value, now: Timestamp) -> Vec<Value> {
     ]
 }
 
-/// What the containers' statuses add up to.
+/// The summary of the containers' statuses.
 struct PodState {
     ready: usize,
     containers: usize,
@@ -97,7 +97,7 @@ impl PodState {
         state
     }
 
-    /// Goes through the init containers; whether one of them is not through yet.
+    /// Processes the init containers. Returns whether one of them has not finished.
     fn initialize(&mut self, pod: &Value, restartable: &dyn Fn(&str) -> bool, sidecars: &mut (i64, String)) -> bool {
         for (index, status) in cells::list(pod, "/status/initContainerStatuses").iter().enumerate() {
             self.count_restarts(status);
@@ -178,7 +178,7 @@ fn ending(ended: &Value) -> String {
     }
 }
 
-/// kubectl hides finished pods when asked to; a row says so.
+/// Returns the condition with which kubectl can hide finished Pods.
 pub(super) fn row_condition(object: &Value) -> Option<Value> {
     let (reason, message) = match cells::text(object, "/status/phase") {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),

@@ -1,4 +1,4 @@
-//! Counts of pods in the status of what makes them, which agree with each other.
+//! The Pod counts in the status of controllers, which must agree with each other.
 
 use serde_json::Value;
 
@@ -7,18 +7,18 @@ use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// The counts of a kind: all of them, those that are no more than all replicas, and the word for those that are ready.
+/// The count fields of a kind: every count, the counts that are at most the replicas, and the error for too many available Pods.
 pub(crate) struct Counts {
-    /// All of them.
+    /// Every count field.
     pub(crate) all: &'static [&'static str],
-    /// Those that are no more than all replicas.
+    /// The counts that are at most the number of replicas.
     pub(crate) parts: &'static [&'static str],
-    /// What is said where more are available than ready.
+    /// The error if more Pods are available than ready.
     pub(crate) ready: &'static str,
 }
 
 impl Counts {
-    /// What most kinds say where more are available than ready.
+    /// The usual error if more Pods are available than ready.
     pub(crate) const PLAIN: &str = "cannot be greater than readyReplicas";
 }
 

@@ -1,4 +1,4 @@
-//! What a Pod gets beyond its structs' own defaults.
+//! The defaults of a Pod beyond those of its structs.
 
 use serde_json::{Map, Value};
 
@@ -40,8 +40,8 @@ pub(super) fn fill_in(spec: &mut Map<String, Value>) {
     whole_pod(spec);
 }
 
-/// What a Pod as a whole asks for and is limited to, where it says a part of it: limits of huge pages are those of its
-/// containers; it asks for what its containers ask for, or else for as much as it may have.
+/// Completes the requests and limits of a Pod as a whole, if the Pod has some. Limits of huge pages are those of its containers. If
+/// the Pod has limits, a missing request is that of its containers; without that, it equals the limit.
 fn whole_pod(spec: &mut Map<String, Value>) {
     let containers =
         |spec: &Map<String, Value>, side: &str| of_containers(&Value::Object(spec.clone()), side).to_value();

@@ -1,4 +1,4 @@
-//! Pods, and what is alike in all that makes some.
+//! Pods, and the code that all Pod-creating kinds share.
 
 mod admission;
 mod cells;

@@ -1,4 +1,4 @@
-//! What kinds have in common that make pods: selectors and the templates that they must match, numbers and shares of pods.
+//! Code for kinds that create Pods: selectors with the matching templates, and numbers or percentages of Pods.
 
 use serde_json::{Map, Value, json};
 
@@ -17,8 +17,7 @@ pub(crate) fn numbers(value: &Value, fields: &[&str], path: &FieldPath, errors: 
     }
 }
 
-/// A strategy as the real server shows it; `parts` are the fields of its rolling update with what they are by default.
-/// A strategy as the real server shows it.
+/// Shows a strategy as the real server prints it. `parts` are the fields of its rolling update with their defaults.
 pub(crate) fn shown_strategy(strategy: &Value, parts: &[(&str, &str, Value)]) -> Shown {
     let kind = strategy.get("type").unwrap_or(&NOTHING);
     let rolling = strategy
@@ -27,7 +26,7 @@ pub(crate) fn shown_strategy(strategy: &Value, parts: &[(&str, &str, Value)]) ->
     Shown::Verbatim(format!("{{\"Type\":{kind},\"RollingUpdate\":{rolling}}}"))
 }
 
-/// A rolling update as the real server shows it.
+/// Returns a rolling update as the real server shows it.
 pub(crate) fn shown_update(rolling: &Value, parts: &[(&str, &str, Value)]) -> Shown {
     let parts: Vec<(&str, &Value)> = parts
         .iter()
@@ -36,7 +35,7 @@ pub(crate) fn shown_update(rolling: &Value, parts: &[(&str, &str, Value)]) -> Sh
     internal(&parts)
 }
 
-/// What a rolling update says in numbers of pods.
+/// Returns the fields of a rolling update that are numbers of Pods.
 pub(crate) fn in_numbers() -> [(&'static str, &'static str, Value); 2] {
     [
         ("MaxUnavailable", "maxUnavailable", json!(0)),
@@ -44,7 +43,7 @@ pub(crate) fn in_numbers() -> [(&'static str, &'static str, Value); 2] {
     ]
 }
 
-/// Whether a number or share of pods is none.
+/// Checks whether a number or percentage of Pods is zero or missing.
 pub(crate) fn is_none(value: &Value, field: &str) -> bool {
     match value.get(field) {
         None => true,
@@ -56,7 +55,7 @@ pub(crate) fn is_none(value: &Value, field: &str) -> bool {
     }
 }
 
-/// A number or a share of pods.
+/// Checks a number or a percentage of Pods.
 pub(crate) fn int_or_percent(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     match value.get(field) {
         Some(Value::String(percent)) => {
@@ -70,7 +69,7 @@ pub(crate) fn int_or_percent(value: &Value, field: &str, path: &FieldPath, error
     }
 }
 
-/// A share of no more than all pods.
+/// Checks that a percentage is at most 100.
 pub(crate) fn at_most_all(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(Value::String(percent)) = value.get(field)
         && percent
@@ -86,7 +85,7 @@ pub(crate) fn at_most_all(value: &Value, field: &str, path: &FieldPath, errors: 
     }
 }
 
-/// The selector, and a template whose labels it must match.
+/// Checks the selector, and a template whose labels the selector must match.
 pub(crate) fn selected_template(
     spec: &Value,
     word: &str,
@@ -128,7 +127,7 @@ pub(crate) fn selected_template(
     }
     pods::template(template, extra, &at, errors);
     if word == "statefulset" {
-        // Looked at a second time, as by the real server.
+        // The metadata is checked twice, as in the real server.
         pods::template_metadata(template, &at, errors);
     }
     lasting(template, owner, &at, errors);
@@ -141,7 +140,7 @@ pub(crate) fn empty_selector(selector: &Value, word: &str, at: &FieldPath, error
     }
 }
 
-/// A selector as the real server shows it: labels first.
+/// Returns a selector as the real server shows it: labels first.
 pub(crate) fn shown_selector(selector: &Value) -> Shown {
     let parts = ["matchLabels", "matchExpressions"].into_iter();
     let parts: Vec<(&str, &Value)> = parts
@@ -151,7 +150,7 @@ pub(crate) fn shown_selector(selector: &Value) -> Shown {
     internal(&parts)
 }
 
-/// A selector cannot change.
+/// Checks that the selector stays unchanged.
 pub(crate) fn fixed_selector(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if spec.get("selector") != before.get("selector") {
         let shown = spec.get("selector").map_or(Shown::Json(Value::Null), shown_selector);
@@ -159,7 +158,7 @@ pub(crate) fn fixed_selector(spec: &Value, before: &Value, path: &FieldPath, err
     }
 }
 
-/// Pods of such owners run until they are told otherwise.
+/// Checks a template of a controller whose Pods run without end.
 pub(crate) fn lasting(template: &Value, owner: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let inner = template.get("spec").unwrap_or(&NOTHING);
     let at = at.child("spec");
@@ -176,7 +175,7 @@ pub(crate) fn lasting(template: &Value, owner: &str, at: &FieldPath, errors: &mu
     }
 }
 
-/// Complains that a selector does not select the pods of its own template.
+/// Reports that a selector does not match the Pods of its own template.
 pub(crate) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = template.pointer("/metadata/labels").cloned().unwrap_or_default();
     let at = at.child("metadata").child("labels");
@@ -187,13 +186,13 @@ pub(crate) fn mismatch(template: &Value, at: &FieldPath, errors: &mut Vec<FieldE
     ));
 }
 
-/// Whether labels have all of these.
+/// Returns whether labels have all of these.
 pub(crate) fn have(labels: &Value, wanted: Option<&Map<String, Value>>) -> bool {
     let mut wanted = wanted.into_iter().flatten();
     wanted.all(|(key, value)| labels.get(key).and_then(Value::as_str) == value.as_str())
 }
 
-/// Whether a label selector selects labels.
+/// Returns whether a label selector selects labels.
 pub(crate) fn selects(selector: &Value, labels: &Value) -> bool {
     let label = |key: &str| labels.get(key).and_then(Value::as_str);
     have(labels, selector.get("matchLabels").and_then(Value::as_object))

@@ -1,5 +1,4 @@
-//! The endpoints that write a part of a pod: containers for debugging, resources while it runs, and its status. Everything
-//! else stays as it is.
+//! The endpoints that write a part of a Pod: debug containers, resources of running containers, and the status. Everything else stays.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -10,7 +9,7 @@ use crate::object::ObjectExt;
 
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
 
-/// Puts back what this endpoint does not write; `None` if it is none of these.
+/// Restores the fields that this endpoint does not write; `None` for other endpoints.
 pub(super) fn reset(subresource: Option<&str>, live: &Value, new: &Value) -> Option<Value> {
     let mut result = live.clone();
     match new.metadata().and_then(|metadata| metadata.get("managedFields")) {
@@ -35,7 +34,7 @@ pub(super) fn reset(subresource: Option<&str>, live: &Value, new: &Value) -> Opt
                 .iter()
                 .any(|list| items(live, list).len() != items(new, list).len())
             {
-                // Whoever adds or removes containers is told so, and sees nothing else done either.
+                // A request that adds or removes containers stays as sent, so that the validation refuses it.
                 return Some(new.clone());
             }
             put("resources");
@@ -61,7 +60,7 @@ fn items<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
     list.map(Vec::as_slice).unwrap_or_default()
 }
 
-/// The containers with the resources that were sent; as sent, if those are others or in another order.
+/// Returns the containers with the resources that were sent; as sent, if those are others or in another order.
 fn resized(live: &[Value], new: &[Value]) -> Vec<Value> {
     let same = live
         .iter()
@@ -85,7 +84,7 @@ fn resized(live: &[Value], new: &[Value]) -> Vec<Value> {
     resized.collect()
 }
 
-/// What a status can't take away: the class, and of which generation was spoken.
+/// Keeps the fields that a status write can't remove: the QoS class, and the observed generations.
 pub(super) fn keep_from_status(live: &Value, new: &mut Value) {
     let before = live.get("status").cloned().unwrap_or_default();
     let Some(status) = new
@@ -130,7 +129,7 @@ fn keep_generation(before: &Value, now: &mut Value) {
     }
 }
 
-/// A pod's address stands in two fields, of which the older one is right.
+/// Makes the two fields for a Pod's addresses agree. The older field takes precedence.
 pub(super) fn agree_on_addresses(pod: &mut Value) {
     let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else {
         return;
@@ -156,7 +155,7 @@ pub(super) fn agree_on_addresses(pod: &mut Value) {
     }
 }
 
-/// Profiles that stand in annotations, as they once did, become fields. Returns what is said about them.
+/// Converts AppArmor profiles in annotations, the old form, into fields. Returns the warnings about them.
 pub(super) fn app_armor(pod: &mut Value) -> Vec<String> {
     let mut told = Vec::new();
     if pod.pointer("/spec/os/name").and_then(Value::as_str) == Some("windows") {
@@ -184,7 +183,7 @@ pub(super) fn app_armor(pod: &mut Value) -> Vec<String> {
             }
             let profile = app_armor_of_annotation(annotation);
             let readable = profile.is_some();
-            // A profile that is the whole pod's is the container's without being said.
+            // A container has the profile of its Pod even if its own field is empty.
             let own = profile.filter(|profile| Some(profile) != of_pod.as_ref());
             if !readable || own.is_some() {
                 told.push(format!(

@@ -1,13 +1,13 @@
-//! Pods: how sure they can be of what they ask for.
+//! The quality-of-service class of Pods.
 
 use serde_json::Value;
 
 use crate::schema::quantity::Quantity;
 
-/// The class of a Pod: `Guaranteed` if every container is limited to what it asks for, `BestEffort` if none asks for
-/// anything, else `Burstable`. A Pod that says what it needs as a whole is judged by that.
+/// Returns the QoS class of a Pod. `Guaranteed`: each container's limits equal its requests. `BestEffort`: no container has requests.
+/// `Burstable`: all other Pods. Resources of the Pod as a whole take precedence.
 pub(super) fn quality_of_service(pod: &Value) -> &'static str {
-    // Also one that says it needs nothing.
+    // An empty object counts too.
     let whole = pod
         .pointer("/spec")
         .filter(|spec| spec.get("resources").is_some_and(Value::is_object));

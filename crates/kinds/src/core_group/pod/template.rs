@@ -1,14 +1,14 @@
-//! Pods and pod templates as they are written: what Kubernetes knows and has switched off is left out, and what is taken
-//! from the pod itself is filled in.
+//! Pods and Pod templates on a write. Fields that Kubernetes knows but has disabled are removed. Values that come from the Pod itself are
+//! added.
 
 use serde_json::{Map, Value, json};
 
 use super::warnings as told;
 use crate::schema::FieldPath;
 
-/// Where most kinds have the pods that they make.
+/// The usual place of a Pod template.
 pub(crate) const AT: &str = "/spec/template";
-/// Where most kinds have the spec of the pods that they make.
+/// The usual place of the spec of a Pod template.
 pub(crate) const TEMPLATE: &str = "/spec/template/spec";
 
 /// A pod's grace period below zero was once taken, and is one second since.
@@ -24,7 +24,7 @@ pub(super) fn normalize_pod(pod: &mut Value) {
     }
 }
 
-/// Leaves out what is switched off of the pods' spec at that place, unless the stored object has it.
+/// Removes disabled fields from the Pod spec at `at`, unless the stored object has them.
 pub(crate) fn drop_disabled(at: &str, object: &mut Value, live: Option<&Value>) {
     if let Some(spec) = object.pointer_mut(at) {
         let live = live.and_then(|live| live.pointer(at)).cloned().unwrap_or_default();
@@ -32,18 +32,18 @@ pub(crate) fn drop_disabled(at: &str, object: &mut Value, live: Option<&Value>) 
     }
 }
 
-/// The same where most kinds have that spec.
+/// Removes disabled fields from the Pod spec at the usual place.
 pub(crate) fn drop_disabled_of_template(object: &mut Value, live: Option<&Value>) {
     drop_disabled(TEMPLATE, object, live);
 }
 
-/// Whether an object is of the generation of what it replaces, so that nothing of it is new.
+/// Checks whether an object has the generation of its predecessor. If so, its spec is unchanged.
 pub(crate) fn has_same_generation(object: &Value, live: Option<&Value>) -> bool {
     let generation = |object: &Value| object.pointer("/metadata/generation").cloned();
     live.is_some_and(|live| generation(live) == generation(object))
 }
 
-/// What the writer of a template at that place is told.
+/// Returns the warnings for the writer of the template at `at`.
 pub(crate) fn warnings_at(object: &Value, at: &str) -> Vec<String> {
     let Some(template) = object.pointer(at) else {
         return Vec::new();
@@ -55,12 +55,12 @@ pub(crate) fn warnings_at(object: &Value, at: &str) -> Vec<String> {
     told::template(template, &path)
 }
 
-/// The same where most kinds have it.
+/// Returns the warnings about the template at the usual place.
 pub(crate) fn warnings(object: &Value) -> Vec<String> {
     warnings_at(object, AT)
 }
 
-/// A template is looked at when it is new, and when what it belongs to is changed.
+/// Returns the warnings about a template, if it is new or its object has changed.
 pub(crate) fn warnings_of_changed_generation(object: &Value, live: Option<&Value>) -> Vec<String> {
     if has_same_generation(object, live) {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! How much of what quotas count a Pod is, and which scopes it is in.
+//! The amounts of a Pod that quotas count, and the scopes of the Pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use crate::kind::{IsNamed, Usage};
 use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list, of_pod};
 
-/// What quotas know of Pods.
+/// The rules of quotas for Pods.
 pub(super) const USAGE: Usage = Usage {
     is_charged: |subresource| matches!(subresource, None | Some("resize")),
-    // A Pod that is to end by itself from now on falls under other quotas. What it was is not charged again.
+    // A change to or from a terminating Pod puts it under other quotas, so it is charged again. Other changes are not charged.
     is_charged_anew: |subresource, old, new| subresource.is_some() || is_terminating(old) != is_terminating(new),
     counts,
     add,
@@ -20,9 +20,9 @@ pub(super) const USAGE: Usage = Usage {
     is_in_scope,
 };
 
-/// The names of what Pods use, beside their number.
+/// The resources that Pods use, beside their number.
 const COMPUTE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// Of these, containers must say how much they want once a quota counts them.
+/// The resources that each container must set if a quota counts them.
 const REQUIRED: [&str; 6] = [
     "cpu",
     "limits.cpu",
@@ -38,7 +38,7 @@ fn counts(name: &str) -> bool {
     compute || bare.starts_with("hugepages-") || is_extended(name)
 }
 
-/// Whether a quota's resource is one that nodes offer beside the usual ones, `requests.nvidia.com/gpu`.
+/// Returns whether a quota's resource is one that nodes offer beside the usual ones, `requests.nvidia.com/gpu`.
 fn is_extended(name: &str) -> bool {
     name.strip_prefix("requests.")
         .is_some_and(|name| name.contains('/') && !name.contains("kubernetes.io/"))
@@ -51,7 +51,7 @@ fn add(pod: &Value, used: &mut Resources) {
     }
 }
 
-/// Whether a Pod has run its course, and uses nothing any more.
+/// Returns whether a Pod has finished and uses no resources.
 fn has_ended(pod: &Value) -> bool {
     let phase = pod.pointer("/status/phase").and_then(Value::as_str);
     let grace = pod
@@ -79,7 +79,7 @@ fn compute(requests: &Resources, limits: &Resources) -> Resources {
     used
 }
 
-/// What containers do not say although a quota counts it, as `cpu for: a,b; memory for: a`.
+/// Returns an error for counted resources that containers omit, as `cpu for: a,b; memory for: a`.
 fn check(restricted: &Resources, pod: &Value) -> Result<(), String> {
     let whole = pod.pointer("/spec/resources").and_then(Value::as_object);
     if whole.is_some_and(|whole| !whole.is_empty()) {
@@ -125,7 +125,7 @@ fn is_in_scope(pod: &Value, scope: &str, is_named: IsNamed<'_>) -> bool {
     }
 }
 
-/// Whether a Pod is to end by itself.
+/// Returns whether a Pod is to end by itself.
 fn is_terminating(pod: &Value) -> bool {
     let deadline = pod.pointer("/spec/activeDeadlineSeconds").and_then(Value::as_i64);
     deadline.is_some_and(|seconds| seconds >= 0)

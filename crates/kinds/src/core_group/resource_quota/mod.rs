@@ -1,4 +1,4 @@
-//! ResourceQuotas.
+//! The kind ResourceQuota.
 
 mod validation;
 

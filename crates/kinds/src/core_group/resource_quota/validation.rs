@@ -1,4 +1,4 @@
-//! What a quota has to be, and its status.
+//! Validation of quotas and of their status.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::schema::quantity::Quantity;
 use crate::schema::validation::{items, text};
 use crate::schema::{FieldError, FieldPath};
 
-/// Of these there is no half.
+/// The resources that only have whole amounts.
 const WHOLE: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -77,7 +77,7 @@ pub(super) fn quota(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks names and amounts of what a quota counts.
+/// Checks the names and amounts that a quota counts.
 fn counts(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (name, amount) in amounts(value, field) {
         let path = path.child(field).key(&name);
@@ -173,7 +173,7 @@ fn scope_selector(selector: &Value, hard: &BTreeMap<String, Quantity>, scopes: &
     }
 }
 
-/// A quota's scopes stay what they are.
+/// Checks that a quota's scopes stay unchanged.
 pub(super) fn quota_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let scopes = |value: &Value| -> BTreeSet<String> {
         let list = value.pointer("/spec/scopes").and_then(Value::as_array);

@@ -1,4 +1,4 @@
-//! The cluster addresses of Services: chosen, kept, given back, and what is wrong with those that are asked for.
+//! The cluster addresses of Services: selection, retention, release, and errors in requested addresses.
 
 use std::net::Ipv4Addr;
 
@@ -21,7 +21,7 @@ fn address(object: &Value) -> &str {
 }
 
 pub(super) fn prepare_create(request: &Request<'_>, object: &mut Value) {
-    // Nothing is given out to who creates one through its status.
+    // A create through the status endpoint gets no address.
     if request.subresource.is_some() {
         return;
     }
@@ -39,7 +39,7 @@ pub(super) fn prepare_update(request: &Request<'_>, live: &Value, new: &mut Valu
     {
         status.insert("loadBalancer".to_owned(), json!({}));
     }
-    // Who applies a Service without an address wants to keep the one that it has.
+    // An apply without an address keeps the address of the live Service.
     if needs_address(live) && needs_address(new) {
         keep(live, new, "clusterIP");
         keep(live, new, "clusterIPs");
@@ -57,7 +57,7 @@ fn field<'a>(object: &'a Value, key: &str) -> Option<&'a Value> {
     object.get("spec")?.get(key)
 }
 
-/// Takes over what is not said.
+/// Copies a field of the live Service if the new one does not set it.
 fn keep(live: &Value, new: &mut Value, key: &str) {
     let said = field(new, key).is_some_and(|value| {
         value.as_str().is_some_and(|text| !text.is_empty()) || value.as_array().is_some_and(|list| !list.is_empty())
@@ -73,7 +73,7 @@ fn set(object: &mut Value, key: &str, value: Value) {
     }
 }
 
-/// The one address and the list of them say the same, where only one was said.
+/// Makes `clusterIP` and `clusterIPs` agree, if the request changed only one of them.
 fn normalize(new: &mut Value, live: Option<&Value>) {
     let one = address(new).to_owned();
     let all = |object: &Value| {
@@ -95,7 +95,7 @@ fn normalize(new: &mut Value, live: Option<&Value>) {
     }
 }
 
-/// Whether others than those within a cluster may reach it.
+/// Returns whether clients outside the cluster may reach the Service.
 fn is_reached_from_outside(object: &Value) -> bool {
     let addresses = object.pointer("/spec/externalIPs").and_then(Value::as_array);
     is_of_type(object, &["NodePort", "LoadBalancer"])
@@ -107,7 +107,7 @@ pub(super) fn is_of_type(object: &Value, types: &[&str]) -> bool {
     types.contains(&kind)
 }
 
-/// Who changes the type alone doesn't want what belonged to the old one. What was changed with it stays, and is judged.
+/// Removes the fields of the old type if the request changes only the type. Fields that the request changes too stay and are validated.
 fn drop_what_the_type_had(live: &Value, new: &mut Value) {
     let of_addresses = ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
     let balanced = |object: &Value| is_of_type(object, &["LoadBalancer"]);
@@ -139,7 +139,7 @@ fn drop_what_the_type_had(live: &Value, new: &mut Value) {
     node_ports::drop_unneeded(live, new);
 }
 
-/// Chooses what is not said. Nothing is given out to a Service that says what cannot be.
+/// Chooses values for fields that are not set. A Service with invalid values gets nothing.
 fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
     if !needs_address(object) {
         node_ports::allocate(request, object, live);
@@ -149,13 +149,13 @@ fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
         .and_then(Value::as_object)
         .is_some_and(|map| !map.is_empty());
     let headless = address(object) == "None";
-    // Whoever fills in the endpoints by hand may do so for every family.
+    // A headless Service without a selector has manual endpoints, which may be of every family.
     let unselected = headless && !selects;
     if field(object, "ipFamilyPolicy").is_none() {
         let policy = if unselected { "RequireDualStack" } else { "SingleStack" };
         set(object, "ipFamilyPolicy", json!(policy));
     }
-    // Who asks for one family only gives the other one back, if nothing else says otherwise.
+    // A change to a single family releases the other family, unless the request changes the lists too.
     if field(object, "ipFamilyPolicy") == Some(&json!("SingleStack"))
         && let Some(live) = live
     {
@@ -193,7 +193,8 @@ fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&Value>) {
     node_ports::allocate(request, object, live);
 }
 
-/// Faults of what is said of families of addresses, of which there is one here. The first group of them is told alone.
+/// Returns the errors in the address families; this server has one family. If the first group of checks finds errors, the others do not
+/// run.
 fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     if !needs_address(object) {
         return Vec::new();
@@ -258,7 +259,7 @@ fn families(object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     errors
 }
 
-/// Whether a Service has this address.
+/// Returns whether a Service has this address.
 fn is_taken(request: &Request<'_>, address: Ipv4Addr) -> bool {
     request.objects.count_holders(Allocated::ClusterIp(address)) > 0
 }
@@ -266,11 +267,11 @@ fn is_taken(request: &Request<'_>, address: Ipv4Addr) -> bool {
 fn free_address(request: &Request<'_>) -> Option<String> {
     let range = request.services;
     if request.dry_run {
-        // As in Kubernetes, an address that stands for any.
+        // As in Kubernetes, the network address means any address.
         return Some(range.network().to_string());
     }
-    // Anywhere in the range, so that what was given back is not given out again at once. The lowest are left to people who
-    // choose for themselves, as long as there are others.
+    // The start is random, so that a released address is not reused immediately. The lowest addresses are reserved for users who choose one
+    // themselves, as long as others are free.
     let size = i64::from(range.size());
     let lowest = (size / 16).clamp(16, 256).min(size / 2);
     let start = lowest + random_below(request, size - lowest);
@@ -281,14 +282,14 @@ fn free_address(request: &Request<'_>) -> Option<String> {
     free.map(|free| free.to_string())
 }
 
-/// A number from 0 on that is less than `end`.
+/// Returns a number from 0 to below `end`.
 pub(super) fn random_below(request: &Request<'_>, end: i64) -> i64 {
     let mut random = [0_u8; 4];
     (request.random)(&mut random);
     i64::from(u32::from_be_bytes(random)).checked_rem(end).unwrap_or(0)
 }
 
-/// What is wrong with the address of a Service without a name.
+/// Returns the errors in the address of a Service without a name.
 pub(super) fn nobodys_address(object: &Value) -> Vec<FieldError> {
     let faults = families(object, None);
     if !faults.is_empty() || !needs_address(object) || address(object) == "None" {
@@ -301,7 +302,7 @@ pub(super) fn nobodys_address(object: &Value) -> Vec<FieldError> {
     vec![FieldError::invalid("spec.clusterIPs", json!([""]), detail)]
 }
 
-/// Faults of what is given out once. They are told before any other, as nothing else is looked at until then.
+/// Returns the errors in allocated values. They come before all others, because no other check runs until these values are valid.
 pub(super) fn check(request: &Request<'_>, object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     let errors = families(object, live);
     if !errors.is_empty() {
@@ -331,7 +332,7 @@ fn given_address(request: &Request<'_>, new: &str) -> Vec<FieldError> {
     }
     let range = request.services;
     let why = if !range.contains(wanted) {
-        // In words of their own where nothing is given out.
+        // A dry run, which allocates nothing, has different words.
         if !request.dry_run {
             "the provided network does not match the current range".to_owned()
         } else {

@@ -1,4 +1,4 @@
-//! What is shown of a Service.
+//! The table cells of a Service.
 
 use jiff::Timestamp;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What a Service gets beyond its structs' own defaults.
+//! The defaults of a Service beyond those of its structs.
 
 use serde_json::{Map, Value, json};
 
@@ -51,7 +51,7 @@ pub(super) fn fill_in(spec: &mut Map<String, Value>) {
     }
 }
 
-/// A balancer's address is one that is its own, unless it says otherwise.
+/// Sets the default mode of a load balancer's addresses: an address belongs to the load balancer itself.
 pub(super) fn balancer_modes(service: &mut Map<String, Value>) {
     let balanced = service.get("spec").and_then(|spec| spec.get("type")) == Some(&Value::from("LoadBalancer"));
     let entries = service

@@ -1,4 +1,4 @@
-//! Services: the cluster address and the ports of nodes that the server chooses, and keeps.
+//! Services: the cluster address and the node ports, which the server chooses and keeps.
 
 mod addresses;
 mod cells;
@@ -51,7 +51,8 @@ fn check_create(request: &Request<'_>, object: &Value) -> Vec<FieldError> {
     if request.subresource.is_some() {
         return Vec::new();
     }
-    // Kubernetes notes down whose an address is, unless nothing is to be stored, and nobody has none.
+    // Kubernetes records the owner of an address by name, unless the request is a dry run. So a Service without a name can't own an
+    // address.
     if object.name().is_empty() && !request.dry_run {
         return nobodys_address(object);
     }

@@ -1,5 +1,5 @@
-//! The ports of nodes at which Services are reached from outside: chosen from one range, given out once. No node listens
-//! here, but what is applied to a cluster with nodes has to look the same.
+//! The node ports of Services: chosen from one range, each allocated once. No node listens in the embedded control plane, but an applied
+//! Service must look as in a cluster with nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use crate::kind::{Allocated, Request};
 use crate::schema::FieldError;
 
 const RANGE: RangeInclusive<i64> = 30_000..=32_767;
-/// Chosen ports begin here; those below are left to people who choose for themselves, as long as there are others.
+/// The first port that is chosen automatically. Lower ports are reserved for users who choose one themselves, as long as others are free.
 const CHOSEN_FROM: i64 = 30_086;
 
 fn is_needed(object: &Value) -> bool {
@@ -44,14 +44,14 @@ fn check_port(object: &Value) -> i64 {
     port.unwrap_or_default()
 }
 
-/// All that a Service holds.
+/// Returns the node ports that a Service holds.
 fn held(object: &Value) -> BTreeSet<i64> {
     let ports = ports(object).iter().map(|port| number(port, "nodePort"));
     let all = ports.chain([check_port(object)]);
     all.filter(|port| *port != 0).collect()
 }
 
-/// Whether another Service holds this port than the one that is changed, which holds `own`.
+/// Checks whether a Service other than the changed one holds this port. `own` are the ports of the changed Service.
 fn is_taken(request: &Request<'_>, own: &BTreeSet<i64>, port: i64) -> bool {
     let holders = request.objects.count_holders(Allocated::NodePort(port));
     holders > usize::from(own.contains(&port))
@@ -64,7 +64,7 @@ fn change_ports(object: &mut Value, mut change: impl FnMut(&mut Map<String, Valu
     }
 }
 
-/// Removes what the new type has no use for, unless it was changed with the type.
+/// Removes node ports that the new type does not use, unless the request changed them with the type.
 pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
     let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
     if has(live) && !has(new) && held(live) == held(new) {
@@ -81,7 +81,7 @@ pub(super) fn drop_unneeded(live: &Value, new: &mut Value) {
     }
 }
 
-/// Who replaces a Service without saying its ports of nodes wants to keep them: those of the ports of the same name.
+/// Keeps the node ports if the new Service does not set them: each port gets the node port of the old port with its name.
 pub(super) fn keep(live: &Value, new: &mut Value) {
     let has = |object: &Value| is_of_type(object, &["NodePort", "LoadBalancer"]);
     if has(live) && has(new) {
@@ -121,7 +121,7 @@ pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&
         return;
     }
     let (own, named) = (live.map(held).unwrap_or_default(), held(object));
-    // Anywhere in the range, so that what was given back is not given out again at once.
+    // The start is random, so that a released port is not reused immediately.
     let start = CHOSEN_FROM + random_below(request, *RANGE.end() - CHOSEN_FROM);
     let candidates = (start..=*RANGE.end())
         .chain(CHOSEN_FROM..start)
@@ -154,7 +154,7 @@ pub(super) fn allocate(request: &Request<'_>, object: &mut Value, live: Option<&
     }
 }
 
-/// The ports of nodes that are named already, by port: in a new Service, TCP and UDP at the same port share the port of the node.
+/// Returns the node ports that are already set, by port. In a new Service, TCP and UDP at the same port share the port of the node.
 fn shared_ports(object: &Value) -> BTreeMap<i64, i64> {
     let mut by_port = BTreeMap::new();
     for port in ports(object) {
@@ -166,7 +166,7 @@ fn shared_ports(object: &Value) -> BTreeMap<i64, i64> {
     by_port
 }
 
-/// Ports that stand for any, as Kubernetes has them where nothing is stored: above all others.
+/// Sets placeholder ports, as in a dry run of Kubernetes. They are above all other ports.
 fn stand_in(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
     let kept = live.map(held).unwrap_or_default();
     let named = held(object).into_iter().filter(|port| !kept.contains(port)).max();
@@ -192,7 +192,7 @@ fn stand_in(object: &mut Value, live: Option<&Value>, open: bool, check: bool) {
     }
 }
 
-/// The first fault of the ports of nodes that are asked for.
+/// Returns the first error in the requested node ports.
 pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Value>) -> Vec<FieldError> {
     if !is_of_type(object, &["NodePort", "LoadBalancer"]) {
         return Vec::new();
@@ -206,7 +206,7 @@ pub(super) fn validate(request: &Request<'_>, object: &Value, live: Option<&Valu
         }
         let shared = seen.insert(node_port, number);
         if kept.contains(&node_port) {
-            // It holds it already.
+            // The Service already holds this port.
             continue;
         }
         let detail = if !request.dry_run && !RANGE.contains(&node_port) {

@@ -1,4 +1,4 @@
-//! Where a balancer takes the traffic of a Service.
+//! Validation of a Service's load balancer status.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// Where a balancer takes the traffic of a Service.
+/// Checks the load balancer status of a Service.
 pub(super) fn validate_status(service: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (status, before) = (
         service.get("status").unwrap_or(&NOTHING),

@@ -1,4 +1,4 @@
-//! How much of what quotas count a Service is.
+//! The amounts of a Service that quotas count.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::kind::Usage;
 use crate::schema::quantity::Quantity;
 use crate::schema::resources::{Resources, list};
 
-/// What quotas know of Services.
+/// The rules of quotas for Services.
 pub(super) const USAGE: Usage = Usage {
     is_charged: |subresource| subresource.is_none(),
     is_charged_anew: |_, _, _| true,

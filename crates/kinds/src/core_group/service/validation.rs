@@ -1,4 +1,4 @@
-//! Services, in the words of the real server: their ports, addresses, and how traffic reaches them.
+//! Validation of Services, in the words of the real server: their ports, addresses, and traffic policies.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ fn number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Checks a service; `old` is what it replaces.
+/// Checks a Service. `old` is the object before the update.
 pub(super) fn service(value: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
@@ -169,7 +169,7 @@ fn service_port(
     }
 }
 
-/// Ports of nodes that are none or the same, and ports that are the same.
+/// Checks for duplicate ports, duplicate node ports, and node ports where the type allows none.
 fn unique_ports(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if text(spec, "type") == "ClusterIP" {
         for (port, at) in items(spec, "ports", path) {
@@ -231,8 +231,8 @@ fn affinity(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Faults of the fields that say where a service is reached within the cluster. They are looked at before an address is
-/// given out, and then again.
+/// Returns the errors in the fields for access within the cluster. These fields are checked before an address is allocated, and again
+/// afterwards.
 pub(super) fn cluster_addresses(value: &Value, old: Option<&Value>) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = value.get("spec").unwrap_or(&NOTHING);
@@ -366,7 +366,7 @@ fn balancer_class(spec: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether a balancer asks nodes if they have a pod of it.
+/// Returns whether a load balancer checks the nodes for Pods of the Service.
 fn is_checked(spec: &Value) -> bool {
     text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
 }
@@ -398,7 +398,7 @@ fn external_traffic(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
     }
 }
 
-/// A service keeps its addresses while it keeps being one that has them, and its balancer.
+/// Checks an update: the addresses stay while the type needs addresses, and the load balancer class stays.
 pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
@@ -426,7 +426,7 @@ pub(super) fn service_update(value: &Value, old: &Value, errors: &mut Vec<FieldE
     service(value, Some(old), errors);
 }
 
-/// What was given out stays: the first of a list always, a second one until it is released.
+/// Checks that allocated values stay: the first of a list always, a second one until it is released.
 fn kept(spec: &Value, before: &Value, field: &str, one: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let addresses = field == "clusterIPs";
     let headless = (is_headless(spec), is_headless(before));
@@ -440,7 +440,7 @@ fn kept(spec: &Value, before: &Value, field: &str, one: &str, path: &FieldPath, 
     let first_changed = !old.is_empty() && !new.is_empty() && new.first() != old.first();
     if new.len() == old.len() {
         for (index, _) in new.iter().zip(&old).enumerate().filter(|(_, (new, old))| new != old) {
-            // Families are all told of the first one.
+            // Errors in families name the first one.
             let at = path.child(field).index(if addresses { index } else { 0 });
             errors.push(FieldError::invalid(at, shown(field), changed));
         }

@@ -1,4 +1,4 @@
-//! What the writer of a Service is told.
+//! Warnings for the writer of a Service.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::schema::validation::{items, text};
 
 static NOTHING: Value = Value::Null;
 
-/// About a Service.
+/// Returns warnings about a Service.
 pub(super) fn warnings(service: &Value) -> Vec<String> {
     let spec = service.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");

@@ -1,4 +1,4 @@
-//! EndpointSlices.
+//! The kind EndpointSlice.
 
 mod validation;
 
@@ -12,7 +12,7 @@ use crate::table::cells;
 /// EndpointSlices.
 pub(super) static ENDPOINT_SLICE: Kind = Kind {
     generation: Generation::Counted,
-    // They say whose slice it is.
+    // The labels name the Service of the slice, so a change of labels counts.
     counted_metadata: Some("labels"),
     write_nulls: |_, object, stored| {
         defaults::null_unless_set(object, "endpoints", stored);
@@ -33,7 +33,7 @@ pub(super) static ENDPOINT_SLICE: Kind = Kind {
     ..Kind::named("discovery.k8s.io", "EndpointSlice", "endpointslices")
 };
 
-/// What version 1 has only for those that were written before.
+/// Removes the field that version 1 keeps only for older objects.
 fn drop_topology(object: &mut Value) {
     let endpoints = object.get_mut("endpoints").and_then(Value::as_array_mut);
     for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {

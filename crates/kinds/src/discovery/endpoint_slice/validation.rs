@@ -1,4 +1,4 @@
-//! What a slice has to be, and what of it may change.
+//! Validation of slices and of their updates.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -116,7 +116,7 @@ fn full_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What kind of addresses a slice has is fixed.
+/// Checks that the address type of a slice stays unchanged.
 pub(super) fn validate_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     immutable(value, old, "addressType", &FieldPath::default(), errors);
 }

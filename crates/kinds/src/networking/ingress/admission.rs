@@ -1,4 +1,4 @@
-//! What Ingresses meet in admission: a class for who names none.
+//! Admission of Ingresses: a default class for Ingresses without one.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule] = &[Rule {
 }];
 
 const CLASS: &str = "kubernetes.io/ingress.class";
-/// What marks a class as the default.
+/// The annotation that marks the default class.
 const DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
 
 /// Gives an Ingress the class that is the default, if there is one.

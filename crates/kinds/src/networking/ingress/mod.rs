@@ -1,4 +1,4 @@
-//! Ingresses.
+//! The kind Ingress.
 
 mod admission;
 mod validation;

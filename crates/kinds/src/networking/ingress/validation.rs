@@ -1,4 +1,4 @@
-//! What an Ingress has to be, and its status.
+//! Validation of Ingresses and of their status.
 
 use std::net::IpAddr;
 
@@ -64,7 +64,7 @@ pub(super) fn ingress(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is asked of new Ingresses only.
+/// Checks rules that apply only to new Ingresses.
 pub(super) fn ingress_create(value: &Value, errors: &mut Vec<FieldError>) {
     let annotation = "kubernetes.io/ingress.class";
     let annotations = value.pointer("/metadata/annotations").unwrap_or(&NOTHING);
@@ -200,7 +200,7 @@ fn backend(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Where a balancer takes the traffic of an Ingress.
+/// Checks the load balancer status of an Ingress.
 pub(super) fn validate_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let (status, before) = (
         value.get("status").unwrap_or(&NOTHING),

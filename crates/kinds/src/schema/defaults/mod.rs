@@ -1,7 +1,8 @@
-//! The defaults that built-in kinds have in common: those that the recorded types declare, and the ways to fill in others.
+//! The defaults that built-in kinds share: defaults of the recorded types, and helpers for other defaults.
 //!
-//! Two passes over an object in its types' form: [`declared`] walks the types and fills in what depends on one struct wherever it
-//! occurs (a container's pull policy), and each kind's own `defaults` fills in what depends on a whole kind (a Job's completions). What a running cluster assigns (cluster IPs, node ports) is not a default and is not here.
+//! Two passes set defaults on an object in its types' form. [`declared`] walks the types and adds defaults that depend on one struct (a
+//! container's pull policy). Each kind's own `defaults` adds those that depend on a whole kind (a Job's completions). Values that a running
+//! cluster assigns (cluster IPs, node ports) are not defaults and are elsewhere.
 
 mod types;
 
@@ -26,7 +27,7 @@ pub(crate) fn declared(definition: &Definition, value: &mut Value) {
                 if let Some(default) = &field.default {
                     object.insert(String::from(&**name), default.clone());
                 } else if matches!(field.shape, Shape::Struct(_)) && !field.pointer && !field.omit_zero {
-                    // A struct that is always there: its own defaults apply although nobody wrote it.
+                    // A struct that always exists gets its own defaults even if the request omits it.
                     let mut inner = Value::Object(Map::new());
                     walk(&field.shape, &mut inner);
                     object.insert(String::from(&**name), inner);
@@ -53,7 +54,7 @@ fn walk(shape: &Shape, value: &mut Value) {
     }
 }
 
-/// Resource lists hold whole thousandths.
+/// Rounds amounts up to whole thousandths, as in resource lists.
 fn round_up(list: &mut Value) {
     for value in list.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if let Some(Ok(quantity)) = value.as_str().map(Quantity::parse) {
@@ -72,7 +73,7 @@ pub(crate) fn set(object: &mut Map<String, Value>, field: &str, value: impl Into
     }
 }
 
-/// The object in a field, made if absent.
+/// Returns the object in a field, made if absent.
 pub(crate) fn object_at<'a>(object: &'a mut Map<String, Value>, field: &str) -> Option<&'a mut Map<String, Value>> {
     object
         .entry(field)

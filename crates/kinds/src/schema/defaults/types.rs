@@ -1,4 +1,4 @@
-//! Defaults of single structs, wherever they occur.
+//! Defaults of single structs, at every place.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use super::{is_empty, object_at, set, text};
 /// Volume modes are octal 0644.
 const VOLUME_MODE: i32 = 0o644;
 
-/// Fills in what a struct of that Go name gets.
+/// Adds the defaults of a struct with that Go name.
 pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
     match name {
         "Container" | "EphemeralContainer" => {
@@ -22,7 +22,7 @@ pub(super) fn fill(name: &str, object: &mut Map<String, Value>) {
             set(object, "securityContext", Map::new());
             set(object, "terminationGracePeriodSeconds", 30);
             set(object, "schedulerName", "default-scheduler");
-            // The older name of the same field is kept in step.
+            // The older name of this field gets the same value.
             let account = text(object, "serviceAccountName").to_owned();
             let account = if account.is_empty() {
                 text(object, "serviceAccount").to_owned()
@@ -97,7 +97,7 @@ fn volume(object: &mut Map<String, Value>) {
     }
 }
 
-/// `Always` for the tag `latest`, written or implied; an image given by digest alone has no tag.
+/// Returns `Always` for the tag `latest`, explicit or implied. An image with only a digest has no tag.
 fn pull_policy(image: &str) -> &'static str {
     let (name, digest) = image
         .split_once('@')

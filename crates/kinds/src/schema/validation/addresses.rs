@@ -1,4 +1,4 @@
-//! IP addresses and ranges of them as fields have them, and the complaints about those that mean nothing there.
+//! IP addresses and ranges in fields, and the errors for addresses that a field does not allow.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,7 +7,7 @@ use crate::schema::{FieldError, FieldPath};
 const NO_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NO_RANGE: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
-/// An address as it was read in old times, when zeros in front of its numbers did not matter.
+/// Reads an address by the old rules, which allow leading zeros in its numbers.
 pub(crate) fn lenient(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -35,12 +35,12 @@ pub(crate) fn lenient(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(octets)))
 }
 
-/// Whether it is an IPv4 address in the clothes of an IPv6 address.
+/// Returns whether the address is an IPv4-mapped IPv6 address.
 fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
-/// An address, or a complaint about it.
+/// Reads an address, or adds an error.
 pub(crate) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<IpAddr> {
     let why = match (lenient(text), text.parse::<IpAddr>()) {
         (None, _) => NO_ADDRESS,
@@ -52,7 +52,7 @@ pub(crate) fn address(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) 
     None
 }
 
-/// Complains about an address at which nobody else can be: unspecified, of the machine itself, of the link.
+/// Checks that other machines can reach an address: it must not be unspecified, of the loopback, or link-local.
 pub(crate) fn not_special(address: IpAddr, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
@@ -84,14 +84,14 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    /// Whether another range is part of this one, and smaller.
+    /// Returns whether another range is part of this one, and smaller.
     pub(crate) fn strictly_contains(self, other: Self) -> bool {
         let same_family = self.first.is_ipv4() == other.first.is_ipv4();
         same_family && other.bits > self.bits && masked(other.first, self.bits) == self.first
     }
 }
 
-/// A range, or complaints about it.
+/// Reads a range, or adds errors.
 pub(crate) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Range> {
     let parsed = text.split_once('/').and_then(|(first, bits)| {
         let plain = first.parse::<IpAddr>().is_ok() && (bits == "0" || !bits.starts_with('0'));
@@ -111,7 +111,7 @@ pub(crate) fn range(text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) ->
     None
 }
 
-/// A range, and a complaint if more is said than its beginning.
+/// Returns a range. The address must have no bits behind the prefix.
 fn whole_range(address: IpAddr, bits: u8, text: &str, at: &FieldPath, errors: &mut Vec<FieldError>) -> Range {
     let first = masked(address, bits);
     if first != address {
@@ -121,7 +121,7 @@ fn whole_range(address: IpAddr, bits: u8, text: &str, at: &FieldPath, errors: &m
     Range { first, bits }
 }
 
-/// An address without what is behind its first bits.
+/// Returns an address with all bits behind the prefix cleared.
 fn masked(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! Where a balancer takes the traffic of a Service or an Ingress.
+//! The load balancer status of a Service or an Ingress.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::schema::{FieldError, FieldPath};
 
 static NOTHING: Value = Value::Null;
 
-/// The addresses that a status has already: they may stay, whatever they look like.
+/// Returns the addresses of the old status. They may stay, even if they are invalid.
 pub(crate) fn known_addresses(before: &Value) -> BTreeSet<&str> {
     let entries = before.get("loadBalancer").unwrap_or(&NOTHING);
     items(entries, "ingress", &FieldPath::default())
@@ -17,7 +17,7 @@ pub(crate) fn known_addresses(before: &Value) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The address and the name of one way in.
+/// Checks the address and the name of one ingress point.
 pub(crate) fn reached_at(entry: &Value, known: &BTreeSet<&str>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let ip = text(entry, "ip");
     if !ip.is_empty() && !known.contains(ip) {

@@ -1,4 +1,4 @@
-//! Conditions as every kind has them that follows the conventions.
+//! Conditions of the kinds that follow the API conventions.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Metadata: names, labels, annotations, owners, finalizers, and what of them may not change.
+//! Metadata: names, labels, annotations, owners, finalizers, and their immutable parts.
 
 use std::sync::LazyLock;
 
@@ -8,7 +8,7 @@ use super::names::{self, NameRule};
 use super::{empty, immutable, internal, internal_list, items, text};
 use crate::schema::{FieldError, FieldErrorKind, FieldPath};
 
-/// All annotations of an object together, keys and values.
+/// The limit for an object's annotations together, keys and values.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 /// Checks the metadata of a new object.
@@ -77,7 +77,7 @@ fn non_specific(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldError>
 /// Put on every CustomResourceDefinition, so that its objects go before it does.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Built-in kinds take only finalizers that Kubernetes knows, or that have a domain.
+/// Checks finalizers of built-in kinds: Kubernetes must know each one, or it must have a domain.
 pub(crate) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     let metadata = value.get("metadata").unwrap_or(&Value::Null);
     for (finalizer, at) in items(metadata, "finalizers", &FieldPath::new("metadata")) {
@@ -85,7 +85,7 @@ pub(crate) fn standard_finalizers(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Complains about a finalizer that is none of Kubernetes' and has no domain.
+/// Checks that a finalizer is one of Kubernetes' or has a domain.
 pub(crate) fn standard_finalizer(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let known = ["kubernetes", "orphan", "foregroundDeletion", CLEANUP_FINALIZER];
     if !name.contains('/') && !known.contains(&name) {
@@ -162,7 +162,7 @@ fn owner_references(metadata: &Value, path: &FieldPath, errors: &mut Vec<FieldEr
     }
 }
 
-/// The fields of an owner in the order in which Kubernetes shows them.
+/// Returns the fields of an owner in the order in which Kubernetes shows them.
 fn owner_fields(owner: &Value) -> Vec<(&'static str, &Value)> {
     static UNSAID: LazyLock<Value> = LazyLock::new(|| Value::from(""));
     let said = ["apiVersion", "kind", "name", "uid"].map(|field| (field, owner.get(field).unwrap_or(&UNSAID)));
@@ -276,7 +276,7 @@ fn too_long(most: usize) -> String {
     format!("must be no more than {most} bytes")
 }
 
-/// The complaints about a label's value.
+/// Returns the errors in a label's value.
 pub fn label_value(value: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if value.len() > 63 {
@@ -291,7 +291,7 @@ pub fn label_value(value: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaints about a label's key, and whatever else has its form.
+/// Returns the errors in a label's key, or in another text of this form.
 pub fn qualified_name(name: &str) -> Vec<String> {
     const PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
     let mut complaints = Vec::new();

@@ -1,8 +1,8 @@
 //! The rules that many kinds share, in the words of the real server: metadata, names, addresses, ports, selectors.
 //!
-//! Every kind's metadata is checked; the kinds that people write by hand get, in their own files, the checks that matter (required
-//! parts, enumerations, selectors that match, what may not change). What nobody checks is stored as it came: a kubelet, which there is
-//! none of, would have been the one to complain. Refuses to know a single kind.
+//! Every kind's metadata is checked. Kinds that users write by hand get the important checks in their own files: required parts,
+//! enumerations, matching selectors, immutable fields. A field without a check is stored unchanged; in a real cluster a kubelet would
+//! report its errors, and here no kubelet runs. No code in this module depends on a single kind.
 
 pub(crate) mod addresses;
 pub(crate) mod balancers;
@@ -22,17 +22,17 @@ pub(crate) use metadata::label_value;
 pub use metadata::{CLEANUP_FINALIZER, label_selector, labels, object_meta, object_meta_update};
 pub(crate) use webhooks::{service as webhook_service, url as webhook_url};
 
-/// The complaints of a rule about a name.
+/// Returns the errors of a rule about a name.
 pub(crate) fn named(rule: impl Fn(&str) -> Vec<String>, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     errors.extend(rule(name).into_iter().map(|why| FieldError::invalid(at, name, why)));
 }
 
-/// A field's text; empty when absent.
+/// Returns a field's text; empty when absent.
 pub(crate) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A list field's items with their paths.
+/// Returns a list field's items with their paths.
 pub(crate) fn items<'a>(
     value: &'a Value,
     field: &str,
@@ -59,7 +59,7 @@ pub(crate) fn empty(value: &Value, field: &str) -> bool {
     }
 }
 
-/// A field that must be one of a list, in the order in which the real server lists them; absent is `Required` when `required`.
+/// Checks a field that must be one of a list, in the order in which the real server lists them; absent is `Required` when `required`.
 pub(crate) fn one_of(
     value: &Value,
     field: &str,
@@ -78,7 +78,7 @@ pub(crate) fn one_of(
     }
 }
 
-/// A struct of the real server's internal types, whose fields it prints with Go's names and in Go's order.
+/// Shows a struct of the real server's internal types, whose fields it prints with Go's names and in Go's order.
 pub(crate) fn internal(fields: &[(&str, &Value)]) -> Shown {
     let parts: Vec<String> = fields
         .iter()
@@ -87,13 +87,13 @@ pub(crate) fn internal(fields: &[(&str, &Value)]) -> Shown {
     Shown::Verbatim(format!("{{{}}}", parts.join(",")))
 }
 
-/// A list of such structs.
+/// Returns a list of such structs.
 pub(crate) fn internal_list<'a>(structs: impl Iterator<Item = Vec<(&'static str, &'a Value)>>) -> Shown {
     let shown: Vec<String> = structs.map(|fields| internal(&fields).to_string()).collect();
     Shown::Verbatim(format!("[{}]", shown.join(",")))
 }
 
-/// A number that may not be negative.
+/// Checks that a number is not negative.
 pub(crate) fn non_negative(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(number) = value.get(field).and_then(Value::as_i64)
         && number < 0
@@ -106,7 +106,7 @@ pub(crate) fn non_negative(value: &Value, field: &str, path: &FieldPath, errors:
     }
 }
 
-/// A field that may not change.
+/// Checks that a field stays unchanged.
 pub(crate) fn immutable(value: &Value, old: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let now = value.get(field).cloned().unwrap_or(Value::Null);
     if now != old.get(field).cloned().unwrap_or(Value::Null) {

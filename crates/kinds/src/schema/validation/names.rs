@@ -1,21 +1,21 @@
-//! The rules for names, labels' parts and ports, with the words in which Kubernetes refuses.
+//! The rules for names, parts of labels, and ports, with Kubernetes' error messages.
 
 use super::named;
 use crate::schema::{FieldError, FieldPath};
 
-/// What a kind's objects may be called.
+/// The rule for the names of a kind's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// Lower-case letters, digits, `-` and `.`, up to 253.
     Subdomain,
     /// Lower-case letters, digits and `-`, up to 63.
     Label,
-    /// Anything that can stand in a URL's path.
+    /// Any text that can be a segment of a URL's path.
     PathSegment,
 }
 
 impl NameRule {
-    /// The complaints about a name; `prefix` when it is a `generateName`.
+    /// Returns the errors in a name; `prefix` when it is a `generateName`.
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
         // A prefix may end in `-`, as something follows.
         let masked = match name.strip_suffix('-') {
@@ -32,7 +32,7 @@ impl NameRule {
 
 const LABEL_REGEX: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 
-/// The complaints about an RFC 1123 label.
+/// Returns the errors in an RFC 1123 label.
 pub fn label(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 63 {
@@ -51,7 +51,7 @@ pub fn label(name: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaints about an RFC 1035 label, which begins with a letter.
+/// Returns the errors in an RFC 1035 label, which begins with a letter.
 pub fn service_label(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 63 {
@@ -63,7 +63,7 @@ pub fn service_label(name: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaints about an RFC 1123 subdomain.
+/// Returns the errors in an RFC 1123 subdomain.
 pub fn subdomain(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
@@ -77,7 +77,7 @@ pub fn subdomain(name: &str) -> Vec<String> {
     complaints
 }
 
-/// As [`subdomain`], but for `_`, which may stand in front and inside of each part.
+/// Like [`subdomain`], but `_` is valid at the start and inside of each part.
 pub(crate) fn subdomain_with_underscores(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 253 {
@@ -99,7 +99,7 @@ pub(crate) fn subdomain_with_underscores(name: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaints about a name as one segment of a path, or as the beginning of one.
+/// Returns the errors in a name as one segment of a path, or as the beginning of one.
 pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
@@ -111,7 +111,7 @@ pub fn path_segment(name: &str, prefix: bool) -> Vec<String> {
         .collect()
 }
 
-/// The complaints about a port's name.
+/// Returns the errors in a port's name.
 pub fn port_name(name: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if name.len() > 15 {
@@ -135,12 +135,12 @@ pub fn port_name(name: &str) -> Vec<String> {
     complaints
 }
 
-/// The complaint about a port's number.
+/// Returns the error in a port's number.
 pub fn port_number(port: i64) -> Option<String> {
     (!(1..=65535).contains(&port)).then(|| "must be between 1 and 65535, inclusive".to_owned())
 }
 
-/// The complaints about a key of a ConfigMap or Secret.
+/// Returns the errors in a key of a ConfigMap or Secret.
 pub fn data_key(key: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     if key.len() > 253 {
@@ -165,7 +165,7 @@ pub fn data_key(key: &str) -> Vec<String> {
     complaints
 }
 
-/// Of the two ways in which the real server words this, the one for names; labels have the other.
+/// Returns the error for long names. Labels have another wording in the real server.
 fn too_long(most: usize) -> String {
     format!("must be no more than {most} characters")
 }

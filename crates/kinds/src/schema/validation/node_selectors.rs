@@ -1,4 +1,4 @@
-//! Selectors of nodes, by labels and fields: terms of which one has to hold.
+//! Selectors of nodes, by labels and fields: at least one term must match.
 
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ fn expression(expression: &Value, strict: bool, at: &FieldPath, errors: &mut Vec
     }
 }
 
-/// Of a node's fields, its name can be asked for.
+/// Checks a requirement on a node's fields. Only the node's name is supported.
 fn field(requirement: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     match (text(requirement, "operator"), count(requirement)) {
         ("In" | "NotIn", 1) => {}

@@ -1,4 +1,4 @@
-//! Ports of Services and of what leads to them.
+//! Ports of Services and of references to Services.
 
 use serde_json::Value;
 

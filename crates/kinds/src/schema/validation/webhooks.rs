@@ -1,4 +1,4 @@
-//! How a webhook is reached.
+//! The address of a webhook.
 
 use serde_json::Value;
 

@@ -1,6 +1,7 @@
-//! The fields of version 1 in which metrics are written into annotations, and where version 2 has each. Tables only.
+//! The fields of version 1 with which annotations describe metrics, and the place of each field in version 2. This module contains only
+//! tables.
 
-/// What a field of version 1 holds.
+/// The form of a field of version 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -16,7 +17,7 @@ pub(super) struct Field {
     pub(super) old: &'static str,
     pub(super) new: &'static str,
     pub(super) form: Form,
-    /// Whether it is written when there is nothing to say.
+    /// Whether the field is also written when it is empty.
     pub(super) always: bool,
 }
 
@@ -41,7 +42,7 @@ const fn maybe(old: &'static str, new: &'static str, form: Form) -> Field {
 /// A source of metrics and its fields, in the order in which version 1 writes them.
 pub(super) type Source = (&'static str, &'static [Field]);
 
-/// What is aimed at.
+/// The targets of metrics.
 pub(super) const WANTED: [Source; 5] = [
     (
         "object",
@@ -89,7 +90,7 @@ pub(super) const WANTED: [Source; 5] = [
     ),
 ];
 
-/// What was seen.
+/// The observed values of metrics.
 pub(super) const OBSERVED: [Source; 5] = [
     (
         "object",

@@ -1,4 +1,4 @@
-//! Jobs and CronJobs: what they run, how often, and what their status may say.
+//! Validation of Jobs and CronJobs: the Pods, the counts, and the status.
 
 mod policies;
 mod status;
@@ -16,9 +16,9 @@ pub(crate) use status::job_status;
 
 static NOTHING: Value = Value::Null;
 
-/// How many pods of an indexed Job run at once, and how many of its indexes may fail, at most.
+/// The maximum number of Pods of an indexed Job that run at the same time, and of its indexes that may fail.
 const MOST_OF_INDEXED: i64 = 100_000;
-/// From so many completions on, fewer.
+/// Above this number of completions, the lower limit applies.
 const MANY: i64 = 100_000;
 const MOST_OF_MANY: i64 = 10_000;
 const LONGEST_MANAGER: usize = 63;
@@ -31,7 +31,7 @@ fn is_indexed(spec: &Value) -> bool {
     text(spec, "completionMode") == "Indexed"
 }
 
-/// Checks a Job. `prefixed` tells whether its Pods have to have the labels that bear Kubernetes' name.
+/// Checks a Job. `prefixed` is true if its Pods must have the labels with Kubernetes' prefix.
 pub(crate) fn job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let path = FieldPath::new("spec");
@@ -51,7 +51,7 @@ pub(crate) fn job(value: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The selector that the server makes fits the labels that it makes.
+/// Checks that the server's selector matches the server's labels.
 fn generated_selector(value: &Value, spec: &Value, prefixed: bool, errors: &mut Vec<FieldError>) {
     let Some(selector) = spec.get("selector") else { return };
     if spec.get("manualSelector").and_then(Value::as_bool) == Some(true) {
@@ -111,7 +111,7 @@ fn selected(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks what a Job and a CronJob's Jobs say alike.
+/// Checks the fields that a Job shares with the Jobs of a CronJob.
 pub(in crate::batch) fn job_spec(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let fields = [
         "parallelism",
@@ -208,7 +208,7 @@ fn indexed(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What of a Job may not change.
+/// Checks that the immutable fields of a Job stay.
 pub(crate) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let spec = value.get("spec").unwrap_or(&NOTHING);
@@ -247,7 +247,7 @@ pub(crate) fn job_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     }
 }
 
-/// While a Job is suspended and nothing of it runs, it may be told anew where its pods go and what they need.
+/// Checks a change of the template. While a Job is suspended and runs no Pods, the placement and the resources of its Pods may change.
 fn template_update(spec: &Value, old: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let template = spec.get("template").unwrap_or(&NOTHING);
     let mut kept = before.get("template").cloned().unwrap_or_default();
@@ -286,7 +286,7 @@ fn template_update(spec: &Value, old: &Value, before: &Value, path: &FieldPath, 
     }
 }
 
-/// Gives an object the field that another one has.
+/// Copies a field from one object to another.
 fn take(from: &Value, to: &mut Value, field: &str) {
     if let Some(map) = to.as_object_mut() {
         match from.get(field) {
@@ -296,7 +296,7 @@ fn take(from: &Value, to: &mut Value, field: &str) {
     }
 }
 
-/// Where pods go may change, but for their affinity to other pods.
+/// Copies the placement of Pods, which may change, except for their affinity to other Pods.
 fn take_scheduling(pod: &Value, kept: &mut Value) {
     let Some(then) = kept.get_mut("spec") else { return };
     for field in ["nodeSelector", "tolerations", "schedulingGates"] {

@@ -1,4 +1,4 @@
-//! When a Job counts as failed or done: its policies, and the indexes that they name.
+//! The rules for failure and success of a Job: its policies, and the indexes that they name.
 
 use std::collections::BTreeSet;
 
@@ -44,14 +44,14 @@ pub(super) fn policies(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldErr
             &["Failed", "TerminatingOrFailed"]
         };
         if !known.contains(&replacement) {
-            // All of the spec is blamed.
+            // The error names the whole spec.
             let at = path.child("podReplacementPolicy");
             errors.push(FieldError::not_supported(at, replacement, known));
         }
     }
 }
 
-/// A policy for failed pods as the real server shows it.
+/// Returns a policy for failed pods as the real server shows it.
 pub(super) fn shown_failure_policy(policy: &Value) -> Shown {
     let rules = policy.get("rules").and_then(Value::as_array).map(|rules| {
         let rules: Vec<String> = rules
@@ -89,7 +89,7 @@ pub(super) fn shown_failure_policy(policy: &Value) -> Shown {
     Shown::Verbatim(format!("{{\"Rules\":{rules}}}"))
 }
 
-/// A policy for success as the real server shows it.
+/// Returns a policy for success as the real server shows it.
 pub(super) fn shown_success_policy(policy: &Value) -> Shown {
     let rules = policy.get("rules").and_then(Value::as_array).map(|rules| {
         let rules: Vec<String> = rules
@@ -117,7 +117,7 @@ fn too_many(value: &Value, field: &str, most: usize, at: &FieldPath, errors: &mu
     }
 }
 
-/// A field that must be one of a list; what is missing is told the list.
+/// Checks a field that must have one of several values. The error for a missing field lists the values.
 fn chosen(value: &Value, field: &str, known: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     if text(value, field).is_empty() {
         let quoted: Vec<String> = known.iter().map(|one| format!("{one:?}")).collect();
@@ -249,7 +249,7 @@ fn success_policy(spec: &Value, policy: &Value, at: &FieldPath, errors: &mut Vec
     }
 }
 
-/// The ranges in a text such as `1,3-5`, in order.
+/// Returns the ranges in a text such as `1,3-5`, in order.
 pub(super) fn indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, String> {
     let mut ranges: Vec<(i64, i64)> = Vec::new();
     if text.is_empty() {
@@ -265,7 +265,7 @@ pub(super) fn indexes(text: &str, completions: i64) -> Result<Vec<(i64, i64)>, S
     Ok(ranges)
 }
 
-/// One range, or one index.
+/// Reads a range, or a single index.
 pub(super) fn interval(part: &str, completions: i64) -> Result<(i64, i64), String> {
     let ends: Vec<&str> = part.split('-').collect();
     let index = |text: &str| {

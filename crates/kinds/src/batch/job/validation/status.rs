@@ -1,4 +1,4 @@
-//! What a Job's status may say, and how it may change: once done or failed, it stays so.
+//! Validation of a Job's status and its changes. A finished or failed Job stays in that state.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::{NOTHING, is_indexed, number};
 use crate::schema::validation::{empty, internal, items, non_negative, text};
 use crate::schema::{FieldError, FieldPath, Shown};
 
-/// Whether a condition holds.
+/// Returns whether a condition holds.
 pub(super) fn is_true(status: &Value, kind: &str) -> bool {
     has(status, kind, "True")
 }
@@ -20,7 +20,7 @@ fn has(status: &Value, kind: &str, found: &str) -> bool {
     conditions.any(|condition| text(condition, "type") == kind && text(condition, "status") == found)
 }
 
-/// One status, with what is asked of it more than once.
+/// A status, with facts that several checks need.
 struct Facts<'a> {
     status: &'a Value,
     complete: bool,
@@ -50,7 +50,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Checks a status in the place of another. Most of what can't be so is only looked at when it changes.
+/// Checks the update of a status. Most invalid values are an error only if they change.
 pub(crate) fn job_status(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("status");
     let (now, then) = (Facts::of(value), Facts::of(old));
@@ -159,7 +159,7 @@ fn times(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec<Field
     if complete_changed && completed.is_none() && now.complete {
         errors.push(FieldError::required(at, "completionTime is required for Complete jobs"));
     }
-    // All are in whole seconds of the same form, so that their order is that of their texts.
+    // The times are texts in whole seconds and in one format, so text order is time order.
     if (start_changed || completion_changed) && completed.is_some() && started.is_some() && completed < started {
         errors.push(FieldError::invalid(
             at,
@@ -268,7 +268,7 @@ fn index_texts(now: &Facts<'_>, then: &Facts<'_>, spec: &Value, errors: &mut Vec
     }
 }
 
-/// The first index that is both done and failed. What can't be read is told elsewhere.
+/// Returns the first index that is both completed and failed. Other checks report unreadable indexes.
 fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let read = |text: &str| -> Vec<(i64, i64)> {
         text.split(',')

@@ -1,4 +1,4 @@
-//! What Pods get from the LimitRanges of their namespace, and what these forbid.
+//! The defaults and limits that Pods get from the LimitRanges of their namespace.
 
 use serde_json::{Map, Value, json};
 
@@ -10,12 +10,12 @@ use crate::schema::validation::text;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Whether it is the creation of a Pod, or the change of what its containers get.
+/// Checks whether the request creates a Pod, or changes the resources of its containers.
 fn applies(admitted: &Admitted<'_>) -> bool {
     admitted.is_creation() || (admitted.request.subresource == Some("resize") && admitted.old.is_some())
 }
 
-/// Fills in what containers don't say.
+/// Adds defaults to containers.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
     if !applies(admitted) {
         return Ok(());
@@ -64,7 +64,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     Ok(())
 }
 
-/// Sets what is missing on one side of a container's resources, and names it.
+/// Adds missing amounts to one side of a container's resources, and returns their names.
 fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec<String> {
     let Some(container) = container.as_object_mut().filter(|_| !defaults.is_empty()) else {
         return Vec::new();
@@ -88,7 +88,7 @@ fn fill(container: &mut Value, side: &str, defaults: &Map<String, Value>) -> Vec
     set
 }
 
-/// Refuses what is outside of the ranges.
+/// Refuses a Pod outside of the ranges.
 pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), String> {
     if !applies(admitted) {
         return Ok(());

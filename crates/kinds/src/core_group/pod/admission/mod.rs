@@ -1,5 +1,4 @@
-//! What Pods meet in admission: what they get from a LimitRange, a ServiceAccount, a class of priorities and one of runtimes, and
-//! what these forbid. One file a rule.
+//! Admission of Pods: defaults and limits from LimitRanges, ServiceAccounts, PriorityClasses and RuntimeClasses. One file for each rule.
 
 mod limit_range;
 mod priority;

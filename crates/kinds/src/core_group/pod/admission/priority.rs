@@ -1,4 +1,4 @@
-//! The priority of a Pod: its class's, and it stays.
+//! The priority of a Pod: it comes from the class and never changes.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::kind::Admitted;
 use crate::object::ObjectExt as _;
 use crate::scheduling::{GROUP, PLURAL, find_default_class};
 
-/// Gives a Pod the priority of its class, or keeps the one that it has.
+/// Gives a Pod the priority of its class. An existing Pod keeps its priority.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
     if !admitted.is_whole() || !pod.get("spec").is_some_and(Value::is_object) {
         return Ok(());

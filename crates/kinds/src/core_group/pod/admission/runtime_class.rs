@@ -1,4 +1,4 @@
-//! What the class of a Pod's runtime adds to the Pod: what the runtime needs itself, and where it is found.
+//! The fields that a RuntimeClass adds to its Pods: the overhead of the runtime, and the nodes that have it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::kind::Admitted;
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const UNFOUNDED: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
 
-/// The class that a pod names.
+/// Returns the class that a pod names.
 fn find_class(admitted: &Admitted<'_>, pod: &Value) -> Result<Option<Arc<Value>>, String> {
     let Some(name) = pod.pointer("/spec/runtimeClassName").and_then(Value::as_str) else {
         return Ok(None);
@@ -25,7 +25,7 @@ fn find_class(admitted: &Admitted<'_>, pod: &Value) -> Result<Option<Arc<Value>>
     }
 }
 
-/// Fills in what the class of a new pod says.
+/// Adds the fields of the RuntimeClass to a new Pod.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
     if !admitted.is_creation() {
         return Ok(());
@@ -81,7 +81,7 @@ pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), Str
     Ok(())
 }
 
-/// Refuses a new pod that counts on something else than its class says.
+/// Refuses a new Pod whose overhead differs from that of its class.
 pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), String> {
     if !admitted.is_creation() {
         return Ok(());
@@ -95,7 +95,7 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
     }
 }
 
-/// The tolerations without those that others say already; of the same, the first one.
+/// Merges tolerations: drops each one that another toleration covers. Of equal tolerations, the first stays.
 fn merged(all: &[Value]) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     for (index, one) in all.iter().enumerate() {
@@ -109,7 +109,7 @@ fn merged(all: &[Value]) -> Vec<Value> {
     merged
 }
 
-/// Whether who tolerates the one tolerates the other.
+/// Checks whether each taint that `narrow` tolerates is also tolerated by `wide`.
 fn covers(wide: &Value, narrow: &Value) -> bool {
     if wide == narrow {
         return true;

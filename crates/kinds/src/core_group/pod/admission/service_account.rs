@@ -1,4 +1,4 @@
-//! The ServiceAccount of a Pod: which one it is, what the Pod gets with it, and which Secrets it lets the Pod have.
+//! The ServiceAccount of a Pod: its name, the fields that it adds to the Pod, and the Secrets that it allows.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TOKEN_VOLUME: &str = "kube-api-access-";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 const MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
-/// The account of Pods that name none.
+/// The ServiceAccount of Pods that name none.
 const DEFAULT: &str = "default";
 
-/// Whether it is the creation of a Pod that has an account.
+/// Returns whether the request creates a Pod with a ServiceAccount.
 fn applies(admitted: &Admitted<'_>, pod: &Value) -> bool {
     admitted.is_creation() && pod.get("spec").is_some_and(Value::is_object) && !is_mirror(pod)
 }
 
-/// A new namespace gets its default account in a moment.
+/// Returns the object to wait for: a new namespace gets its default account after a moment.
 pub(super) fn awaits(admitted: &Admitted<'_>, pod: &Value) -> Option<Awaited> {
     let is_default = ["", DEFAULT].contains(&text(pod, "/spec/serviceAccountName"));
     (applies(admitted, pod) && is_default).then(|| Awaited {
@@ -31,7 +31,7 @@ pub(super) fn awaits(admitted: &Admitted<'_>, pod: &Value) -> Option<Awaited> {
     })
 }
 
-/// Gives a Pod its ServiceAccount, and what that brings with it.
+/// Gives a Pod its ServiceAccount, and the fields that come with it.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
     if !applies(admitted, pod) {
         return Ok(());
@@ -123,7 +123,7 @@ fn mount_token(pod: &mut Value, random: fn(&mut [u8])) {
     }
 }
 
-/// Refuses Secrets that a ServiceAccount with that annotation does not list, and a mirror Pod's.
+/// Refuses Secrets that a ServiceAccount with that annotation does not list, and Secrets of a mirror Pod.
 pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), String> {
     if !admitted.is_creation() {
         return Ok(());
@@ -167,7 +167,7 @@ pub(super) fn validate(admitted: &Admitted<'_>, pod: &Value) -> Result<(), Strin
     Ok(())
 }
 
-/// The Secrets that a Pod's volumes and containers name, and the words for where.
+/// Returns the Secrets that a Pod's volumes and containers name, and the words for where.
 fn secrets(pod: &Value) -> impl Iterator<Item = (String, String)> {
     let mut found = Vec::new();
     for volume in list(pod, "/spec/volumes") {

@@ -1,4 +1,4 @@
-//! How long a Pod stays on a node that is away.
+//! The time that a Pod stays on a node that is not ready or not reachable.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::text;
 use crate::kind::Admitted;
 use crate::schema::resources::list;
 
-/// Lets a Pod stay for five minutes on a node that is not ready or can't be reached, if it says nothing of that.
+/// Lets a Pod without its own tolerations stay for five minutes on a node that is not ready or not reachable.
 pub(super) fn mutate(admitted: &Admitted<'_>, pod: &mut Value) -> Result<(), String> {
     if !admitted.is_whole() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Containers of every kind: what they are made of, and how they stand to each other.
+//! Validation of containers of every kind: their fields, and the rules between containers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,7 +119,7 @@ pub(super) fn ephemeral_containers(pod: &Pod<'_>, path: &FieldPath, errors: &mut
     }
 }
 
-/// An image's name has no spaces around it; templates are not that strict.
+/// Checks that an image's name has no spaces around it. Templates are less strict.
 pub(super) fn image_without_spaces(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let image = text(container, "image");
     if image.trim() != image {
@@ -128,7 +128,7 @@ pub(super) fn image_without_spaces(container: &Value, at: &FieldPath, errors: &m
     }
 }
 
-/// What holds for every container.
+/// Checks the rules for every container.
 fn every(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     required(container, "name", at, errors);
     named_field(container, "name", names::label, at, errors);
@@ -193,7 +193,7 @@ fn mounts(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fie
         .map(|(device, _)| (text(device, "name"), text(device, "devicePath")))
         .collect();
     let device_paths: BTreeSet<&str> = devices.values().copied().collect();
-    // Faults inside of a mount are told without saying which it is.
+    // The errors inside a mount do not name the mount's index.
     let all = at.child("volumeMounts");
     let mut paths = BTreeSet::new();
     for (mount, at) in items(container, "volumeMounts", at) {
@@ -315,7 +315,7 @@ fn devices(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<Fi
     }
 }
 
-/// What happens to a container whose resources change. Its faults are told of the whole list.
+/// Checks the resize policies of a container. Errors name the whole list.
 fn resize_policies(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let list = container.get("resizePolicy").and_then(Value::as_array);
     let mut known = BTreeSet::new();
@@ -341,7 +341,7 @@ fn resize_policies(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors: &mu
     }
 }
 
-/// When a container is started again, if it says so itself.
+/// Checks the restart policy of a single container.
 fn restart_policy(container: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let at_policy = at.child("restartPolicy");
     let rules = !empty(container, "restartPolicyRules");

@@ -1,4 +1,4 @@
-//! Environment variables and where their values come from; the fields of a pod that it may look at from inside.
+//! Environment variables and the sources of their values; the Pod fields that a container may read.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use crate::schema::validation::metadata::qualified_name;
 use crate::schema::validation::{items, names, text};
 use crate::schema::{FieldError, FieldPath};
 
-/// What a variable may show of the pod.
+/// The Pod fields that a variable may contain.
 const ENVIRONMENT_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -21,7 +21,7 @@ const ENVIRONMENT_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// What a file may show of the pod.
+/// The Pod fields that a file may contain.
 pub(super) const FILE_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -57,7 +57,7 @@ const RESOURCE_FIELDS: [&str; 6] = [
     "requests.memory",
 ];
 
-/// A variable's name.
+/// Returns the errors in a variable's name.
 fn variable_name(name: &str) -> Vec<String> {
     if name.bytes().all(|byte| (0x20..0x7f).contains(&byte) && byte != b'=') {
         return Vec::new();
@@ -136,7 +136,7 @@ fn source(from: &Value, value: &str, at: &FieldPath, errors: &mut Vec<FieldError
     errors.push(FieldError::invalid(at, "", detail));
 }
 
-/// A field's path and the key in brackets behind it, `metadata.labels['key']`.
+/// Returns a field's path and the key in brackets behind it, `metadata.labels['key']`.
 fn subscripted(path: &str) -> Option<(&str, &str)> {
     let (field, key) = path.strip_suffix("']")?.split_once("['")?;
     (!field.is_empty()).then_some((field, key))
@@ -177,7 +177,7 @@ pub(super) fn field_of_pod(reference: &Value, allowed: &[&str], at: &FieldPath, 
     }
 }
 
-/// Checks which resource of a container is shown; a file has to say of which container.
+/// Checks a reference to a resource of a container. In a file, the reference must name the container.
 pub(super) fn resource_of_container(reference: &Value, in_file: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let resource = text(reference, "resource");
     let huge = ["limits.hugepages-", "requests.hugepages-"]
@@ -222,7 +222,7 @@ pub(super) fn files_in_volumes(spec: &Value, path: &FieldPath, errors: &mut Vec<
             };
             let name = text(reference, "volumeName");
             let at = at.child("valueFrom").child("fileKeyRef").child("volumeName");
-            // Of two volumes with one name, the last counts.
+            // Of two volumes with one name, the last one counts.
             let volume = items(spec, "volumes", path)
                 .map(|(volume, _)| volume)
                 .filter(|volume| text(volume, "name") == name)

@@ -1,4 +1,4 @@
-//! Pods and pod templates, in the words of the real server: what a pod is as a whole, and what of it may change.
+//! Validation of Pods and Pod templates, in the words of the real server: the Pod as a whole, and its updates.
 
 mod containers;
 mod environment;
@@ -32,9 +32,9 @@ static NOTHING: Value = Value::Null;
 /// Volume names that a template's owner adds.
 pub(crate) type ExtraVolumes = BTreeSet<String>;
 
-/// What the parts of a pod are judged by.
+/// The context for the checks of a Pod's parts.
 struct Pod<'a> {
-    /// A pod's name; nothing of a template, which has none.
+    /// The Pod's name; `None` for a template, which has no name.
     name: Option<&'a str>,
     spec: &'a Value,
     /// Sound volumes, which can be mounted.
@@ -42,7 +42,7 @@ struct Pod<'a> {
     /// Names of claimed devices.
     claims: BTreeSet<&'a str>,
     grace_period: Option<i64>,
-    /// Whether its users are those of the host.
+    /// Whether the Pod uses the host's user namespace.
     host_users: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn pod(value: &Value, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks what only a new pod has to fulfil.
+/// Checks rules that apply only to a new Pod.
 pub(crate) fn pod_create(value: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let at = FieldPath::new("spec");
@@ -210,7 +210,7 @@ fn spec(spec: &Value, metadata: Option<&Value>, extra: &ExtraVolumes, path: &Fie
     environment::files_in_volumes(spec, path, errors);
 }
 
-/// A pod in the host's network has no ports but the host's.
+/// Checks that a Pod in the host's network uses only host ports.
 fn host_network(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if pod.spec.get("hostNetwork") != Some(&Value::Bool(true)) {
         return;
@@ -226,7 +226,7 @@ fn host_network(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A pod with users of its own shares little with the host.
+/// Checks a Pod with its own user namespace, which may share little with the host.
 fn own_users(pod: &Pod<'_>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if pod.host_users {
         return;
@@ -268,7 +268,7 @@ fn hostname_override(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     named(names::subdomain, name, &at, errors);
 }
 
-/// How a pod finds names.
+/// Checks the DNS configuration of a Pod.
 fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let config = spec.get("dnsConfig");
     let at = path.child("dnsConfig");
@@ -330,7 +330,8 @@ fn name_service(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A pod's spec is fixed but for images, the deadline, added tolerations, removed gates, and what gates wait for.
+/// Checks an update. A Pod's spec is immutable except for images, the deadline, added tolerations, removed gates, and the fields that gates
+/// leave open.
 pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let spec = value.get("spec").unwrap_or(&NOTHING);
     let before = old.get("spec").unwrap_or(&NOTHING);
@@ -341,7 +342,7 @@ pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
             errors.push(FieldError::forbidden(path.child(list), detail));
             return;
         }
-        // Told a second time, as by the real server.
+        // This error occurs twice, as in the real server.
         for (container, at) in items(spec, list, &path) {
             required(container, "image", &at, errors);
             containers::image_without_spaces(container, &at, errors);
@@ -371,7 +372,7 @@ pub(crate) fn pod_update(value: &Value, old: &Value, errors: &mut Vec<FieldError
     }
 }
 
-/// What of a spec may not change.
+/// Returns the immutable part of a spec.
 fn fixed(spec: &Value, before: &Value, gated: bool) -> Value {
     let mut spec = spec.clone();
     for list in ["containers", "initContainers"] {
@@ -404,7 +405,7 @@ fn fixed(spec: &Value, before: &Value, gated: bool) -> Value {
     spec
 }
 
-/// A deadline only comes nearer. Whether it is worth looking further.
+/// Checks that a deadline is only shortened. Returns whether further checks make sense.
 fn deadline_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) -> bool {
     let field = "activeDeadlineSeconds";
     let seconds = |spec: &Value| spec.get(field).and_then(Value::as_i64);
@@ -447,7 +448,7 @@ fn toleration_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mu
     }
 }
 
-/// While a pod waits at gates, it can be confined further.
+/// Checks a node selector update. While a Pod waits for gates, its selector may become stricter.
 fn node_selector_update(spec: &Value, before: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let new = spec.get("nodeSelector").unwrap_or(&NOTHING);
     let mut old = before
@@ -497,7 +498,7 @@ fn node_selector_update(spec: &Value, before: &Value, path: &FieldPath, errors: 
     }
 }
 
-/// A term as the real server shows it.
+/// Returns a term as the real server shows it.
 fn shown_term(term: &Value) -> String {
     let list = |field: &str| {
         let list = term.get(field).and_then(Value::as_array)?;
@@ -515,7 +516,7 @@ fn shown_requirement(requirement: &Value) -> String {
     format!("{{\"Key\":{key},\"Operator\":{operator},\"Values\":{values}}}")
 }
 
-/// Every container with its path, in the order in which they start.
+/// Returns every container with its path, in the order in which they start.
 fn all_containers<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, FieldPath)> {
     ["initContainers", "containers", "ephemeralContainers"]
         .into_iter()
@@ -523,12 +524,12 @@ fn all_containers<'a>(spec: &'a Value, path: &FieldPath) -> Vec<(&'a Value, Fiel
         .collect()
 }
 
-/// A number; 0 when absent.
+/// Returns a number; 0 when absent.
 fn number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// The complaints of a rule about a field, which may be empty.
+/// Returns the errors of a rule about a field, which may be empty.
 fn named_field(
     value: &Value,
     field: &str,
@@ -542,7 +543,7 @@ fn named_field(
     }
 }
 
-/// A field that may not be empty.
+/// Checks that a field is not empty.
 fn required(value: &Value, field: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if text(value, field).is_empty() {
         errors.push(FieldError::required(path.child(field), ""));

@@ -1,4 +1,4 @@
-//! Writes of a part of a pod: containers that are added for debugging, and resources that are changed while it runs.
+//! Validation of partial writes: added debug containers, and changed resources of a running Pod.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,7 @@ use crate::schema::validation::{items, metadata, text};
 use crate::schema::{FieldError, FieldPath};
 
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
-/// A complaint about a pod as a whole, as Kubernetes' empty path is written.
+/// Kubernetes' text for the path of an error about the whole Pod.
 const WHOLE: &str = "[]";
 
 /// Checks a pod that is written through one of these endpoints. `class` is the quality of service of a pod by its resources.
@@ -43,7 +43,7 @@ fn spec(pod: &Value) -> &Value {
     pod.get("spec").unwrap_or(&NOTHING)
 }
 
-/// What is there for debugging stays as it is.
+/// Checks that existing debug containers stay unchanged.
 fn ephemeral(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     let at = FieldPath::new("spec").child("ephemeralContainers");
     let root = FieldPath::new("spec");
@@ -65,7 +65,7 @@ fn ephemeral(value: &Value, old: &Value, errors: &mut Vec<FieldError>) {
 }
 
 trait Named<'a> {
-    /// The last one of that name.
+    /// Returns the last container of that name.
     fn rfind_named(&mut self, name: &str) -> Option<&'a Value>;
 }
 
@@ -110,7 +110,7 @@ fn resize(value: &Value, old: &Value, class: impl Fn(&Value) -> &'static str, er
     }
 }
 
-/// Whether the node that runs the pod can do it, as far as its containers show that.
+/// Returns whether the Pod's node supports the change, as far as its containers show that.
 fn node_resizes(pod: &Value) -> bool {
     let statuses = pod.pointer("/status/containerStatuses").and_then(Value::as_array);
     let mut running = statuses.into_iter().flatten();
@@ -122,7 +122,7 @@ fn amounts<'a>(of: &'a Value, side: &str) -> Option<&'a Map<String, Value>> {
     of.get("resources")?.get(side)?.as_object()
 }
 
-/// Complains about amounts that are no longer said.
+/// Reports removed amounts.
 fn removed(now: &Value, before: &Value, what: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     for side in ["requests", "limits"] {
         let gone = |name: &String| !amounts(now, side).is_some_and(|now| now.contains_key(name));
@@ -135,7 +135,7 @@ fn removed(now: &Value, before: &Value, what: &str, at: &FieldPath, errors: &mut
     }
 }
 
-/// Checks what the pod says of itself as a whole.
+/// Checks the resources of the Pod as a whole.
 fn whole_pod(value: &Value, old: &Value, masked: &mut Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let says = |pod: &Value| {
         ["requests", "limits"]
@@ -188,7 +188,7 @@ fn same_containers(value: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<
     errors.len() == found
 }
 
-/// Puts the former amounts of what may change in the place of the new ones.
+/// Replaces changeable amounts with the old ones, so that the rest can be compared.
 fn mask(of: &mut Value, old: &Value, keeps_claims: bool) {
     let Some(of) = of.as_object_mut() else { return };
     let mut resources = of
@@ -244,7 +244,7 @@ fn mask_containers(masked: &mut Value, old: &Value, at: &FieldPath, errors: &mut
     }
 }
 
-/// Whether two values say the same; what is empty says nothing.
+/// Checks whether two values are equal apart from empty parts.
 fn same(one: &Value, other: &Value) -> bool {
     fn plain(value: &Value) -> Value {
         match value {

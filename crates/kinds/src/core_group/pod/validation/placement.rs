@@ -1,4 +1,4 @@
-//! Where a pod may run: affinities, tolerations, how it is spread, and what holds it back from being placed.
+//! Placement of a Pod: affinities, tolerations, spread, and scheduling gates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,7 +85,7 @@ fn pod_term(term: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     );
 }
 
-/// Keys of labels whose values are taken from the pod itself.
+/// Checks label keys whose values come from the Pod itself.
 fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let selector = value.get("labelSelector");
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
@@ -104,7 +104,7 @@ fn label_keys(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let keys: Vec<&str> = items(value, "matchLabelKeys", at)
         .filter_map(|(key, _)| key.as_str())
         .collect();
-    // Of a key that is there twice, the last place.
+    // For a duplicate key, the last place counts.
     let places: BTreeMap<&str, usize> = keys.iter().enumerate().map(|(place, key)| (*key, place)).collect();
     let place = |key: &str| places.get(key).copied();
     if let Some(selector) = selector {
@@ -236,7 +236,7 @@ pub(crate) fn tolerations(spec: &Value, path: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-/// Checks what a pod has to be before it is ready, and what has to go before it is placed.
+/// Checks the readiness gates and the scheduling gates of a Pod.
 pub(super) fn gates(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (gate, at) in items(spec, "readinessGates", path) {
         named(

@@ -1,4 +1,4 @@
-//! What a kubelet does to a container: probes, and hooks at its start and end.
+//! The actions of a kubelet on a container: probes, and hooks at start and stop.
 
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub(super) fn lifecycle(pod: &Pod<'_>, container: &Value, at: &FieldPath, errors
     }
 }
 
-/// Exactly one of the kinds has to be there; of several the first one is looked at.
+/// Checks that exactly one of the kinds exists. If several exist, only the first one is checked.
 fn handler(pod: &Pod<'_>, value: &Value, kinds: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut given = kinds.iter().filter_map(|kind| Some((*kind, value.get(*kind)?)));
     let Some((kind, action)) = given.next() else {

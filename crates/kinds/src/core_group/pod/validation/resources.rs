@@ -1,4 +1,4 @@
-//! What containers ask for and may use, and the pod as a whole.
+//! The requests and limits of containers, and of the Pod as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ const STANDARD: [&str; 20] = [
     "storage",
 ];
 
-/// Those of them that are counted.
+/// The standard resources that quotas count as numbers of objects.
 const COUNTED: [&str; 9] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -63,7 +63,7 @@ fn is_standard(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge(name) || name.starts_with("requests.hugepages-")
 }
 
-/// The complaints about a resource's name, whosever it is.
+/// Returns the errors in a resource's name, with or without a prefix.
 fn resource_name(name: &str) -> Vec<String> {
     let complaints = qualified_name(name);
     if complaints.is_empty() && !name.contains('/') && !is_standard(name) {
@@ -96,7 +96,7 @@ fn pod_resource(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The amounts of one side.
+/// Returns the amounts of one side.
 fn amounts<'a>(resources: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     let list = resources.get(side).and_then(Value::as_object);
     list.into_iter()
@@ -130,7 +130,7 @@ pub(super) fn of_container(resources: &Value, claims: &BTreeSet<&str>, at: &Fiel
     requirements(resources, container_resource, claims, at, errors);
 }
 
-/// Checks what a pod needs beyond its containers.
+/// Checks the overhead of a Pod beyond its containers.
 pub(crate) fn overhead(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(overhead) = spec.get("overhead") {
         let resources = serde_json::json!({"limits": overhead});
@@ -225,7 +225,7 @@ fn used_claims(resources: &Value, claims: &BTreeSet<&str>, at: &FieldPath, error
     }
 }
 
-/// Checks what a pod asks for as a whole, also against what its containers ask for together.
+/// Checks the resources of a Pod as a whole, also against the sum of its containers.
 pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(resources) = spec.get("resources") else { return };
     let at = path.child("resources");
@@ -271,7 +271,7 @@ pub(super) fn of_pod(spec: &Value, claims: &BTreeSet<&str>, path: &FieldPath, er
     }
 }
 
-/// What the containers need together: all that run at once, or at some step of the start.
+/// Returns the amounts that the containers need together: the maximum over the running phase and each step of the start.
 fn together<'a>(spec: &'a Value, side: &str) -> BTreeMap<&'a str, Quantity> {
     type Amounts<'a> = BTreeMap<&'a str, Quantity>;
     fn add<'a>(all: &mut Amounts<'a>, more: &Amounts<'a>) {

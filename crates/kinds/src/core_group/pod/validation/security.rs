@@ -1,4 +1,4 @@
-//! Security contexts of a pod and of its containers, and the annotations that once said the same.
+//! Security contexts of a Pod and of its containers, and the old annotations with the same meaning.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ fn is(value: &Value, field: &str, wanted: bool) -> bool {
     value.get(field) == Some(&Value::Bool(wanted))
 }
 
-/// Checks the context of a pod, parts of which stand in its spec.
+/// Checks the context of a Pod. Some of its fields are in the Pod's spec.
 pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     static NOTHING: Value = Value::Null;
     let context = spec.get("securityContext").unwrap_or(&NOTHING);
@@ -64,7 +64,7 @@ pub(super) fn of_pod(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError
     supported(context, "seLinuxChangePolicy", &["Recursive"], &at, errors);
 }
 
-/// A field that is one of a list if it is there at all.
+/// Checks that a field, if it exists, has one of these values.
 fn supported(context: &Value, field: &str, values: &[&str], at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(found) = context.get(field).and_then(Value::as_str)
         && !values.contains(&found)
@@ -143,7 +143,7 @@ pub(super) fn of_container(context: &Value, host_users: bool, at: &FieldPath, er
     app_armor(context, at, errors);
 }
 
-/// A context as the real server shows it.
+/// Returns a context as the real server shows it.
 fn shown(context: &Value) -> Shown {
     let part = |field: &str, parts: &[(&str, &str, bool)]| {
         let Some(value) = context.get(field) else {
@@ -274,7 +274,7 @@ fn app_armor(context: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The profile that an annotation names, as the field that took its place; none if it names none.
+/// Converts the profile in an annotation into the field that replaces it; `None` if the annotation names no profile.
 pub(crate) fn of_annotation(annotation: &str) -> Option<Value> {
     let profile = match annotation {
         "unconfined" => json!({"type": "Unconfined"}),
@@ -336,7 +336,7 @@ fn seccomp_text(profile: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A profile that stands in an annotation too has to be the same there.
+/// Checks that a profile in both a field and an annotation has equal values.
 pub(super) fn agree(metadata: &Value, spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let context = spec.get("securityContext").unwrap_or(&Value::Null);
     let of_pod = (context.get("seccompProfile"), annotation(metadata, SECCOMP_POD));

@@ -1,5 +1,4 @@
-//! The status of a pod, which a kubelet writes: conditions, addresses, the states of its containers, and the devices that
-//! were found for it.
+//! Validation of a Pod's status, which a kubelet writes: conditions, addresses, the states of containers, and allocated devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -89,7 +88,7 @@ fn generation(of: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The node that a pod is to take from others.
+/// Checks the node on which a Pod will preempt others.
 fn nominated(now: &Value, before: &Value, old: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let name = text(now, "nominatedNodeName");
     if name.is_empty() || name == text(before, "nominatedNodeName") {
@@ -109,7 +108,7 @@ fn nominated(now: &Value, before: &Value, old: &Value, at: &FieldPath, errors: &
     }
 }
 
-/// What has ended begins again only if it is to be restarted.
+/// Checks that a terminated container starts again only if its restart policy allows that.
 fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let containers = match list {
         "containerStatuses" => Some("containers"),
@@ -122,7 +121,7 @@ fn transitions(now: &Value, before: &Value, list: &str, spec: &Value, at: &Field
     let root = FieldPath::default();
     let by_name = |value, list| -> BTreeMap<&str, &Value> {
         let all = items(value, list, &root).map(|(one, _)| (text(one, "name"), one));
-        // Of two with one name, the first.
+        // Of two with one name, the first one counts.
         all.fold(BTreeMap::new(), |mut named, (name, one)| {
             named.entry(name).or_insert(one);
             named
@@ -153,7 +152,7 @@ fn rules(container: &Value) -> impl Iterator<Item = &Value> {
     rules.into_iter().flatten()
 }
 
-/// Whether the end of one container may restart all of them.
+/// Returns whether the end of one container may restart all of them.
 fn restarts_all(spec: &Value) -> bool {
     let root = FieldPath::default();
     ["initContainers", "containers"].iter().any(|list| {
@@ -162,7 +161,7 @@ fn restarts_all(spec: &Value) -> bool {
     })
 }
 
-/// Whether a container that ended with this code is started again.
+/// Returns whether a container that ended with this code is started again.
 fn restarts(container: &Value, spec: &Value, code: i64) -> bool {
     let policy = text(container, "restartPolicy");
     let applies = |rule: &&Value| {
@@ -214,7 +213,7 @@ fn claims(now: &Value, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError
     }
 }
 
-/// The claim that was made for resources that a pod only names.
+/// Checks the claim that was made for the Pod's extended resources.
 fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(claim) = claim.filter(|claim| !claim.is_null()) else {
         return;
@@ -268,7 +267,7 @@ fn extended(claim: Option<&Value>, spec: &Value, at: &FieldPath, errors: &mut Ve
     }
 }
 
-/// One address of each family at most. What was there already is not looked at.
+/// Checks that each family has at most one address. Addresses of the old status are not checked.
 fn pod_addresses(now: &Value, before: &Value, field: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let known: Vec<&str> = items(before, field, at).map(|(one, _)| text(one, "ip")).collect();
     let all: Vec<&str> = items(now, field, at).map(|(one, _)| text(one, "ip")).collect();
@@ -293,7 +292,7 @@ fn pod_addresses(now: &Value, before: &Value, field: &str, at: &FieldPath, error
     }
 }
 
-/// The user that a container's first process runs as.
+/// Checks the user of a container's first process.
 fn user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(user) = container.pointer("/user/linux") else {
         return;
@@ -316,7 +315,7 @@ fn user(container: &Value, windows: bool, at: &FieldPath, errors: &mut Vec<Field
     }
 }
 
-/// Which devices a container got, and how they are.
+/// Checks the devices of a container and their health.
 fn allocated(status: &Value, container: Option<&Value>, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let claims = container.and_then(|container| container.pointer("/resources/claims"));
     let claims = claims.and_then(Value::as_array).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Volumes of storage systems that are named_field in the pod itself, most of them long gone.
+//! Volumes of storage systems that are named in the Pod itself. Most of these systems are no longer supported.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{named_field, number, required};
 use crate::schema::validation::{empty, names, one_of, text};
 use crate::schema::{FieldError, FieldPath};
 
-/// Checks the volume of such a kind, found in the volume at `at`.
+/// Checks the volume source of this kind inside the volume at `at`.
 pub(super) fn source(kind: &str, value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     // The real server calls one of them by another name.
     let inner = at.child(if kind == "gcePersistentDisk" {
@@ -78,7 +78,7 @@ fn secret(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 fn partition(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let partition = number(value, "partition");
     if !(0..=255).contains(&partition) {
-        // 0 is allowed all the same.
+        // The value 0 is allowed nevertheless.
         let detail = "must be between 1 and 255, inclusive";
         errors.push(FieldError::invalid(at.child("partition"), partition, detail));
     }
@@ -92,7 +92,7 @@ fn logical_unit(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with the name of an iSCSI party.
+/// Returns the error in the name of an iSCSI party.
 fn party(name: &str) -> Option<&'static str> {
     let Some(kind) = ["iqn", "eui", "naa"].into_iter().find(|kind| name.starts_with(kind)) else {
         return Some("must be valid format starting with iqn, eui, or naa");
@@ -112,7 +112,7 @@ fn is_alphanumeric(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Year and month, a reversed domain, and a name behind a colon.
+/// Checks for a year and month, a reversed domain, and a name behind a colon.
 fn is_qualified(text: &str) -> bool {
     let dated = |date: &str| {
         let date: Vec<u8> = date.bytes().collect();

@@ -1,4 +1,4 @@
-//! The volumes of a pod that most people have: files out of the cluster, of the node, and claims.
+//! The usual volumes of a Pod: files from the cluster, from the node, and claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -68,7 +68,7 @@ pub(super) fn volumes<'a>(
     let is_claimed = |volume: &Value| names.contains(text(volume, "name"));
     let own = items(pod.spec, "volumes", path).map(|(volume, _)| volume);
     let all: Vec<&Value> = claimed.iter().chain(own.filter(|volume| !is_claimed(volume))).collect();
-    // What the claims will be called that are made for the pod's volumes.
+    // The names of the claims that will be created for the Pod's volumes.
     let made: BTreeSet<String> = all
         .iter()
         .filter(|volume| volume.get("ephemeral").is_some())
@@ -134,7 +134,7 @@ fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldE
         "downwardAPI" => {
             mode(first, "defaultMode", &inner, errors);
             for (file, _) in items(first, "items", &inner) {
-                // The real server does not say which of the files it is.
+                // The real server's error does not name the file.
                 downward_file(file, &inner, errors);
             }
         }
@@ -175,7 +175,7 @@ fn source(pod: &Pod<'_>, volume: &Value, at: &FieldPath, errors: &mut Vec<FieldE
     }
 }
 
-/// What may be expected at a path of a host.
+/// The kinds of files that a host path may require.
 pub(crate) const HOST_PATH_KINDS: [&str; 8] = [
     "",
     "BlockDevice",
@@ -230,7 +230,7 @@ fn ephemeral(pod: &Pod<'_>, name: &str, value: &Value, at: &FieldPath, errors: &
     }
 }
 
-/// The name of a CSI driver.
+/// Checks the name of a CSI driver.
 fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if name.is_empty() {
         errors.push(FieldError::required(at, ""));
@@ -244,7 +244,7 @@ fn driver_name(name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A Secret or ConfigMap whose keys become files.
+/// Checks a Secret or ConfigMap whose keys become files.
 fn files(value: &Value, name: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     required(value, name, at, errors);
     mode(value, "defaultMode", at, errors);
@@ -291,7 +291,7 @@ fn downward_file(file: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
 
 fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut paths = BTreeSet::new();
-    // What is shown of a path that is taken differs from kind to kind.
+    // The value in the error for a duplicate path differs from kind to kind.
     let mut take = |path: &str, shown: &str, errors: &mut Vec<FieldError>| {
         if !paths.insert(path.to_owned()) {
             errors.push(FieldError::invalid(at, shown, "conflicting duplicate paths"));
@@ -331,7 +331,7 @@ fn projections(value: &Value, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The path's faults are told of the volume, the duration's of the source.
+/// Checks a token source. Errors in the path name the volume; errors in the duration name the source.
 fn service_account_token(token: &Value, at_volume: &FieldPath, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let seconds = number(token, "expirationSeconds");
     if seconds < 600 {
@@ -346,14 +346,14 @@ fn service_account_token(token: &Value, at_volume: &FieldPath, at: &FieldPath, e
     local_path(text(token, "path"), &at_volume.child("path"), errors);
 }
 
-/// The complaint about a path that leads out of where it begins.
+/// Checks that a path does not leave its start through `..`.
 pub(super) fn no_steps_back(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if path.split('/').any(|part| part == "..") {
         errors.push(FieldError::invalid(at, path, "must not contain '..'"));
     }
 }
 
-/// The complaints about a path that has to lead downwards from where it begins.
+/// Checks that a path is relative and does not leave its start.
 pub(super) fn descending_path(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if path.starts_with('/') {
         errors.push(FieldError::invalid(at, path, "must be a relative path"));
@@ -361,7 +361,7 @@ pub(super) fn descending_path(path: &str, at: &FieldPath, errors: &mut Vec<Field
     no_steps_back(path, at, errors);
 }
 
-/// As above; names that begin with `..` are the kubelet's own.
+/// Like `descending_path`, and also refuses names that begin with `..`, which belong to the kubelet.
 fn local_path(path: &str, at: &FieldPath, errors: &mut Vec<FieldError>) {
     descending_path(path, at, errors);
     if path.starts_with("..") && !path.starts_with("../") {

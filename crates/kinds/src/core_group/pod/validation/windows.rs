@@ -1,4 +1,4 @@
-//! What a pod may say for its operating system, and how containers run on Windows.
+//! The operating system of a Pod, and the fields for containers on Windows.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ pub(super) fn options(context: &Value, at: &FieldPath, errors: &mut Vec<FieldErr
     }
 }
 
-/// The complaints about a user's name, with the domain in front of a backslash or without.
+/// Returns the errors in a user's name, with the domain in front of a backslash or without.
 fn user_name(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('\\').collect();
     let (domain, user) = match parts.as_slice() {
@@ -118,7 +118,7 @@ pub(super) fn host_processes(spec: &Value, path: &FieldPath, errors: &mut Vec<Fi
     }
 }
 
-/// Checks the operating system, and that nothing is said that belongs to the other one.
+/// Checks the operating system, and refuses fields of the other system.
 pub(super) fn system(spec: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(system) = spec.get("os") else { return };
     let at = path.child("os");

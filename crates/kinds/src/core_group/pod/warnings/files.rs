@@ -1,4 +1,4 @@
-//! Files of a volume that lie in each other's place.
+//! Files of a volume with overlapping paths.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -47,7 +47,7 @@ pub(super) fn files(volume: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// The paths so far, each with a slash behind it, where each stands in the list, and where it comes from.
+/// The known paths, each with a final slash, its place in the list, and its origin.
 #[derive(Default)]
 struct Known {
     paths: BTreeMap<String, Vec<(usize, String)>>,
@@ -79,7 +79,8 @@ impl Known {
         }
     }
 
-    /// What lies above a path, at it and below it, in the order of the list; no more than anybody is told.
+    /// Returns the paths above, at and below a path, in the order of the list. Their number has a limit, because the number of warnings has
+    /// one.
     fn overlapping<'a>(&'a self, path: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
         let above = path
             .match_indices('/')

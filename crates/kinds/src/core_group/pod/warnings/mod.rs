@@ -1,4 +1,4 @@
-//! What the writer of a pod or a pod template is told though it is taken, in the words of the real server.
+//! Warnings for the writer of a valid Pod or Pod template, in the words of the real server.
 
 mod files;
 mod ports;
@@ -15,8 +15,7 @@ use crate::schema::{FieldPath, go_quoted};
 use files::files;
 use ports::ports;
 
-/// More texts than are ever sent (the API server cuts them off): where one thing can be said of each pair of items, no more
-/// are made.
+/// The limit for warnings, which is more than the API server sends. Checks of all pairs of items stop at this number.
 const MOST_TEXTS: usize = 1_000;
 
 static NOTHING: Value = Value::Null;
@@ -57,7 +56,7 @@ const DEPRECATED_LABELS: [(&str, &str); 8] = [
 const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// Annotations of pods that do nothing any more.
+/// Annotations of Pods without an effect.
 const DEAD_ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
@@ -102,7 +101,7 @@ const DEAD_VOLUMES: [(&str, &str, &str); 9] = [
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 ];
 
-/// What is said about a label of nodes that has another name by now.
+/// Returns the warning about a node label that has been renamed.
 pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
     DEPRECATED_LABELS
         .iter()
@@ -110,12 +109,12 @@ pub(crate) fn deprecated(label: &str) -> Option<&'static str> {
         .map(|(_, message)| *message)
 }
 
-/// A field's number; none when absent.
+/// Returns a field's number; zero if it is missing.
 pub(crate) fn number(value: &Value, field: &str) -> i64 {
     value.get(field).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// About a new pod.
+/// Returns warnings about a new Pod.
 pub(super) fn pod(pod: &Value) -> Vec<String> {
     let name = pod
         .pointer("/metadata/name")
@@ -133,7 +132,7 @@ pub(super) fn pod(pod: &Value) -> Vec<String> {
     found
 }
 
-/// About a pod template at a path; a pod's is no path at all.
+/// Returns warnings about a Pod template at a path. The path of a Pod itself is empty.
 pub(crate) fn template(template: &Value, path: &FieldPath) -> Vec<String> {
     let spec = template.get("spec").unwrap_or(&NOTHING);
     let at = path.child("spec");
@@ -223,7 +222,7 @@ fn placement(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-/// About a term that selects nodes.
+/// Adds warnings about a term that selects nodes.
 pub(crate) fn node_term(term: &Value, values: bool, at: &FieldPath, found: &mut Vec<String>) {
     for (expression, at) in items(term, "matchExpressions", at) {
         let key = text(expression, "key");
@@ -279,7 +278,7 @@ fn volumes(spec: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-/// About sizes of claims that are no whole bytes.
+/// Adds warnings about sizes of claims that are not whole bytes.
 pub(crate) fn claim_sizes(resources: &Value, at: &FieldPath, found: &mut Vec<String>) {
     for side in ["requests", "limits"] {
         let sizes = resources.get(side).unwrap_or(&NOTHING);
@@ -333,7 +332,7 @@ fn environment(container: &Value, at: &FieldPath, found: &mut Vec<String>) {
     }
 }
 
-/// An address that could be written more plainly.
+/// Adds a warning about an address that has a simpler form.
 pub(crate) fn address(address: &str, at: &FieldPath, found: &mut Vec<String>) {
     if let Ok(parsed @ IpAddr::V6(_)) = address.parse::<IpAddr>()
         && parsed.to_string() != address

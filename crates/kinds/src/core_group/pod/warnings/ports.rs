@@ -1,4 +1,4 @@
-//! Ports of containers that get in each other's way.
+//! Ports of containers that conflict.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{FieldPath, MOST_TEXTS, go_quoted, items, number, text};
 
-/// Ports with the same number and protocol.
+/// Ports with equal number and protocol.
 #[derive(Default)]
 struct Same<'a> {
     all: Vec<(&'a Value, FieldPath)>,
@@ -21,13 +21,14 @@ impl<'a> Same<'a> {
         self.all.push((port, at.clone()));
     }
 
-    /// Those that a port gets in the way of, in the order of the list; no more than anybody is told.
+    /// Returns the ports that conflict with a port, in the order of the list. Their number has a limit, because the number of warnings has
+    /// one.
     fn in_the_way(&self, ip: &str, host: i64) -> impl Iterator<Item = &(&'a Value, FieldPath)> {
         let on = |host: i64| self.on_host.get(&host).into_iter().flatten();
         let mut places: Vec<usize> = if host == 0 {
             (0..self.all.len()).take(MOST_TEXTS).collect()
         } else {
-            // Of two addresses on the host that are both given, each has ports of its own.
+            // Two explicit addresses of the host have separate ports.
             let same: Vec<&Vec<usize>> = if ip.is_empty() {
                 on(host).map(|(_, places)| places).collect()
             } else {
@@ -89,7 +90,7 @@ pub(super) fn ports(containers: &[(&Value, FieldPath)], found: &mut Vec<String>)
     }
 }
 
-/// How two ports with the same number get in each other's way, by their addresses and ports on the host.
+/// Returns the kind of conflict between two ports with one number, by their addresses and ports on the host.
 fn collision((ip, host): (&str, i64), (other_ip, other_host): (&str, i64)) -> Option<&'static str> {
     if ip == other_ip && host == other_host {
         Some("duplicate")
