@@ -1,5 +1,5 @@
-//! Records the answers of the real `kustomize` into the corpus of the kustomize crate: `want.yaml`, or `want.err` when it
-//! refuses. Refuses to record with another version than the one that the crate reproduces; CI replays without the tool.
+//! Records the answers of the real `kustomize` into the corpus of the kustomize crate: `want.yaml`, or `want.err` for an error. Only the version that the crate
+//! reproduces is accepted. CI replays the corpus without the tool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,7 @@ use anyhow::{Context, Result, bail};
 /// The version whose answers are recorded.
 const VERSION: &str = "5.8.1";
 const CORPUS: &str = "crates/kustomize/tests/corpus";
-/// What a case's notes keep when it is recorded anew: the folder that is built, and what our library must say when it refuses what the
-/// real tool refuses (`says`) or builds (`refused`).
+/// The notes of a case that a new recording keeps: the folder to build, and our library's message where the real tool fails, too (`says`), or builds (`refused`).
 const KEPT: [&str; 3] = ["build =", "says =", "refused ="];
 
 /// Records every case, or only those whose name contains `only`. Run it from the root of the workspace, with `kustomize` on PATH.
@@ -21,7 +20,7 @@ pub(crate) fn run(only: Option<&str>) -> Result<()> {
         .output()
         .context("there is no kustomize on PATH")?;
     let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
-    // A distribution's build may not know its version; it says (devel).
+    // A distribution's build may not know its version, and prints (devel).
     if !version.contains(VERSION) && !version.contains("devel") {
         bail!("kustomize {VERSION} is needed, this one says {version}");
     }
@@ -58,13 +57,13 @@ fn record(case: &Path) -> Result<()> {
         .output()?;
     let (yaml, error) = (case.join("want.yaml"), case.join("want.err"));
     if output.status.success() {
-        // A distribution's build may not know its version, which it puts into a label.
+        // A distribution's build may not know the version that it puts into a label.
         let text = String::from_utf8(output.stdout)?.replace("kustomize-(devel)", &format!("kustomize-v{VERSION}"));
         fs::write(yaml, text)?;
         remove(&error)?;
     } else {
         let text = String::from_utf8_lossy(&output.stderr).replace(&*input.to_string_lossy(), "INPUT");
-        // Where the tool crashes, only the reason counts; what its threads did differs from run to run.
+        // After a crash only the reason counts; the stacks of goroutines differ from run to run.
         let crashed = text.contains("\ngoroutine ");
         let lines: Vec<String> = text
             .lines()
@@ -91,7 +90,7 @@ fn remove(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Some of the tool's messages print addresses of its memory, which differ from run to run.
+/// Removes addresses of the tool's memory from a message, because they differ from run to run.
 fn without_addresses(line: &str) -> String {
     let mut parts = line.split("0x");
     let mut text = parts.next().unwrap_or("").to_owned();

@@ -1,5 +1,4 @@
-//! `cargo xtask bench`: builds the program and the bench in release and runs it. What is measured and how is
-//! `crates/bench`; refuses to measure a debug build.
+//! `cargo xtask bench`: builds the program and `crates/bench` in release mode and runs the bench.
 
 use crate::cargo;
 

@@ -1,4 +1,4 @@
-//! Programs of ours that a task runs. Owns how cargo is called; refuses to hide that it failed.
+//! Runs cargo and programs of the workspace. A failure of a program is an error of the task.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -8,20 +8,20 @@ use anyhow::bail;
 
 use crate::tidy;
 
-/// Runs cargo in the project's folder; `more` is handed on as it is.
+/// Runs cargo in the project's folder; `more` is passed on unchanged.
 pub(crate) fn run(arguments: &[&str], more: &[String]) -> anyhow::Result<()> {
     let mut cargo = command("cargo");
     cargo.args(arguments).args(more);
     finish(cargo)
 }
 
-/// Where cargo builds.
+/// Returns cargo's target folder.
 pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tidy::root().join("target"), Into::into)
 }
 
-/// Runs a program of a package that has tests called `tests`, as `cargo test --workspace` has built it: for the package alone, all that it depends
-/// on would be built again with fewer features.
+/// Runs a program of a package that has tests called `tests`, as `cargo test --workspace` has built it. A build of the package alone would build all dependencies again
+/// with fewer features.
 pub(crate) fn run_beside_tests(program: &str, tests: &str, arguments: &[String]) -> anyhow::Result<()> {
     run(&["test", "--quiet", "--workspace", "--no-run", "--test", tests], &[])?;
     let mut command = command(target().join("debug").join(program));
@@ -29,8 +29,8 @@ pub(crate) fn run_beside_tests(program: &str, tests: &str, arguments: &[String])
     finish(command)
 }
 
-/// A program in the project's folder, without what cargo told this one about xtask: build scripts that look at these variables would
-/// be run again, and everything above them built again.
+/// Makes a command in the project's folder, without cargo's variables for xtask. With them, build scripts that read these variables would run again, and all dependants
+/// would be built again.
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(tidy::root());
@@ -44,7 +44,7 @@ pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a program to its end.
+/// Runs a program and waits for its end.
 pub(crate) fn finish(mut command: Command) -> anyhow::Result<()> {
     let status = command.status()?;
     if status.success() {

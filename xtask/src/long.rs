@@ -1,4 +1,4 @@
-//! `cargo xtask long`: what takes hours and finds what the small numbers of CI may miss. Each step is another task with a large number.
+//! `cargo xtask long`: runs that take hours and find bugs that CI's small numbers may miss. Each step is another task with a large number.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -8,10 +8,10 @@ use clap::{Parser, ValueEnum};
 
 use crate::cargo;
 
-/// The variable that lets tests try everything of which they try a part otherwise.
+/// The variable with which tests try all cases instead of a part.
 const LONG: &str = "TENURE_TEST_LONG";
 
-/// What is run.
+/// The parts of a long run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// All tests, with every kill and every seed.
@@ -22,16 +22,16 @@ enum Part {
     TwoWorlds,
     /// Random requests to a real kube-apiserver and to ours.
     Differential,
-    /// Trees made up by chance, built by the real kustomize and by ours.
+    /// Random trees, built by the real kustomize and by ours.
     Kustomize,
 }
 
-/// A step: the task with its arguments, and what the environment says to it.
+/// A step: the task with its arguments and environment.
 struct Step {
     part: Part,
     arguments: &'static [&'static str],
     variables: &'static [(&'static str, &'static str)],
-    /// Whether a seed may be set.
+    /// Whether a seed can be set.
     has_seed: bool,
 }
 
@@ -112,13 +112,13 @@ pub(crate) struct Long {
     /// Only these parts; all when absent.
     #[arg(value_enum)]
     parts: Vec<Part>,
-    /// The first seed of what is drawn.
+    /// The first seed of random cases.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 impl Long {
-    /// Runs the steps one after another, and goes on after a failure.
+    /// Runs the steps one after another, and continues after a failure.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut ended = Vec::new();
         let is_meant = |step: &&Step| self.parts.is_empty() || self.parts.contains(&step.part);

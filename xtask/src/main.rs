@@ -1,5 +1,4 @@
-//! The project's automation: one subcommand a file. Owns nothing of the product; refuses to be a build step
-//! (a plain `cargo build` and `cargo test` need none of it).
+//! The project's automation: one subcommand per file. A plain `cargo build` and `cargo test` need none of it.
 
 use clap::{Parser, Subcommand};
 
@@ -30,7 +29,7 @@ struct Arguments {
 enum Task {
     /// Write the files that are generated from the types: all below `deploy`.
     Generate {
-        /// Write nothing; fail when a file is not as it would be generated.
+        /// Write nothing; fail if a file is not up to date.
         #[arg(long)]
         check: bool,
     },
@@ -41,52 +40,52 @@ enum Task {
     },
     /// Build every kustomization below a folder with the real kustomize (on PATH) and with ours, and compare byte for byte.
     CompareKustomize(kustomize::Compare),
-    /// Build trees that are made up by chance with the real kustomize (on PATH) and with ours, and compare byte for byte.
+    /// Build random trees with the real kustomize (on PATH) and with ours, and compare byte for byte.
     FuzzKustomize(kustomize::Fuzz),
     /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
     Tidy,
-    /// Measure the program from outside; `cargo xtask bench --help` says what.
+    /// Measure the program from outside; see `cargo xtask bench --help`.
     #[command(disable_help_flag = true)]
     Bench {
-        /// Handed to the bench as they are.
+        /// Arguments for the bench.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Ask the embedded control plane and a real kube-apiserver the same things; `cargo xtask differential --help` says how.
+    /// Send the same requests to the embedded control plane and to a real kube-apiserver; see `cargo xtask differential --help`.
     #[command(disable_help_flag = true)]
     Differential {
-        /// Handed to the comparison as they are.
+        /// Arguments for the comparison.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Run all tests, some programs at once: what `cargo test --workspace` does, sooner.
+    /// Run all tests, some programs at once: the same as `cargo test --workspace`, in less time.
     Tests {
-        /// Say how long each program took, and which tests are the slowest.
+        /// Print the time of each program, and the slowest tests.
         #[arg(long)]
         timings: bool,
     },
-    /// Run the scenarios against a real Kubernetes: one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or any other.
+    /// Run the scenarios on a real Kubernetes: on one that is started from the binaries in `TENURE_KUBERNETES_BIN`, or on any other.
     Scenarios {
         /// The kubeconfig of a cluster whose namespace `default` has the label `tenure.dev/disposable=true`.
         #[arg(long)]
         kubeconfig: Option<std::path::PathBuf>,
-        /// Run the controllers as a process, `tenure run`, wherever a scenario doesn't look into them: their own scenarios only.
+        /// Run the controllers as a process, `tenure run`, in scenarios that don't look into them. Applies to the controllers' own scenarios only.
         #[arg(long)]
         process: bool,
-        /// The same, with lanes as `tenure run --lanes` says. Of Pods the suite is the kubelet.
+        /// Like --process, with lanes as in `tenure run --lanes`. For lanes in Pods, the suite is the kubelet.
         #[arg(long, value_name = "WHERE")]
         lanes: Option<String>,
-        /// Say how long each part took, and which scenarios are the slowest.
+        /// Print the time of each part, and the slowest scenarios.
         #[arg(long)]
         timings: bool,
         /// Only scenarios whose name contains one of these.
         only: Vec<String>,
     },
-    /// Run what takes hours: every kill and seed, all scenarios wherever lanes run, thousands of stories and trees.
+    /// Run long tests: every kill and seed, all scenarios with all places of lanes, thousands of stories and trees.
     Long(long::Long),
-    /// Play stories of a tenant alone and beside a hostile tenant, and compare both worlds.
+    /// Run stories of a tenant alone and beside a hostile tenant, and compare both worlds.
     TwoWorlds(two_worlds::TwoWorlds),
-    /// Write what is handed to others into a folder: the program as one static file, checksums, what it is made of, manual, completions.
+    /// Write the files of a release into a folder: the program as one static file, checksums, its components, manual, completions.
     Dist(dist::Dist),
     /// Make the API server's data from a recording of a real kube-apiserver and the Go modules of the same release.
     RecordKubernetes {

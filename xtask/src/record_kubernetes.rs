@@ -1,9 +1,8 @@
-//! Turns a recording of a real kube-apiserver into the compact data that the embedded API server is built with.
+//! Turns a recording of a real kube-apiserver into the compact data of the embedded API server.
 //!
-//! Input: the answers of one server (OpenAPI v3 documents, one Table per resource) and the
-//! Go modules of the same release (`k8s.io/api`, `apimachinery`, `apiextensions-apiserver`, `kube-aggregator`), of
-//! which only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output: `crates/kinds/data`.
-//! It refuses to write anything when an input is missing, so that half a recording never replaces a whole one.
+//! Input: the answers of one server (OpenAPI v3 documents, one Table per resource) and the Go modules of the same release (`k8s.io/api`, `apimachinery`,
+//! `apiextensions-apiserver`, `kube-aggregator`). Of the modules, only facts are read: field numbers, JSON names, pointer or value, `omitempty`. Output:
+//! `crates/kinds/data`. Nothing is written if an input is missing, so that a partial recording never replaces a complete one.
 
 mod go_source;
 mod protobuf;
@@ -16,20 +15,21 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha512};
 
-/// Group-versions whose types are recorded but which are not offered to clients: nothing here schedules devices,
-/// shapes traffic or aggregates servers, and offering them would promise that.
+/// Group-versions whose types are recorded but which clients are not offered. Nothing here schedules devices, shapes traffic or aggregates servers, and offering them
+/// would promise these functions.
 const UNSERVED: [&str; 3] = [
     "apis/apiregistration.k8s.io/v1",
     "apis/flowcontrol.apiserver.k8s.io/v1",
     "apis/resource.k8s.io/v1",
 ];
 
-/// Last path segments of requests that reach into a running pod or node; there are none here.
+/// Last path segments of requests to a running pod or node, which do not exist here.
 const UNSERVED_SUBRESOURCES: [&str; 7] = ["attach", "exec", "log", "portforward", "proxy", "{path}", "binding"];
 
-/// Reads the recording under `dump` (a folder with `openapi/` and `tables/`) and the Go modules
-/// under `go_modules` (folders `api`, `apimachinery`, … as GOPATH or the module cache lays them out, an `@version`
-/// suffix allowed), and writes the data files into `out`.
+/// Reads a recording and Go modules, and writes the data files into `out`.
+///
+/// `dump` is the folder of the recording, with `openapi/` and `tables/`. `go_modules` has the module folders (`api`, `apimachinery`, …) as GOPATH or the module cache
+/// lays them out; an `@version` suffix is allowed.
 pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
     let structs = go_source::read(go_modules)?;
     let messages = protobuf::read(go_modules, &structs)?;
@@ -40,7 +40,7 @@ pub(crate) fn run(dump: &Path, go_modules: &Path, out: &Path) -> Result<()> {
             continue;
         };
         let name = stem.replace("__", "/");
-        // `api/v1` and `apis/GROUP/VERSION` hold resources; the others describe discovery and the like.
+        // `api/v1` and `apis/GROUP/VERSION` have resources; the others describe discovery and similar endpoints.
         if name == "api/v1" || (name.starts_with("apis/") && name.split('/').count() == 3) {
             let document: Value = read_json(&path)?;
             documents.insert(name, document);
@@ -75,8 +75,8 @@ fn gzip(value: &Value) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// One file of many gzip members: a little-endian u32 with the length of a JSON header, the header
-/// (`name -> {offset, length, …}`, offsets from its end), then the members.
+/// Writes one file of many gzip members: a little-endian u32 with the length of a JSON header, the header (`name -> {offset, length, …}`, offsets from its end), then the
+/// members.
 fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8>> {
     let mut header = Map::new();
     let mut body = Vec::new();
@@ -93,8 +93,8 @@ fn archive(members: Vec<(String, Vec<u8>, Map<String, Value>)>) -> Result<Vec<u8
     Ok(whole)
 }
 
-/// The definitions of all documents without prose, one member for each Go package, with the Go facts of each field
-/// under `x-go` (`type`, and the flags `omitempty`, `omitzero`).
+/// Writes the definitions of all documents without prose, one member for each Go package. The Go facts of each field are under `x-go` (`type`, and the flags `omitempty`,
+/// `omitzero`).
 fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::StructIndex) -> Result<Vec<u8>> {
     let mut packages: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
     for document in documents.values() {
@@ -109,7 +109,7 @@ fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Struc
             let mut schema = schema.clone();
             strip_prose(&mut schema);
             add_go_facts(name, &mut schema, structs);
-            // The same definition appears in many documents; its list of group-version-kinds may be shorter in some.
+            // The same definition is in many documents; its list of group-version-kinds may be shorter in some.
             let longer = package
                 .get(name)
                 .is_none_or(|known| known.to_string().len() < schema.to_string().len());
@@ -126,8 +126,7 @@ fn types_archive(documents: &BTreeMap<String, Value>, structs: &go_source::Struc
     archive(members)
 }
 
-/// `group/version/Kind -> definition` of a package; kinds that every group has (DeleteOptions, WatchEvent) are known
-/// to the reader.
+/// Returns `group/version/Kind -> definition` of a package. Kinds that every group has (DeleteOptions, WatchEvent) are known to the reader.
 fn kinds(package: &Map<String, Value>) -> Value {
     let mut kinds = Map::new();
     for (name, definition) in package {
@@ -149,7 +148,7 @@ fn kinds(package: &Map<String, Value>) -> Value {
 fn strip_prose(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
-            // Under `properties` the keys are field names, and a field may well be called `description`.
+            // Under `properties` the keys are field names, and a field may be called `description`.
             map.retain(|key, value| {
                 !(matches!(key.as_str(), "description" | "example" | "externalDocs") && value.is_string())
             });
@@ -163,7 +162,7 @@ fn strip_prose(schema: &mut Value) {
                     strip_prose(value);
                 }
             }
-            // A reference with a default is wrapped in `allOf`; the wrapper says nothing.
+            // A reference with a default is wrapped in `allOf`; the wrapper adds nothing.
             if let Some(Value::Array(all)) = map.get("allOf")
                 && let [Value::Object(only)] = all.as_slice()
                 && let Some(reference) = only.get("$ref").cloned()
@@ -223,7 +222,7 @@ fn openapi_archive(documents: BTreeMap<String, Value>) -> Result<Vec<u8>> {
     archive(members)
 }
 
-/// Answers are JSON (or YAML); request bodies may be protobuf, and are described as `*/*`.
+/// Removes binary media types. Answers are JSON (or YAML); request bodies may be protobuf, and are described as `*/*`.
 fn drop_binary_answers(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -237,7 +236,7 @@ fn drop_binary_answers(value: &mut Value) {
     }
 }
 
-/// `group/version/resource -> columnDefinitions` of every recorded Table.
+/// Returns `group/version/resource -> columnDefinitions` of every recorded Table.
 fn columns(tables: &Path) -> Result<Value> {
     let mut all = Map::new();
     for entry in std::fs::read_dir(tables).context("reading the recorded tables")? {

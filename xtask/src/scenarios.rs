@@ -1,6 +1,5 @@
-//! `cargo xtask scenarios`: the scenarios that also run on the embedded control plane, run against another API server. Owns which
-//! suites these are, and that what runs at once has a control plane each; refuses nothing by itself: a cluster that is not marked as made for
-//! tests is refused by `crates/testkit`.
+//! `cargo xtask scenarios`: runs the scenarios of the embedded control plane on another API server. Parallel runs have a control plane each. `crates/testkit` refuses a
+//! cluster that is not marked as made for tests.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,47 +9,46 @@ use anyhow::{Context as _, bail};
 use crate::suites::{self, Run, Suite};
 use crate::{cargo, timings};
 
-/// The suites: what Tenure needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), its doors
-/// (`crates/admission`), and the program as a process (`crates/tenure`: install, run, uninstall). Beside them, what they run.
+/// The suites: Tenure's needs of an API server (`crates/testkit`), Tenure's controllers on it (`crates/controllers`), its admission points (`crates/admission`), and the
+/// program as a process (`crates/tenure`: install, run, uninstall). After them, the programs that they run.
 const TARGETS: [&str; 6] = ["--test", "scenarios", "--example", WITH_KUBERNETES, "--bin", "tenure"];
 
-/// The target that they are in each package.
+/// The target of the suites in each package.
 pub(crate) const SUITE: &str = "scenarios";
 
-/// The variable that lets the suite of the controllers run `tenure run` in place of controllers in the test's own process.
+/// The variable with which the controllers' suite runs `tenure run` in place of controllers in the test's own process.
 const PROGRAM: &str = "TENURE_TEST_PROGRAM";
 
-/// The variable that says where the lanes of that program run.
+/// The variable with the place of that program's lanes.
 const LANES: &str = "TENURE_TEST_LANES";
 
-/// The variable that names the folder with a real control plane's programs.
+/// The variable with the folder of a real control plane's programs.
 pub(crate) const BINARIES: &str = "TENURE_KUBERNETES_BIN";
 
-/// The variable that names the cluster.
+/// The variable with the kubeconfig of the cluster.
 const KUBECONFIG: &str = "TENURE_TEST_KUBECONFIG";
 
 /// The program that starts a real control plane and runs a command beside it.
 const WITH_KUBERNETES: &str = "with_kubernetes";
 
-/// How many tests share a control plane at most: to start one takes as long as some tests do.
+/// The most tests that share a control plane: its start takes as long as some tests.
 const PART: usize = 40;
 
-/// How many it is worth while for where there are few.
+/// The fewest tests that justify a control plane of their own.
 const LEAST: usize = 10;
 
-/// How many control planes there are at once. With two, a third of two processors had nothing to do: what is tested waits for a server that follows policies and
-/// roles, and the server for what it has been told.
+/// The number of control planes at once. With two, a third of two processors was idle: tests wait for a server that follows policies and roles, and the server waits for
+/// its watches.
 const AT_ONCE: usize = 3;
 
-/// The packages, those first whose parts take longest: what begins last alone keeps everybody waiting. Parts of `tenure` took 338 and 539 seconds, of
-/// `controllers` 217 to 399, of `testkit` 84, of `admission` 36. With `controllers` first, the last part of `tenure` ran alone for
-/// four minutes.
+/// The packages, those with the longest parts first: a long part at the end would run alone. Parts of `tenure` took 338 and 539 seconds, of `controllers` 217 to 399, of
+/// `testkit` 84, of `admission` 36. With `controllers` first, the last part of `tenure` ran alone for four minutes.
 const LONGEST_FIRST: [&str; 4] = ["tenure", "controllers", "testkit", "admission"];
 
-/// The package whose scenarios run the program, and lanes as they are told; the others' would be run as they are.
+/// The package whose scenarios run the program, with lanes in the chosen place. The scenarios of other packages don't depend on it.
 const OF_PROGRAM: &str = "controllers";
 
-/// Runs them against the cluster of a kubeconfig, or against real control planes that are started for them.
+/// Runs the scenarios on the cluster of a kubeconfig, or on real control planes that are started for them.
 pub(crate) fn run(
     kubeconfig: Option<&Path>,
     process: bool,
@@ -67,7 +65,7 @@ pub(crate) fn run(
         if beside.is_some() {
             command.arg(&suite.program);
         }
-        // One at a time: they share the cluster, and each begins with what the last one left removed.
+        // One at a time: the tests share the cluster, and each needs the cleanup of the previous one.
         command.args(["--test-threads=1", "--exact"]).args(tests);
         match timings {
             true => timings::ask(&mut command),
@@ -90,7 +88,7 @@ pub(crate) fn run(
     let mut parts = Vec::new();
     for (suite, tests) in listed {
         let many = tests.len().div_ceil(part).max(1);
-        // One of each in turn: those that take long often stand together.
+        // Tests are distributed in turn, because slow ones are often adjacent.
         for first in 0..many {
             let tests: Vec<String> = tests.iter().skip(first).step_by(many).cloned().collect();
             let name = match many {
@@ -124,12 +122,12 @@ pub(crate) fn run(
     ended
 }
 
-/// How many tests are a part, of so many: as many parts as run at once, where they are worth it.
+/// Returns the number of tests in a part: as many parts as run at once, if they are large enough.
 fn size_part(tests: usize) -> usize {
     tests.div_ceil(AT_ONCE).clamp(LEAST, PART)
 }
 
-/// The tests of a suite whose names contain one of these, or all.
+/// Lists the tests of a suite whose names contain one of these, or all.
 fn list_tests(suite: &Suite, only: &[String]) -> anyhow::Result<Vec<String>> {
     let mut command = cargo::command(&suite.program);
     command

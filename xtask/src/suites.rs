@@ -1,7 +1,7 @@
-//! Programs of tests, as cargo has built them: which there are, and some of them at once.
+//! Test programs as cargo has built them: lists them, and runs some of them at once.
 //!
-//! Owns that what they say isn't mixed, and that one that fails doesn't keep the others from being run. Refuses to build them with other features
-//! than `cargo test --workspace` does: whoever names fewer packages builds all that is below them again.
+//! The outputs of programs are not mixed, and a failing program doesn't stop the others. Programs are built with the features of `cargo test --workspace`: for fewer
+//! packages, cargo would build all their dependencies again.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,26 +17,26 @@ use crate::cargo;
 
 /// The tests of one target of a package.
 pub(crate) struct Suite {
-    /// Of the target, such as `scenarios`.
+    /// The name of the target, such as `scenarios`.
     pub(crate) name: String,
-    /// What was built.
+    /// The built program.
     pub(crate) program: PathBuf,
-    /// The package's folder, in which tests run.
+    /// The package's folder, in which its tests run.
     pub(crate) folder: PathBuf,
 }
 
 impl Suite {
-    /// The name of the package's folder.
+    /// Returns the name of the package's folder.
     pub(crate) fn package(&self) -> Cow<'_, str> {
         self.folder.file_name().unwrap_or_default().to_string_lossy()
     }
 
-    /// How it is called by people: package and target.
+    /// Returns the name for users: package and target.
     pub(crate) fn describe(&self) -> String {
         format!("{}-{}", self.package(), self.name)
     }
 
-    /// A command in the package's folder, with what cargo would tell it.
+    /// Makes a command in the package's folder, with cargo's variables.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = cargo::command(program);
         command
@@ -46,7 +46,7 @@ impl Suite {
     }
 }
 
-/// Builds what `cargo test --workspace` builds of these targets. The largest come first: they take longest.
+/// Builds the targets as `cargo test --workspace` does. The largest programs come first, because they take longest.
 pub(crate) fn build(targets: &[&str]) -> anyhow::Result<Vec<Suite>> {
     let mut command = cargo::command("cargo");
     command
@@ -63,7 +63,7 @@ pub(crate) fn build(targets: &[&str]) -> anyhow::Result<Vec<Suite>> {
     Ok(suites)
 }
 
-/// A suite, if this is cargo's message that one was built.
+/// Reads a suite from cargo's message about a built program.
 fn read_suite(line: &str) -> Option<Suite> {
     let message: Value = serde_json::from_str(line).ok()?;
     let target = message.get("target")?;
@@ -75,15 +75,15 @@ fn read_suite(line: &str) -> Option<Suite> {
     })
 }
 
-/// Tests that are run by one command.
+/// Tests that one command runs.
 pub(crate) struct Run {
-    /// How it is called by people.
+    /// The name for users.
     pub(crate) name: String,
-    /// What runs them.
+    /// The command.
     pub(crate) command: Command,
 }
 
-/// Runs them, so many at once, in this order. Goes on after a failure, and ends with one.
+/// Runs the commands in this order, this many at once. Continues after a failure, and returns an error at the end.
 pub(crate) fn run_at_once(runs: Vec<Run>, at_once: usize) -> anyhow::Result<()> {
     let waiting = Mutex::new(runs.into_iter());
     let next = || waiting.lock().ok().and_then(|mut waiting| waiting.next());
@@ -97,17 +97,17 @@ pub(crate) fn run_at_once(runs: Vec<Run>, at_once: usize) -> anyhow::Result<()> 
     })
 }
 
-/// Goes on after a failure, and ends with the first.
+/// Continues after a failure, and returns the first one.
 pub(crate) fn finish_all(ended: impl Iterator<Item = anyhow::Result<()>>) -> anyhow::Result<()> {
     ended.fold(Ok(()), Result::and)
 }
 
-/// The file with what a program of this name has written.
+/// Returns the file with the output of a program of this name.
 pub(crate) fn name_log(name: &str) -> PathBuf {
     cargo::target().join("suites").join(format!("{name}.log"))
 }
 
-/// Runs tests whose words would be mixed with those of others: they are printed when they are at their end.
+/// Runs tests whose output would be mixed with that of others: it is printed at their end.
 fn run_aside(Run { name, mut command }: Run) -> anyhow::Result<()> {
     let log = name_log(&name);
     if let Some(folder) = log.parent() {

@@ -1,5 +1,5 @@
-//! `cargo xtask tests`: what `cargo test --workspace` runs, some programs at once. Owns nothing but that; documentation's examples are cargo's own to
-//! run. What needs a real control plane in the scenarios is left to `cargo xtask scenarios`.
+//! `cargo xtask tests`: runs the tests of `cargo test --workspace`, some programs at once. cargo itself runs the examples in documentation. `cargo xtask scenarios` runs
+//! the scenarios that need a real control plane.
 
 use std::io::Write as _;
 
@@ -7,24 +7,23 @@ use crate::scenarios::{BINARIES, SUITE};
 use crate::suites::{Run, Suite};
 use crate::{cargo, suites, timings};
 
-/// The target that a package's trials are.
+/// The target of a package's trials.
 const TRIALS: &str = "trials";
 
-/// How many programs run at once: most of them wait for half of their time. With three, two processors have nothing to
-/// do for a twentieth of it.
+/// The number of programs at once: most of them wait half of their time. With three, two processors are idle a twentieth of the time.
 const AT_ONCE: usize = 3;
 
-/// Runs all tests, and says how long they took if that is asked.
+/// Runs all tests, and prints their times if requested.
 pub(crate) fn run(timings: bool) -> anyhow::Result<()> {
     let suites = suites::build(&[])?;
     let runs = suites.iter().map(|suite| {
         let mut command = suite.command(&suite.program);
-        // Trials, which run by another harness, say no times.
+        // Trials have another harness, which reports no times.
         match timings && suite.name != TRIALS {
             true => timings::ask(&mut command),
             false => drop(command.arg("--quiet")),
         }
-        // Real control planes of their own are started for them by `cargo xtask scenarios`: once is enough.
+        // `cargo xtask scenarios` starts real control planes for them: once is enough.
         if suite.name == SUITE {
             command.env_remove(BINARIES);
         }

@@ -1,21 +1,21 @@
-//! Where the time of tests goes: how long each program ran, and which tests were the slowest.
+//! Reports the times of tests: each program's, and the slowest tests.
 
 use std::fmt::Write as _;
 use std::process::Command;
 
 use crate::suites;
 
-/// How many tests are listed.
+/// The number of listed tests.
 const SLOWEST: usize = 30;
 
-/// Has a program of tests say how long each took. Only an unstable compiler's tests say that unasked.
+/// Makes a test program report the time of each test, which is an unstable feature of the harness.
 pub(crate) fn ask(command: &mut Command) {
     command
         .args(["-Z", "unstable-options", "--report-time"])
         .env("RUSTC_BOOTSTRAP", "1");
 }
 
-/// Describes what programs of these names took, by what they wrote. One that wrote nothing is left out.
+/// Describes the times of these programs from their output. A program without output is left out.
 pub(crate) fn describe(names: &[String]) -> String {
     let read = |name: &String| {
         let text = std::fs::read_to_string(suites::name_log(name)).ok()?;
@@ -24,7 +24,7 @@ pub(crate) fn describe(names: &[String]) -> String {
     write(names.iter().filter_map(read).collect())
 }
 
-/// What a program wrote of its time, in seconds.
+/// The times that a program reported, in seconds.
 #[derive(Debug, PartialEq)]
 struct Timing {
     whole: f64,

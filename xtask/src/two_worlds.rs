@@ -1,5 +1,4 @@
-//! `cargo xtask two-worlds`: many stories of a hostile tenant, by the tests of `crates/tenure/tests/two_worlds`. Owns nothing but how many, with which seed, and
-//! on which server.
+//! `cargo xtask two-worlds`: runs many stories of a hostile tenant, with the tests of `crates/tenure/tests/two_worlds`.
 
 use clap::{Parser, ValueEnum};
 
@@ -8,7 +7,7 @@ use crate::{cargo, suites};
 /// The name of the test target.
 const SUITE: &str = "two_worlds";
 
-/// The servers that stories are played on.
+/// The servers for the stories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mode {
     /// The embedded control plane.
@@ -17,12 +16,12 @@ enum Mode {
     Policies,
     /// A real kube-apiserver with webhooks.
     Webhooks,
-    /// The same, with controllers that are killed halfway.
+    /// A real kube-apiserver with webhooks, and controllers that are killed halfway.
     DyingWebhooks,
 }
 
 impl Mode {
-    /// The name of its test.
+    /// Returns the name of its test.
     fn name_test(self) -> &'static str {
         match self {
             Self::Embedded => "hostile_tenant_changes_nothing_on_one_machine",
@@ -36,19 +35,19 @@ impl Mode {
 /// A long run.
 #[derive(Parser)]
 pub(crate) struct TwoWorlds {
-    /// How many stories are played on each server.
+    /// Number of stories on each server.
     #[arg(long, default_value_t = 100)]
     stories: u64,
     /// The first seed; the others follow it.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// On which servers; all when absent. Real ones are started from the binaries in `TENURE_KUBERNETES_BIN`.
+    /// The servers; all if absent. Real ones are started from the binaries in `TENURE_KUBERNETES_BIN`.
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
 }
 
 impl TwoWorlds {
-    /// Plays the stories, one mode after another, and goes on after a failure.
+    /// Runs the stories, one mode after another, and continues after a failure.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let suites = suites::build(&["--test", SUITE, "--bin", "tenure"])?;
         let modes = match self.mode.as_slice() {

@@ -1,5 +1,5 @@
-//! The control plane by itself, beside a real kube-apiserver where there is one: ready time, memory, requests a
-//! second by verb and number of clients, the way of an event, and a restart with much stored.
+//! The control plane by itself, beside a real kube-apiserver if there is one: ready time, memory, requests per second by verb and number of clients, the latency of
+//! events, and a restart with many stored objects.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,29 +14,29 @@ use crate::process::ControlPlane;
 use crate::report::{Report, megabytes, percentile, time};
 use crate::watching;
 
-/// Passes of each kind of request by each server, in turns, so that what else the machine does meets both.
+/// Passes of each kind of request by each server. The servers alternate, so that other load of the machine affects both.
 const ROUNDS: usize = 5;
 /// Requests of one pass.
 const REQUESTS: usize = 2_000;
 /// Lists of one pass.
 const LISTS: usize = 100;
-/// How long requests that may be repeated go on at least: 2,000 of ours are over before a clock can tell much.
+/// The shortest time of a pass with repeatable requests: 2,000 of ours end too soon for a precise time.
 const AT_LEAST: Duration = Duration::from_secs(1);
-/// Rounds of a latency's measurement by each server, in turns.
+/// Rounds of a latency measurement by each server, alternating.
 const WATCH_ROUNDS: usize = 3;
 
-/// The server that ours is measured beside.
+/// The server that ours is compared with.
 pub(crate) enum Other {
-    /// None.
+    /// No server.
     Nobody,
-    /// One that somebody else started.
+    /// A server that runs already.
     Running(PathBuf),
-    /// One of the bench's own.
+    /// A server that the bench started.
     Started(Kubernetes),
 }
 
 impl Other {
-    /// The one that the flags name.
+    /// Returns the server that the flags name.
     pub(crate) async fn start(kubeconfig: Option<&Path>, programs: Option<&Path>) -> anyhow::Result<Self> {
         Ok(match (kubeconfig, programs) {
             (Some(kubeconfig), _) => Self::Running(kubeconfig.to_owned()),
@@ -53,7 +53,7 @@ impl Other {
         })
     }
 
-    /// Memory of the server and of etcd, if they can be seen.
+    /// Returns the memory of the server and of etcd, if it can be read.
     fn memory(&self) -> anyhow::Result<Option<String>> {
         let Self::Started(kubernetes) = self else {
             return Ok(None);
@@ -86,7 +86,7 @@ pub(crate) async fn measure(
     );
 
     let mut plane = ControlPlane::start(program, &[]).await?;
-    // Long enough for start-up work to settle; nothing depends on it but the figure.
+    // Long enough for start-up work to settle; only this figure depends on it.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let memory = |plane: &ControlPlane| plane.memory().map(|(now, _)| megabytes(now));
     report.add(
@@ -112,7 +112,7 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// How long an event is on its way: the medians of the rounds' p50 and p99.
+/// Measures the latency of events: the medians of the rounds' p50 and p99.
 async fn latency(ours: &Target, theirs: Option<&Target>, watchers: usize, report: &mut Report) -> anyhow::Result<()> {
     let mut sides: Vec<_> = [Some(ours), theirs]
         .into_iter()
@@ -147,7 +147,7 @@ async fn latency(ours: &Target, theirs: Option<&Target>, watchers: usize, report
     Ok(())
 }
 
-/// Requests a second by verb: the medians of the rounds.
+/// Measures requests per second by verb: the medians of the rounds.
 async fn throughput(ours: &Target, theirs: Option<&Target>, clients: usize, report: &mut Report) -> anyhow::Result<()> {
     let namespace = format!("bench-{clients}-{}", std::process::id());
     let mut sides = Vec::new();
@@ -185,7 +185,7 @@ fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// What a pass does, in the order in which the passes follow each other.
+/// The work of a pass, in the order of the passes.
 #[derive(Debug, Clone, Copy)]
 enum Work {
     Create,
@@ -225,12 +225,12 @@ impl Work {
         }
     }
 
-    /// Whether the same request may be sent again and does the same again.
+    /// Checks whether the same request may be repeated with the same effect.
     fn repeats(self) -> bool {
         matches!(self, Self::Get | Self::ApplySame | Self::List)
     }
 
-    /// One request: method, path, form and body.
+    /// Makes one request: method, path, form and body.
     fn request(
         self,
         path: &str,
@@ -255,7 +255,7 @@ impl Work {
         }
     }
 
-    /// Requests a second, over all clients together.
+    /// Measures requests per second, over all clients together.
     async fn rate(self, connections: &[Connection], path: &str, round: usize) -> anyhow::Result<f64> {
         let total = if matches!(self, Self::List) { LISTS } else { REQUESTS };
         let each = total / connections.len();
@@ -287,7 +287,7 @@ impl Work {
     }
 }
 
-/// A ConfigMap of half a kilobyte.
+/// Makes a ConfigMap of half a kilobyte.
 fn config_map(name: &str, text: &str) -> Bytes {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text.repeat(400)}});
     Bytes::from(object.to_string())
@@ -303,7 +303,7 @@ async fn make_namespace(target: &Target, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Stores `stored` ConfigMaps, and starts anew with them.
+/// Stores `stored` ConfigMaps, and restarts with them.
 async fn restart(
     plane: &mut ControlPlane,
     other: &mut Other,
@@ -333,7 +333,7 @@ async fn restart(
     Ok(())
 }
 
-/// Bytes in the store's files: the tables, and the log before them.
+/// Returns the bytes of the store's files: the tables, and the log before them.
 fn on_disk(data: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(data)? {

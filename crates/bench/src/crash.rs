@@ -1,6 +1,5 @@
-//! `kill -9` under write load, many times over. After each start: every acknowledged write is there, revisions only
-//! grew, and watchers that resume where they were have seen every acknowledged change, once and in order. The first
-//! that isn't so ends the run with an error that says what was lost.
+//! `kill -9` under write load, many times. After each start, every acknowledged write exists, and revisions only grew. Watchers that resume have seen every acknowledged
+//! change, once and in order. The first violation ends the run with an error that names the loss.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,17 +18,17 @@ use crate::report::Report;
 const WRITERS: usize = 6;
 const WATCHERS: usize = 2;
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
-/// Of the objects that a writer creates, one in so many is kept; the others are deleted again.
+/// A writer keeps one of this many created objects and deletes the others.
 const KEPT: usize = 10;
 
-/// What clients were told, and what they were not told.
+/// The writes that clients know of.
 #[derive(Debug, Default)]
 struct Told {
-    /// By name: the revision of the last acknowledged write, and whether that was a deletion.
+    /// By name: the revision of the last acknowledged write, and whether it was a deletion.
     acknowledged: BTreeMap<String, (u64, bool)>,
-    /// By name: the write that was on its way when the process was killed, if any; whether it was a deletion.
+    /// By name: a write without an answer when the process was killed, and whether it was a deletion.
     on_its_way: BTreeMap<String, bool>,
-    /// Acknowledged changes by revision, not yet seen by every watcher: names.
+    /// Acknowledged changes by revision that not every watcher has seen yet, with names.
     unseen: BTreeMap<u64, String>,
     writes: usize,
 }
@@ -61,7 +60,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
         for seen in watchers.drain(..) {
             following.push(tokio::spawn(follow(target.connect().await?, seen)));
         }
-        // A pseudo-random moment between 20 and 275 ms: no two rounds end in the same place.
+        // A pseudo-random moment between 20 and 275 ms, so that rounds end at different points.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -78,7 +77,7 @@ pub(crate) async fn measure(program: &Path, times: usize, report: &mut Report) -
         ensure!(now >= revision, "round {round}: revision {now} after {revision}");
         let highest = compare(&told, &objects, now).with_context(|| format!("round {round}"))?;
         revision = now.max(highest);
-        // Who resumes sees everything up to now, in order, without a gap in what was acknowledged.
+        // A resumed watch delivers everything up to now, in order, without a gap in the acknowledged changes.
         for seen in &mut watchers {
             catch_up(&target, seen, now)
                 .await
@@ -117,7 +116,7 @@ fn lock(told: &Mutex<Told>) -> anyhow::Result<std::sync::MutexGuard<'_, Told>> {
     told.lock().map_err(|_| anyhow::anyhow!("a writer panicked"))
 }
 
-/// Creates, changes and deletes, one after the other, until the server is gone.
+/// Creates, changes and deletes objects, one after the other, until the server is gone.
 async fn write(connection: Connection, prefix: String, told: Arc<Mutex<Told>>) {
     for number in 0.. {
         let name = format!("{prefix}-{number}");
@@ -143,7 +142,7 @@ async fn write(connection: Connection, prefix: String, told: Arc<Mutex<Told>>) {
             let Ok(mut told) = told.lock() else { return };
             told.on_its_way.remove(&name);
             told.writes += 1;
-            // A deletion's answer has no revision of its own.
+            // The answer of a deletion has no revision.
             let before = told.acknowledged.get(&name).map_or(0, |(revision, _)| *revision);
             told.acknowledged
                 .insert(name.clone(), (revision.unwrap_or(before), deletes));
@@ -158,7 +157,7 @@ fn revision_of(object: &Value) -> Option<u64> {
     object.pointer("/metadata/resourceVersion")?.as_str()?.parse().ok()
 }
 
-/// The list's revision, and each object's by name.
+/// Lists the objects: the list's revision, and each object's by name.
 async fn listed(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<String, u64>)> {
     let list: Value = serde_json::from_slice(&connection.get(PATH).await?)?;
     let items = list
@@ -172,7 +171,7 @@ async fn listed(connection: &Connection) -> anyhow::Result<(u64, BTreeMap<String
     ))
 }
 
-/// Compares what clients were told with what is there.
+/// Compares the known writes with the stored objects.
 fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> anyhow::Result<u64> {
     let mut told = lock(told)?;
     let on_its_way = std::mem::take(&mut told.on_its_way);
@@ -190,7 +189,7 @@ fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> any
         }
     }
     ensure!(now >= highest, "the list is at {now}, and {highest} was acknowledged");
-    // What is settled needs no second look; what may have gone with the kill is taken as it is now.
+    // Settled objects need no second check. Objects that the kill may have affected are taken as they are now.
     told.acknowledged
         .retain(|name, (_, deleted)| !*deleted && objects.contains_key(name));
     for (name, revision) in &mut told.acknowledged {
@@ -201,7 +200,7 @@ fn compare(told: &Mutex<Told>, objects: &BTreeMap<String, u64>, now: u64) -> any
     Ok(highest)
 }
 
-/// What a watcher has seen.
+/// The events that a watcher has seen.
 #[derive(Debug)]
 struct Seen {
     position: u64,
@@ -245,16 +244,16 @@ impl Seen {
     }
 }
 
-/// Watches from where it was until the connection breaks.
+/// Watches from its last position until the connection breaks.
 async fn follow(connection: Connection, mut seen: Seen) -> anyhow::Result<Seen> {
     watch(&connection, &mut seen, u64::MAX).await?;
     Ok(seen)
 }
 
-/// Watches from where it was until it has seen `until`.
+/// Watches from its last position until it has seen `until`.
 async fn catch_up(target: &Target, seen: &mut Seen, until: u64) -> anyhow::Result<()> {
     let connection = target.connect().await?;
-    // One more change, so that there is an event behind everything that is asked about.
+    // One more change, so that an event follows everything that is checked.
     let mark = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("mark-{until}")}});
     let url = format!("{PATH}/mark-{until}?fieldManager=bench&force=true");
     let form = "application/apply-patch+yaml";

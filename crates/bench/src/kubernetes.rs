@@ -1,5 +1,5 @@
-//! A real kube-apiserver with its etcd, started and ended by the bench in a folder of its own, so that ready time,
-//! memory and restart can be read beside ours. Refuses to touch a server that it did not start.
+//! A real kube-apiserver with its etcd, which the bench starts and ends in a folder of its own, to compare ready time, memory and restart. The bench never stops a server
+//! that it did not start.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +14,7 @@ use rcgen::{
 
 use crate::process;
 
-/// How long a start may take before it is an error.
+/// The longest start before it counts as an error.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A running kube-apiserver with etcd.
@@ -25,12 +25,12 @@ pub(crate) struct Kubernetes {
     server: Option<Child>,
     manager: Option<Child>,
     ports: [u16; 3],
-    /// From the start of both processes to the first answer on /readyz.
+    /// The time from the start of both processes to the first answer on /readyz.
     pub(crate) ready: Duration,
 }
 
 impl Kubernetes {
-    /// Starts `kube-apiserver` and `etcd` out of the folder `programs`.
+    /// Starts `kube-apiserver` and `etcd` from the folder `programs`.
     pub(crate) async fn start(programs: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let ports = [free_port()?, free_port()?, free_port()?];
@@ -48,8 +48,7 @@ impl Kubernetes {
         Ok(kubernetes)
     }
 
-    /// Starts its `kube-controller-manager`, too, with the controllers that workloads need to be told ready, and waits until the role `admin`
-    /// has its rules by them.
+    /// Also starts `kube-controller-manager` with the controllers that make workloads ready, and waits until they have given the role `admin` its rules.
     pub(crate) async fn start_manager(&mut self) -> anyhow::Result<()> {
         let kubeconfig = self.kubeconfig().display().to_string();
         self.manager = Some(spawn(
@@ -59,7 +58,7 @@ impl Kubernetes {
                 "--controllers=deployment-controller,replicaset-controller,clusterrole-aggregation-controller"
                     .to_owned(),
                 "--leader-elect=false".to_owned(),
-                // Its own default of 20 requests a second would be what is measured, of whoever makes a hundred Deployments.
+                // With its default of 20 requests per second, the manager itself would limit a client that creates a hundred Deployments.
                 "--kube-api-qps=2000".to_owned(),
                 "--kube-api-burst=4000".to_owned(),
                 format!("--secure-port={}", free_port()?),
@@ -78,25 +77,25 @@ impl Kubernetes {
         Ok(())
     }
 
-    /// CPU time that the server and etcd have used together.
+    /// Returns the CPU time of the server and etcd together.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         let of = |child: &Option<Child>| process::cpu_of(child.as_ref().map_or(0, Child::id));
         Ok(of(&self.server)? + of(&self.etcd)?)
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
     }
 
-    /// Ends both processes as an administrator would, starts them again, and tells how long that start took.
+    /// Stops both processes as an administrator would, starts them again, and returns how long the start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
         self.end();
         self.launch().await?;
         Ok(self.ready)
     }
 
-    /// Resident memory of the server and of etcd, in bytes.
+    /// Returns the resident memory of the server and of etcd, in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let of = |child: &Option<Child>| process::memory_of(child.as_ref().map_or(0, Child::id)).map(|(now, _)| now);
         Ok((of(&self.server)?, of(&self.etcd)?))
@@ -145,7 +144,7 @@ impl Kubernetes {
             if started.elapsed() > PATIENCE {
                 bail!("kube-apiserver was not ready after {} s", PATIENCE.as_secs());
             }
-            // A poll that only sets how finely the ready time is read.
+            // A poll; its interval is the precision of the ready time.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         self.ready = started.elapsed();
@@ -181,7 +180,7 @@ pub(crate) fn free_port() -> anyhow::Result<u16> {
     Ok(std::net::TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// A CA, the server's certificate, the administrator's, and the kubeconfig.
+/// Writes a CA, the server's certificate, the administrator's, and the kubeconfig.
 fn certificates(folder: &Path, port: u16) -> anyhow::Result<()> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "bench-ca");

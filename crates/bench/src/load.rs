@@ -1,6 +1,5 @@
-//! A client that costs as little as possible, so that the server is what is measured: one HTTP/2 connection over TLS,
-//! bodies made beforehand, answers read and thrown away. The same for both servers. Refuses to retry: an answer that
-//! is no success is an error.
+//! A client that costs as little as possible, so that the server dominates the measurement: one HTTP/2 connection over TLS, prepared bodies, and answers that are read
+//! and dropped. Both servers get the same client. It never retries: an answer without success is an error.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,22 +15,22 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObjec
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// As Go's clients have it: a stream never waits for the reader's window in these measurements.
+/// The window of Go's clients: a stream never waits for it in these measurements.
 const WINDOW: u32 = 4 << 20;
 
-/// Where a server is, and who asks.
+/// The address of a server, and the client's credentials.
 #[derive(Clone)]
 pub(crate) struct Target {
     host: String,
     port: u16,
     tls: Arc<rustls::ClientConfig>,
     roots: Arc<rustls::RootCertStore>,
-    /// Sent with every request, where somebody is known by a token instead of a certificate.
+    /// Sent with every request, if a token replaces the client certificate.
     authorization: Option<HeaderValue>,
 }
 
 impl Target {
-    /// From a kubeconfig with a client certificate in it.
+    /// Reads a kubeconfig with a client certificate.
     pub(crate) async fn read(kubeconfig: &Path) -> anyhow::Result<Self> {
         let config = kube::config::Kubeconfig::read_from(kubeconfig)?;
         let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
@@ -39,7 +38,7 @@ impl Target {
         for certificate in config.root_cert.iter().flatten() {
             roots.add(CertificateDer::from(certificate.clone()))?;
         }
-        // Written out, an identity shows its key.
+        // The serialized identity contains its key.
         let identity = serde_json::to_value(&config.auth_info)?;
         let field = |name: &str| -> anyhow::Result<Vec<u8>> {
             use base64::Engine as _;
@@ -64,7 +63,7 @@ impl Target {
         })
     }
 
-    /// The same server, asked by whoever bears this token, and by no certificate.
+    /// Returns the same server with this token in place of a certificate.
     pub(crate) fn bearing(&self, token: &str) -> anyhow::Result<Self> {
         let mut tls = rustls::ClientConfig::builder()
             .with_root_certificates(self.roots.clone())
@@ -79,12 +78,12 @@ impl Target {
         })
     }
 
-    /// A connection of its own.
+    /// Opens a connection.
     pub(crate) async fn connect(&self) -> anyhow::Result<Connection> {
         self.connect_with_windows(WINDOW, WINDOW * 16).await
     }
 
-    /// A connection whose streams may have so many bytes under way, and all of them together so many.
+    /// Opens a connection with these windows for each stream and for all streams together.
     pub(crate) async fn connect_with_windows(&self, stream: u32, connection: u32) -> anyhow::Result<Connection> {
         let (stream_window, connection_window) = (stream, connection);
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
@@ -103,7 +102,7 @@ impl Target {
         })
     }
 
-    /// Several connections.
+    /// Opens several connections.
     pub(crate) async fn connections(&self, count: usize) -> anyhow::Result<Vec<Connection>> {
         futures::future::try_join_all((0..count).map(|_| self.connect())).await
     }
@@ -123,7 +122,7 @@ impl Connection {
         Ok(answer.collect().await?.to_bytes())
     }
 
-    /// Sends a request and gives the answer's body before it has arrived.
+    /// Sends a request and returns the answer's body before it has arrived.
     pub(crate) async fn send(&self, method: &str, path: &str, form: &str, body: Bytes) -> anyhow::Result<Incoming> {
         let mut request = http::Request::builder()
             .method(method)
@@ -147,7 +146,7 @@ impl Connection {
         Ok(answer.into_body())
     }
 
-    /// A GET.
+    /// Sends a GET.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
         self.call("GET", path, "", Bytes::new())
             .await

@@ -1,5 +1,5 @@
-//! Measures the program from outside, as its users meet it: whole processes, over the network, with the memory and
-//! CPU that the operating system counted. Refuses to be a test: nothing here passes or fails.
+//! Measures the program from outside, as its users meet it: whole processes, over the network, with the memory and CPU that the operating system counted. The bench is no
+//! test: no figure passes or fails.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,26 +24,26 @@ mod tenancy;
 mod turns;
 mod watching;
 
-/// What to measure.
+/// The parts of the bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Suite {
     /// Ready time, memory, requests a second, watch latency, restart.
     ControlPlane,
-    /// Kustomizations from cold, resync, commit to applied, drift; a push that a Receiver is told of; one large Kustomization.
+    /// Kustomizations from cold, resync, commit to applied, drift; a push that reaches a Receiver; one large Kustomization.
     Reconcile,
-    /// `tenure run` on a kube-apiserver, and with --flux Flux's controllers on another; not part of "all". Wants --kubernetes.
+    /// `tenure run` on a kube-apiserver, and with --flux Flux's controllers on another; not part of "all". Needs --kubernetes.
     Beside,
     /// `tenure build` beside `kustomize build`.
     Kustomize,
     /// `kill -9` under write load; not part of "all".
     Crash,
-    /// What a hostile tenant's loads cost two others; not part of "all".
+    /// The cost of a hostile tenant's loads for two others; not part of "all".
     Hostile,
-    /// What a tenant's lane that is killed, stopped, out of memory or busy costs another tenant, and what lanes cost at the start; not part of "all".
+    /// How a lane that is killed, stopped, out of memory or busy delays another tenant, and what lanes cost at the start; not part of "all".
     Lanes,
-    /// Credentials at a host of repositories: made, looked at again, replaced; not part of "all".
+    /// Credentials at a Git host: created, checked again, replaced; not part of "all".
     Access,
-    /// Decisions about writes; Tenants and their namespaces from nothing, and what one that makes and deletes namespaces costs beside many; not part of "all".
+    /// Decisions about writes; Tenants and their namespaces from nothing, and the cost of creating and deleting namespaces beside many; not part of "all".
     Tenancy,
 }
 
@@ -51,31 +51,31 @@ enum Suite {
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Arguments {
-    /// What to measure; all when none is named.
+    /// Parts to measure; default: all.
     suites: Vec<Suite>,
     /// The program to measure.
     #[arg(long, value_name = "FILE", default_value = "target/release/tenure")]
     program: PathBuf,
-    /// Kubeconfig of a real kube-apiserver on this machine, measured in the same run. It gets a namespace `bench`. Its
-    /// memory and its restart are not measured: --kubernetes does that.
+    /// Kubeconfig of a real kube-apiserver on this machine, measured in the same run. It gets a namespace `bench`. Its memory and its restart are not measured:
+    /// --kubernetes does that.
     #[arg(long, value_name = "FILE", conflicts_with = "kubernetes")]
     against: Option<PathBuf>,
-    /// Folder with the programs `kube-apiserver` and `etcd`, which are started, measured in the same run, and ended.
+    /// Folder with the programs `kube-apiserver` and `etcd`, which the bench starts, measures in the same run, and ends.
     #[arg(long, value_name = "DIR")]
     kubernetes: Option<PathBuf>,
-    /// Of access: the controllers in a process of their own, `tenure run`, whose memory and processor time are told.
+    /// In `access`: run the controllers in a process of their own, `tenure run`, and report its memory and processor time.
     #[arg(long)]
     apart: bool,
-    /// How many ConfigMaps are stored for the restart; 0 leaves it out.
+    /// Number of stored ConfigMaps for the restart; 0 skips it.
     #[arg(long, value_name = "COUNT", default_value_t = 100_000)]
     stored: usize,
-    /// How often the control plane is killed in `crash`.
+    /// Number of kills in `crash`.
     #[arg(long, value_name = "COUNT", default_value_t = 300)]
     times: usize,
-    /// How many Kustomizations, one pass each.
+    /// Numbers of Kustomizations, one pass each.
     #[arg(long, value_delimiter = ',', default_value = "100,500")]
     kustomizations: Vec<usize>,
-    /// Which sources they are built from in `reconcile`, one pass each.
+    /// Kinds of sources in `reconcile`, one pass each.
     #[arg(long, value_delimiter = ',', value_enum, default_value = "git,oci")]
     source: Vec<reconcile::store::Kind>,
     /// Folder with Flux's `source-controller` and `kustomize-controller`, and their definitions in `crds`.
@@ -90,28 +90,28 @@ struct Arguments {
     /// A folder of real repositories; each kustomization in it that builds is measured.
     #[arg(long, value_name = "DIR", env = "TENURE_REAL_REPOS")]
     repositories: Option<PathBuf>,
-    /// How many commits are timed at rest, and as many under each load, in `hostile` and `lanes`.
+    /// Number of commits at rest, and of commits under each load, in `hostile` and `lanes`.
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     samples: usize,
     /// Only loads of `hostile`, and parts of `lanes` and of `reconcile` (kustomizations, push, large), whose names contain this.
     #[arg(long, value_name = "TEXT")]
     load: Option<String>,
-    /// How many Tenants, one pass each, in `tenancy`.
+    /// Numbers of Tenants, one pass each, in `tenancy`.
     #[arg(long, value_delimiter = ',', default_value = "200")]
     tenants: Vec<usize>,
-    /// How many Tenants are stored while writes are judged, in `tenancy`.
+    /// Number of stored Tenants during the checks of writes, in `tenancy`.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     stored_tenants: usize,
-    /// How many reviews each client of the webhook sends, and how many requests a pass is, in `tenancy`.
+    /// Number of reviews of each client of the webhook, and of requests in a pass, in `tenancy`.
     #[arg(long, value_name = "COUNT", default_value_t = 2_000)]
     writes: usize,
-    /// How many projects have their credentials, in `access`.
+    /// Number of projects with credentials, in `access`.
     #[arg(long, value_name = "COUNT", default_value_t = 499)]
     projects: usize,
-    /// In how many namespaces each has one, in `access`.
+    /// Number of namespaces with a credential of each project, in `access`.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     namespaces: usize,
-    /// How often each folder is built by each of the two.
+    /// Number of builds of each folder by each program.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     runs: usize,
 }

@@ -1,5 +1,4 @@
-//! A `tenure up` measured from outside: started, waited for, its memory and CPU read from /proc, ended by its own
-//! id. Refuses to guess: what can't be read is an error, not a zero.
+//! A `tenure up` measured from outside: started, awaited, its memory and CPU read from /proc, ended by its own id. A value that can't be read is an error, not a zero.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +12,7 @@ pub(crate) struct ControlPlane {
     program: PathBuf,
     arguments: Vec<String>,
     folder: tempfile::TempDir,
-    /// From the start of the process to its first answer on /readyz.
+    /// The time from the start of the process to its first answer on /readyz.
     pub(crate) ready: Duration,
     /// An administrator's client.
     pub(crate) client: kube::Client,
@@ -34,12 +33,12 @@ impl ControlPlane {
         })
     }
 
-    /// Starts what a kube-apiserver is and nothing else: no controllers, not even those that make each namespace its account.
+    /// Starts only the part that a kube-apiserver is: no controllers, not even the ServiceAccount controller.
     pub(crate) async fn start_bare(program: &Path) -> anyhow::Result<Self> {
         Self::start(program, &["--bare".to_owned()]).await
     }
 
-    /// Ends it as an administrator would, starts it again on the same data, and tells how long that start took.
+    /// Stops it as an administrator would, starts it again on the same data, and returns how long the start took.
     pub(crate) async fn restart(&mut self) -> anyhow::Result<Duration> {
         if let Some(child) = self.child.take() {
             terminate(child);
@@ -48,7 +47,7 @@ impl ControlPlane {
     }
 
     async fn start_again(&mut self) -> anyhow::Result<Duration> {
-        // A kubeconfig of before would be taken for a sign of readiness.
+        // An old kubeconfig would be taken for a sign of readiness.
         std::fs::remove_file(self.kubeconfig())?;
         let (child, ready, client) = launch(&self.program, self.folder.path(), &self.arguments).await?;
         self.child = Some(child);
@@ -57,7 +56,7 @@ impl ControlPlane {
         Ok(ready)
     }
 
-    /// `kill -9`, and a start on the same data.
+    /// Kills it with `kill -9`, and starts it on the same data.
     pub(crate) async fn kill_and_start(&mut self) -> anyhow::Result<Duration> {
         if let Some(mut child) = self.child.take() {
             child.kill()?;
@@ -66,12 +65,12 @@ impl ControlPlane {
         self.start_again().await
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the path of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("data/kubeconfig")
     }
 
-    /// The folder with everything that is stored.
+    /// Returns the folder with all stored data.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
@@ -80,24 +79,24 @@ impl ControlPlane {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Resident and peak memory in bytes.
+    /// Returns the resident and peak memory in bytes.
     pub(crate) fn memory(&self) -> anyhow::Result<(u64, u64)> {
         memory_of(self.id())
     }
 
-    /// The process's id; 0 once it was ended.
+    /// Returns the process's id; 0 after its end.
     pub(crate) fn process_id(&self) -> u32 {
         self.id()
     }
 
-    /// Whether the process still runs.
+    /// Checks whether the process still runs.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child
             .as_mut()
             .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// CPU time used so far, user and system, all threads.
+    /// Returns the CPU time used so far, user and system, all threads.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         cpu_of(self.id())
     }
@@ -112,14 +111,13 @@ impl Drop for ControlPlane {
     }
 }
 
-/// Resident and peak memory of a process in bytes.
+/// Returns the resident and peak memory of a process in bytes.
 pub(crate) fn memory_of(id: u32) -> anyhow::Result<(u64, u64)> {
     let read = read_status(id)?;
     Ok((read("VmRSS:")?, read("VmHWM:")?))
 }
 
-/// Resident memory of a process that is its own, in bytes: without pages of files, which are its program's mostly and which the kernel takes back when it
-/// needs them.
+/// Returns the private resident memory of a process in bytes: without pages of files, which are mostly its program's and which the kernel can reclaim.
 pub(crate) fn own_memory_of(id: u32) -> anyhow::Result<u64> {
     read_status(id)?("RssAnon:")
 }
@@ -143,7 +141,7 @@ fn read_status(id: u32) -> anyhow::Result<impl Fn(&str) -> anyhow::Result<u64>> 
     })
 }
 
-/// CPU time that a process has used so far, user and system, all threads.
+/// Returns the CPU time of a process so far, user and system, all threads.
 pub(crate) fn cpu_of(id: u32) -> anyhow::Result<Duration> {
     let path = PathBuf::from(format!("/proc/{id}/stat"));
     let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -159,7 +157,7 @@ pub(crate) fn cpu_of(id: u32) -> anyhow::Result<Duration> {
     Ok(Duration::from_millis((ticks(11)? + ticks(12)?) * 10))
 }
 
-/// Asks a process of ours to end, by its id, and waits until it has.
+/// Ends a process of the bench by its id, and waits for its end.
 pub(crate) fn terminate(mut child: Child) {
     let asked = Command::new("kill").arg(child.id().to_string()).status();
     if !asked.is_ok_and(|status| status.success()) {
@@ -194,12 +192,12 @@ async fn launch(
             terminate(child);
             bail!("tenure up was not ready after 60 s");
         }
-        // A poll, not a wait for correctness: it only sets how finely the ready time is read.
+        // A poll; its interval is the precision of the ready time.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// A client of the server that a kubeconfig names, if that says that it is ready.
+/// Returns a client of the server in a kubeconfig, if the server is ready.
 pub(crate) async fn answering(kubeconfig: &Path) -> Option<kube::Client> {
     if !kubeconfig.exists() {
         return None;
@@ -214,14 +212,14 @@ fn kube_request(path: &str) -> Option<http::Request<Vec<u8>>> {
     http::Request::get(path).body(Vec::new()).ok()
 }
 
-/// A client from a kubeconfig file.
+/// Makes a client from a kubeconfig file.
 pub(crate) async fn client(kubeconfig: &Path) -> anyhow::Result<kube::Client> {
     let config = kube::config::Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(config, &kube::config::KubeConfigOptions::default()).await?;
     Ok(kube::Client::try_from(config)?)
 }
 
-/// Installs what controllers need in a cluster, but for themselves; `more` are further arguments.
+/// Installs the objects that controllers need in a cluster, without the controllers; `more` are further arguments.
 pub(crate) fn install(program: &Path, kubeconfig: &Path, more: &[&str]) -> anyhow::Result<()> {
     let status = Command::new(program)
         .args(["install", "--without-deployment", "--kubeconfig"])
@@ -235,10 +233,10 @@ pub(crate) fn install(program: &Path, kubeconfig: &Path, more: &[&str]) -> anyho
     Ok(())
 }
 
-/// How long a process may take until it is ready.
+/// The longest time until a process is ready.
 const START: Duration = Duration::from_secs(120);
 
-/// Waits until a probe is answered with 200.
+/// Waits until a probe answers with 200.
 pub(crate) async fn wait_for_ready(address: &str) -> anyhow::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let started = Instant::now();
@@ -255,7 +253,7 @@ pub(crate) async fn wait_for_ready(address: &str) -> anyhow::Result<()> {
         if asked.await.is_ok_and(|answer| answer.starts_with(b"HTTP/1.1 200")) {
             return Ok(());
         }
-        // A poll that only sets how finely the time is read.
+        // A poll; its interval is the precision of the time.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     bail!("nothing is ready at {address} after {START:?}")

@@ -1,4 +1,4 @@
-//! The table: one row a figure, with what it is measured against where there is something.
+//! The table: one row per figure, with the figure of the other program if there is one.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Adds a figure, with its bar (empty: none is set).
+    /// Adds a figure with its bar (empty: no bar).
     pub(crate) fn add(&mut self, what: impl Into<String>, ours: String, other: Option<String>, bar: &'static str) {
         self.rows.push(Row {
             what: what.into(),
@@ -27,12 +27,12 @@ impl Report {
         });
     }
 
-    /// Whether there is nothing to report.
+    /// Checks whether there is nothing to report.
     pub(crate) fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// The report as a Markdown table.
+    /// Returns the report as a Markdown table.
     pub(crate) fn markdown(&self) -> String {
         let mut text = "| what | Tenure | beside it, same run | bar |\n|---|---|---|---|\n".to_owned();
         for row in &self.rows {
@@ -44,7 +44,7 @@ impl Report {
     }
 }
 
-/// A duration in the unit that reads best.
+/// Writes a duration in the unit that reads best.
 pub(crate) fn time(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds >= 1.0 {
@@ -54,12 +54,12 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
-/// Bytes as megabytes.
+/// Writes bytes as megabytes.
 pub(crate) fn megabytes(bytes: u64) -> String {
     format!("{:.0} MB", bytes as f64 / 1_048_576.0)
 }
 
-/// The value below which `share` of the samples lie.
+/// Returns the value below which `share` of the samples lie.
 pub(crate) fn percentile(samples: &mut [Duration], share: f64) -> Duration {
     samples.sort();
     let last = samples.len().saturating_sub(1);

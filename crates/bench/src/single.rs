@@ -1,5 +1,5 @@
-//! One process from its start to its end: how long it took and the most memory that it held. Owns the way to know the latter: the
-//! operating system keeps it for all ended children together, so each process gets a parent of its own.
+//! Measures one process from its start to its end: its time and its peak memory. The operating system reports the peak only for all ended children together, so each
+//! process gets a parent of its own.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +12,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 /// The first argument that makes this program the parent of one process.
 const PARENT: &str = "one-process";
 
-/// What one process cost.
+/// The cost of one process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cost {
     /// From before its start until after its end.
@@ -21,7 +21,7 @@ pub(crate) struct Cost {
     pub(crate) memory: u64,
 }
 
-/// What a build prints; nothing when it is refused.
+/// Returns the output of a build; `None` if it fails.
 pub(crate) fn output(program: &Path, folder: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     let output = Command::new(program)
         .arg("build")
@@ -51,7 +51,7 @@ pub(crate) fn cost(program: &Path, folder: &Path) -> anyhow::Result<Cost> {
     }
 }
 
-/// Runs one process when this one was started as its parent.
+/// Runs one process if this program was started as its parent.
 pub(crate) fn as_parent() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != PARENT {

@@ -1,6 +1,5 @@
-//! Three tenants on one control plane: one that is hostile, one whose commits are timed, one that only reads. Owns their objects
-//! and repositories; refuses to give the hostile one more than any tenant's GitOps account has, and what an administrator binds for a
-//! tenant that may write its own Kustomizations and sources.
+//! Three tenants on one control plane: one is hostile, one makes timed commits, one only reads. The hostile one has the rights of any tenant's GitOps account, and those
+//! that an administrator binds for a tenant with its own Kustomizations and sources.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,15 +14,15 @@ use tenure_git_server::{GitServer, Options, Repository};
 use crate::load::{Connection, Target};
 use crate::process::ControlPlane;
 
-/// What takes longer counts as this long.
+/// The longest time of a commit; slower commits count as this.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the third tenant reads.
+/// The object that the third tenant reads.
 pub(crate) const THIRD_OBJECT: &str = "/api/v1/namespaces/third/configmaps/greeting";
 
-/// The namespaces, each of a tenant of its name.
+/// The namespaces, each of a tenant with its name.
 pub(crate) const HOSTILE: &str = "hostile";
-/// A ServiceAccount that a tenant makes in a namespace of its own.
+/// A ServiceAccount that a tenant creates in a namespace of its own.
 const WORKER: &str = "worker";
 const NEIGHBOUR: &str = "neighbour";
 const THIRD: &str = "third";
@@ -46,7 +45,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the control plane, with these arguments besides its own, and makes the tenants.
+    /// Starts the control plane with these additional arguments, and creates the tenants.
     pub(crate) async fn set(program: &Path, arguments: &[&str]) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let git = GitServer::start(folder.path(), Options::default()).await?;
@@ -89,7 +88,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Makes a namespace of a tenant with a ServiceAccount that may write everything there, and returns where that one sends.
+    /// Creates a namespace of a tenant, with a ServiceAccount that may write everything there. Returns the target with this account.
     pub(crate) async fn add_account(&self, tenant: &str, namespace: &str) -> anyhow::Result<Target> {
         let object = json!({"apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": namespace, "labels": {"capsule.clastix.io/tenant": tenant}}});
@@ -109,7 +108,7 @@ impl Stage {
             &binding,
         )
         .await?;
-        // By then the namespace is the tenant's, as its owners are bound there.
+        // Wait until the namespace belongs to the tenant: then its owners are bound there.
         let bindings = format!("/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings");
         let started = Instant::now();
         while !String::from_utf8_lossy(&self.admin.get(&bindings).await?).contains(&format!("{tenant}-gitops")) {
@@ -121,17 +120,17 @@ impl Stage {
         self.hostile.bearing(&token(&self.admin, (namespace, WORKER)).await?)
     }
 
-    /// The control plane's process.
+    /// Returns the id of the control plane's process.
     pub(crate) fn process_id(&self) -> u32 {
         self.plane.process_id()
     }
 
-    /// The CPU time that it has used.
+    /// Returns the CPU time that the control plane has used.
     pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
         self.plane.cpu()
     }
 
-    /// Whether it still runs.
+    /// Checks whether the control plane still runs.
     pub(crate) fn is_running(&mut self) -> bool {
         self.plane.is_running()
     }
@@ -141,14 +140,14 @@ impl Stage {
         apply(&self.admin, path, object).await
     }
 
-    /// A GitRepository of the repository of that name.
+    /// Applies a GitRepository for the repository of that name.
     pub(crate) async fn apply_source(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
         let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": namespace},
             "spec": {"interval": "1h", "timeout": "60s", "url": self.git.http_url(name), "ref": {"branch": "main"}}});
         self.apply(&source_path(namespace, name), &object).await
     }
 
-    /// A Kustomization that acts as its tenant's GitOps account; `spec` is laid over the usual.
+    /// Applies a Kustomization that acts as its tenant's GitOps account; `spec` overrides the defaults.
     pub(crate) async fn apply_kustomization(&self, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
         let mut usual = json!({"interval": "1h", "retryInterval": "1s", "timeout": "60s", "prune": true, "path": "./",
             "targetNamespace": namespace, "serviceAccountName": format!("{namespace}-gitops")});
@@ -178,13 +177,12 @@ impl Stage {
                     conditions.unwrap_or_default()
                 );
             }
-            // A poll that only sets how finely the time is read.
+            // A poll; its interval is the precision of the time.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// From `requestedAt`, set at once after a push, until the neighbour's Kustomization is Ready with that commit.
-    /// What doesn't come to that counts as [`PATIENCE`].
+    /// Measures the time from `requestedAt`, set directly after a push, until the neighbour's Kustomization is Ready with that commit. A failure counts as [`PATIENCE`].
     pub(crate) async fn commit_to_applied(&self) -> Duration {
         let number = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
         match tokio::time::timeout(PATIENCE, self.follow_commit(number)).await {
@@ -221,17 +219,17 @@ impl Stage {
     }
 }
 
-/// Where a Kustomization is.
+/// Returns the path of a Kustomization.
 pub(crate) fn kustomization_path(namespace: &str, name: &str) -> String {
     format!("/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{namespace}/kustomizations/{name}")
 }
 
-/// Where a GitRepository is.
+/// Returns the path of a GitRepository.
 pub(crate) fn source_path(namespace: &str, name: &str) -> String {
     format!("/apis/source.toolkit.fluxcd.io/v1/namespaces/{namespace}/gitrepositories/{name}")
 }
 
-/// Sets `reconcile.fluxcd.io/requestedAt` to a value that it never had.
+/// Sets `reconcile.fluxcd.io/requestedAt` to a new value.
 pub(crate) async fn request_reconcile(connection: &Connection, path: &str) -> anyhow::Result<()> {
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +237,7 @@ pub(crate) async fn request_reconcile(connection: &Connection, path: &str) -> an
     merge(connection, path, &patch).await
 }
 
-/// A merge patch.
+/// Sends a merge patch.
 pub(crate) async fn merge(connection: &Connection, path: &str, patch: &Value) -> anyhow::Result<()> {
     let body = Bytes::from(patch.to_string());
     connection
@@ -255,7 +253,7 @@ pub(crate) async fn apply(connection: &Connection, path: &str, object: &Value) -
     Ok(())
 }
 
-/// A Tenant, its namespace, and the moment when its GitOps account is there.
+/// Creates a Tenant and its namespace, and waits until its GitOps account exists.
 pub(crate) async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Result<()> {
     let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name},
         "spec": {"owners": [{"kind": "User", "name": format!("owner-of-{name}"), "clusterRoles": ["admin"]}]}});
@@ -281,7 +279,7 @@ pub(crate) async fn make_tenant(admin: &Connection, name: &str) -> anyhow::Resul
     }
 }
 
-/// Lets a tenant's GitOps account change the Kustomizations and sources of its namespace.
+/// Allows a tenant's GitOps account to change the Kustomizations and sources of its namespace.
 async fn let_write_surfaces(admin: &Connection, tenant: &str) -> anyhow::Result<()> {
     let rules = json!([{"apiGroups": ["kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"],
         "resources": ["kustomizations", "gitrepositories"], "verbs": ["get", "patch"]}]);

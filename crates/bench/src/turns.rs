@@ -1,5 +1,4 @@
-//! Turns: so many commits of the neighbour, one after the other, and GETs of the third tenant beside them all the time. Owns the samples;
-//! what goes on meanwhile is for whoever takes the turn.
+//! Turns: a number of commits of the neighbour, one after the other, with GETs of the third tenant all the time. The caller provides the load meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +8,16 @@ use anyhow::Context;
 
 use crate::stage::{self, Stage};
 
-/// How long a turn takes at least: what begins slowly, such as the fetch of a large repository, has to be under way.
+/// The shortest turn, so that slow starts, such as the fetch of a large repository, are included.
 const TURN: Duration = Duration::from_secs(5);
 
-/// The server is at rest when it uses less than a tenth of a processor for so long.
+/// How long the server must use less than a tenth of a processor to count as at rest.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How long is waited for that.
+/// The longest wait for the rest.
 const SETTLING: Duration = Duration::from_secs(60);
 
-/// Between two GETs of the third tenant.
+/// The pause between two GETs of the third tenant.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Samples of one side: at rest, or under load.
@@ -29,7 +28,7 @@ pub(crate) struct Side {
     pub(crate) failed_gets: usize,
 }
 
-/// One turn: commits one after the other, and GETs beside them all the time.
+/// Takes one turn: commits one after the other, with GETs all the time.
 pub(crate) async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
     let ended = Arc::new(AtomicBool::new(false));
     let asking = tokio::spawn(ask(stage.third.clone(), stage::THIRD_OBJECT, ended.clone()));
@@ -46,7 +45,7 @@ pub(crate) async fn take_turn(stage: &Stage, samples: usize, side: &mut Side) {
     }
 }
 
-/// GETs until `ended`, on one connection; a new one after a failure.
+/// Sends GETs until `ended`, on one connection; makes a new one after a failure.
 async fn ask(target: crate::load::Target, path: &'static str, ended: Arc<AtomicBool>) -> (Vec<Duration>, usize) {
     let (mut times, mut failed) = (Vec::new(), 0);
     let mut connection = None;
@@ -69,7 +68,7 @@ async fn ask(target: crate::load::Target, path: &'static str, ended: Arc<AtomicB
     (times, failed)
 }
 
-/// Waits until what a load began is done, or given up.
+/// Waits until the work of a load is done, or gives up.
 pub(crate) async fn settle(stage: &Stage) {
     let started = Instant::now();
     while started.elapsed() < SETTLING {

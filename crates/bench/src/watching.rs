@@ -1,4 +1,4 @@
-//! How long an event is on its way: from the moment its write is sent until a watcher has read the event's last byte.
+//! The latency of an event: from the moment its write is sent until a watcher has read the event's last byte.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::load::Target;
 
 /// Events that are sent, one after the other.
 const EVENTS: usize = 300;
-/// Watches on one connection, as a process with many informers has them.
+/// Watches on one connection, as in a process with many informers.
 const WATCHES_PER_CONNECTION: usize = 50;
-/// Between two writes: far more than one takes, so that each is measured by itself.
+/// The pause between two writes: far longer than a write, so that each is measured by itself.
 const PAUSE: Duration = Duration::from_millis(25);
-/// What names an event in the watch's lines.
+/// The bytes before an event's number in the watch's lines.
 const MARK: &[u8] = b"\"name\":\"event-";
 
-/// The way of every event to every one of `watchers`.
+/// Measures the latency of every event at every one of `watchers`.
 pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize) -> anyhow::Result<Vec<Duration>> {
     let path = format!("/api/v1/namespaces/{namespace}/configmaps");
     let writer = target.connect().await?;
@@ -33,7 +33,7 @@ pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize)
         let body = connection.send("GET", &url, "", Bytes::new()).await?;
         tasks.push(tokio::spawn(follow(body)));
     }
-    // Long enough for the objects that are there already to arrive.
+    // Long enough for the existing objects to arrive.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut sent = Vec::with_capacity(EVENTS);
     for number in 0..EVENTS {
@@ -61,7 +61,7 @@ pub(crate) async fn latencies(target: &Target, namespace: &str, watchers: usize)
     Ok(latencies)
 }
 
-/// When each event of this measurement arrived.
+/// Returns the arrival time of each event of this measurement.
 async fn follow(mut body: Incoming) -> anyhow::Result<Vec<Instant>> {
     let mut arrived = Vec::with_capacity(EVENTS);
     let mut line = Vec::new();

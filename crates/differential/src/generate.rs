@@ -1,5 +1,4 @@
-//! A story from a seed: requests to a few objects of a few kinds, as clients send them and as they had better not. Decides by
-//! the seed alone, so that the same seed is the same story.
+//! Generates a story from a seed: valid and invalid requests to a few objects of a few kinds. The seed alone decides, so the same seed gives the same story.
 
 mod patches;
 mod plots;
@@ -13,21 +12,21 @@ use tenure_testkit::exchange::{Edit, Step};
 use crate::kind::{Field, Kind};
 use crate::random::Random;
 
-/// Field managers; few enough that no server runs out of room for their entries.
+/// Field managers; few enough that every server can store their entries.
 const MANAGERS: [&str; 4] = ["a", "b", "kubectl", "c/d"];
 const NAMES: [&str; 2] = ["one", "two"];
 
-/// How much of what is sent is meant to be refused.
+/// How many requests are meant to be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Faults {
-    /// Nothing but what is out of date, in conflict or not there: the order of things decides.
+    /// Only requests that are outdated, conflicting, or about a missing object, as their order causes it.
     Few,
-    /// Bad values, odd options and bodies that say something twice too.
+    /// Also bad values, odd options and bodies with duplicate keys.
     #[default]
     Many,
 }
 
-/// Makes stories.
+/// Generates stories.
 pub(crate) struct Generator {
     faults: Faults,
     kinds: Vec<Kind>,
@@ -67,7 +66,7 @@ const ACTIONS: [(usize, Action); 13] = [
     (3, Action::List),
 ];
 
-/// A story in the making.
+/// A story while it is generated.
 struct Story<'a> {
     random: Random,
     faults: Faults,
@@ -75,14 +74,14 @@ struct Story<'a> {
     steps: Vec<Step>,
     /// Steps whose answer is probably the object, by kind and name.
     seen: BTreeMap<(String, String), Vec<String>>,
-    /// Lists of which there may be another page: how they were asked for, and the step with the last one.
+    /// Lists that may have another page: their request, and the step with the last page.
     pages: Vec<(String, String)>,
-    /// Kinds that are watched in the end, and the step since when.
+    /// Kinds that are watched at the end, and the step where the watch begins.
     watches: Vec<(String, String)>,
 }
 
 impl Generator {
-    /// With all kinds, or only those of this name.
+    /// Creates a generator for all kinds, or only those of these names.
     pub(crate) fn new(only: &[String], faults: Faults) -> anyhow::Result<Self> {
         let mut kinds = crate::kind::kinds()?;
         if !only.is_empty() {
@@ -96,7 +95,7 @@ impl Generator {
         })
     }
 
-    /// The story of a seed.
+    /// Generates the story of a seed.
     pub(crate) fn story(&self, seed: u64) -> Vec<Step> {
         let mut story = Story {
             random: Random::new(seed),
@@ -118,7 +117,7 @@ impl Generator {
             .filter_map(|_| story.random.weighted(&weights))
             .collect();
         let length = story.steps.len() + 6 + story.random.below(10);
-        // Watches take a second each.
+        // A watch takes a second.
         let watches = story.random.chance(15);
         while story.steps.len() < length {
             let Some(kind) = story.random.pick(&chosen).copied() else {
@@ -158,7 +157,7 @@ impl Story<'_> {
         let name = name.as_str();
         let first = self.seen_step(kind, name).is_none();
         let action = match self.random.weighted(&ACTIONS) {
-            // Most stories begin with an object.
+            // Most stories begin with the creation of an object.
             Some(action) if !first || self.random.chance(25) => action,
             _ if self.random.chance(50) => Action::Create,
             _ => Action::Apply,
@@ -205,7 +204,7 @@ impl Story<'_> {
         });
     }
 
-    /// A step that has answered with the object: mostly the last one.
+    /// Returns a step whose answer has the object: usually the last one.
     fn seen_step(&mut self, kind: &Kind, name: &str) -> Option<String> {
         let latest = self.random.chance(80);
         let seen = self.seen.get(&(kind.kind.clone(), name.to_owned()))?;
@@ -216,7 +215,7 @@ impl Story<'_> {
         }
     }
 
-    /// Options of a write, as a query.
+    /// Adds options of a write, and returns them as a query.
     fn options(&mut self, mut options: Vec<String>) -> String {
         if self.random.chance(8) {
             options.push(
@@ -258,7 +257,7 @@ impl Story<'_> {
             .collect()
     }
 
-    /// A few fields with values.
+    /// Chooses a few fields with values.
     fn fields(&mut self, kind: &Kind, at_most: usize) -> Vec<(String, Value)> {
         let count = self.random.below(at_most + 1);
         let own = self.metadata;
@@ -271,7 +270,7 @@ impl Story<'_> {
                 };
                 self.value_of(fields)
             })
-            // Other names are other stories' where there are no namespaces.
+            // Without a namespace, other names belong to other stories.
             .filter(|(pointer, _)| !kind.cluster || !matches!(pointer.as_str(), "/metadata/name" | "/metadata"))
             .collect()
     }
@@ -280,7 +279,7 @@ impl Story<'_> {
         let Field(pointer, good, bad) = self.random.pick(fields)?;
         let faulty = self.faults == Faults::Many;
         if good.is_empty() && !(faulty && self.random.chance(25)) {
-            // Fields that only have bad values would make most requests bad.
+            // Fields that have only bad values would make most requests invalid.
             return None;
         }
         let values = if good.is_empty() || (faulty && !bad.is_empty() && self.random.chance(12)) {
@@ -295,7 +294,7 @@ impl Story<'_> {
         json!({"apiVersion": version, "kind": kind.kind, "metadata": {"name": name}})
     }
 
-    /// A whole object.
+    /// Makes a whole object.
     fn object(&mut self, kind: &Kind, version: &str, name: &str, at_most: usize) -> Value {
         let mut object = Self::header(kind, version, name);
         overlay(&mut object, &kind.base);
@@ -313,7 +312,7 @@ impl Story<'_> {
         {
             metadata.remove("name");
             if self.random.chance(80) {
-                // Each its own, so that what is generated stays in order.
+                // Each has its own base, so that generated names are ordered.
                 let base = format!("gen{:02}-", self.steps.len());
                 metadata.insert("generateName".to_owned(), json!(base));
             }
@@ -325,7 +324,7 @@ impl Story<'_> {
         self.push(kind, name, "POST", path, body, "application/json");
     }
 
-    /// Now and then a body is no JSON, or says something twice.
+    /// Sometimes makes a body invalid JSON, or repeats a key in it.
     fn spoil(&mut self, object: Value) -> Value {
         if self.faults == Faults::Few || !self.random.chance(3) {
             return object;
@@ -361,7 +360,7 @@ impl Story<'_> {
         );
     }
 
-    /// What most controllers do: read, change, write back.
+    /// Reads an object, changes it and writes it back, as most controllers do.
     fn edit(&mut self, kind: &Kind, version: &str, name: &str, subresource: &str) {
         let Some(seen) = self.seen_step(kind, name) else {
             return self.replace(kind, version, name);
@@ -460,7 +459,7 @@ impl Story<'_> {
     }
 }
 
-/// Lays one object over another.
+/// Merges one object into another.
 fn overlay(target: &mut Value, over: &Value) {
     match (target, over) {
         (Value::Object(target), Value::Object(over)) => {
@@ -472,7 +471,7 @@ fn overlay(target: &mut Value, over: &Value) {
     }
 }
 
-/// Sets a value at a pointer, making the objects on the way.
+/// Sets a value at a pointer, creating the objects on the way.
 pub(crate) fn set(object: &mut Value, pointer: &str, value: Value) {
     let mut current = object;
     for part in pointer.split('/').skip(1) {

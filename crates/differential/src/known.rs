@@ -1,20 +1,20 @@
-//! Differences that are kept on purpose, each with its reason in docs/reference/differences-from-kubernetes.md. Refuses to
-//! allow more of an answer than the very place that differs.
+//! Intended differences, each with its reason in docs/reference/differences-from-kubernetes.md. A rule accepts only the exact place that differs, and no more of the
+//! answer.
 
 use serde_json::Value;
 use tenure_testkit::exchange::Step;
 
-/// What is left of the differences of one answer.
+/// The result of comparing one answer.
 pub(crate) enum Verdict {
-    /// The answers are the same, as far as they have to be.
+    /// The answers are equal where they have to be.
     Same,
-    /// They differ on purpose, and so will everything that follows from them: the story ends here.
+    /// The answers differ on purpose, and so will all following ones: the story ends here.
     Ends,
-    /// They differ.
+    /// The answers differ.
     Differs(Vec<(String, Value, Value)>),
 }
 
-/// Judges the differences of two answers.
+/// Decides about the differences of two answers.
 pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, Value, Value)>) -> Verdict {
     if found.is_empty() {
         return Verdict::Same;
@@ -33,12 +33,12 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
         .as_ref()
         .map_or_else(|| step.body.to_string(), |edit| edit.merge.to_string());
     if status(want) == status(got) && want.get("warnings") == got.get("warnings") {
-        // The same complaints, in another order or more than once, as Go's maps and repeated checks have it.
+        // The same causes in another order or repeated, as Go's maps and repeated checks produce them.
         let (want_causes, got_causes) = (causes(want), causes(got));
         if !want_causes.is_empty() && want_causes == got_causes && only_in_causes(&found) {
             return Verdict::Same;
         }
-        // What a patch made of the object is not repeated; and with it go uids that the names of later ones count from.
+        // The result of a patch is not repeated here. With it, some uids are missing, from which the names of later uids count.
         let of_patch = |causes: &[(String, String)]| causes.iter().any(|(field, _)| field == "patch");
         if of_patch(&want_causes) && of_patch(&got_causes) && only_in_causes(&found) {
             return if want_message.contains("<uid:") || want_message.contains("<rv:") {
@@ -47,13 +47,13 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
                 Verdict::Same
             };
         }
-        // Of several faults against a schema, which one is told first is left to chance there.
+        // With several schema violations, the real server reports any of them first.
         let untyped = "failed to create typed patch object";
         if want_message.starts_with(untyped) && got_message.starts_with(untyped) && only_in_causes(&found) {
             return Verdict::Same;
         }
     }
-    // A refusal that is sent back as if it were the object: the words for how it does not fit are a parser's.
+    // A refusal was sent back as the object: the message is a parser's description of the mismatch.
     let no_object = "Status in version ";
     if status(want) == status(got) && want_message.starts_with(no_object) && got_message.starts_with(no_object) {
         return Verdict::Same;
@@ -61,11 +61,11 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     if status(want) == 500 && want_message.contains("to convert CR to an invalid group/version: autoscaling/v1") {
         return Verdict::Ends;
     }
-    // Answers are in JSON alone.
+    // Answers are only in JSON.
     if status(want) == 406 && status(got) == 406 && want_message.contains("application/yaml") {
         return Verdict::Same;
     }
-    // Which version is replaced is looked at before the writer's rights are.
+    // Here the version is checked before the writer's rights.
     let outdated = ["strconv.ParseUint", "Operation cannot be fulfilled"];
     if status(want) == 403
         && want_message.contains("attempting to grant RBAC permissions not currently held")
@@ -73,19 +73,19 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     {
         return Verdict::Ends;
     }
-    // A Scale that shows no number has none to take away here.
+    // Here a Scale without a number has no number to remove.
     let takes_number = body.contains("\"op\":\"remove\"") && body.contains("\"path\":\"/spec/replicas\"");
     if status(want) == 200 && status(got) == 422 && takes_number && step.path.contains("/scale") {
         return Verdict::Ends;
     }
-    // An object that says something twice can't be brought into another version, which is told as it happens there.
+    // An object with duplicate keys can't be converted to another version, which the real server reports in the middle of the conversion.
     if status(want) == 500
         && want_message.contains(": duplicate entries for key [")
         && got_message.ends_with(&want_message)
     {
         return Verdict::Same;
     }
-    // A Secret's body is repeated to nobody.
+    // A Secret's body is never repeated here.
     let unrecognized = "the object provided is unrecognized (must be of type Secret)";
     let without_body = |message: &str| message.rsplit_once(" (").map(|(reason, _)| reason.to_owned());
     if status(want) == 400
@@ -95,7 +95,7 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     {
         return Verdict::Same;
     }
-    // An empty map is none here, also where it is compared with none.
+    // An empty map counts as no map here, also in a comparison.
     let emptied = ["\"data\":{}", "\"binaryData\":{}"]
         .iter()
         .any(|field| body.contains(field));
@@ -106,7 +106,7 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     {
         return Verdict::Ends;
     }
-    // Of a value that is there twice, only the last one is looked at here.
+    // Of a duplicate key, only the last value counts here.
     let twice = step
         .body
         .as_str()
@@ -114,8 +114,8 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     if status(want) == 400 && want_message.ends_with("illegal base64 data at input byte 0") && twice {
         return Verdict::Ends;
     }
-    // Some objects are stored in another form than they are read in, and the first write stores them anew: a Job gets the
-    // labels of its Pods when it is read, a claim its phase, and a custom resource loses what is empty or unknown in it.
+    // Some objects are stored in another form than they are read in, and the first write stores them again: a Job gets the labels of its Pods when it is read, a claim
+    // its phase, and a custom resource loses its empty and unknown fields.
     let stored_otherwise = ["/jobs/", "/persistentvolumeclaims/", "/differential.tenure.dev/"];
     if stored_otherwise.iter().any(|place| step.path.contains(place))
         && matches!(step.method.as_str(), "PUT" | "PATCH")
@@ -125,7 +125,7 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     {
         return Verdict::Ends;
     }
-    // A list that is one value is another one there if a quantity in it is written in another way.
+    // There, an atomic list counts as changed if a quantity in it is written differently.
     if status(want) == status(got)
         && ["/limitranges/", "/horizontalpodautoscalers/"]
             .iter()
@@ -140,10 +140,10 @@ pub(crate) fn judge(step: &Step, want: &Value, got: &Value, found: Vec<(String, 
     Verdict::Differs(found)
 }
 
-/// The quantities in the data of this suite that Kubernetes prints in another way.
+/// The quantities in the data of this suite that Kubernetes prints differently.
 const UNUSUAL_QUANTITIES: [&str; 4] = ["\"1024Ki\"", "\"1000m\"", "\"2000m\"", "\"1024Mi\""];
 
-/// Field and message of each cause, sorted, each once.
+/// Returns field and message of each cause, sorted and without duplicates.
 fn causes(answer: &Value) -> Vec<(String, String)> {
     let causes = answer.pointer("/body/details/causes").and_then(Value::as_array);
     let text = |cause: &Value, key: &str| cause.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -152,15 +152,15 @@ fn causes(answer: &Value) -> Vec<(String, String)> {
         .flatten()
         .map(|cause| {
             let (field, message) = (text(cause, "field"), text(cause, "message"));
-            // Behind a line feed is a picture of what changed, in Go's names for it.
+            // After a line feed follows a diff with Go's names.
             let mut message = message.split('\n').next().unwrap_or_default().to_owned();
-            // And so is a template that may not change.
+            // And a message about an immutable template contains the template.
             if matches!(field.as_str(), "spec.template" | "spec.template.spec")
                 && let Some((_, detail)) = message.rsplit_once("}: ")
             {
                 message = detail.to_owned();
             }
-            // A list or a map that was sent empty is shown so.
+            // A list or a map that was sent empty is shown as such.
             let message = message.replace("Invalid value: []: ", "Invalid value: null: ");
             let message = message.replace("Invalid value: {}: ", "Invalid value: null: ");
             let message = message.replace("Unsupported value: {}: ", "Unsupported value: null: ");

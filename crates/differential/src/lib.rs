@@ -1,9 +1,8 @@
-//! The embedded control plane and a real kube-apiserver, asked the same things. Stories are random sequences of requests made
-//! from a seed; each is told to both servers, and every answer, warnings and owners of fields included, has to be the same once
-//! uids, versions, times and generated names have names of their own. What differs is shrunk to the shortest story that shows it, in the form
-//! of the recorded exchanges.
+//! Sends the same requests to the embedded control plane and to a real kube-apiserver, and compares the answers.
 //!
-//! Refuses to judge: the real server is right, but for the differences that `known` lists.
+//! Stories are random sequences of requests made from a seed. Both servers get each story. Every answer, warnings and field owners included, has to be equal after uids,
+//! versions, times and generated names were replaced by placeholders. A difference is shrunk to the shortest story that shows it, in the form of the recorded exchanges.
+//! The real server counts as right, except for the differences in `known`.
 
 mod generate;
 mod kind;
@@ -27,16 +26,16 @@ pub use servers::{Embedded, Real, Servers};
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Story {
-    /// What differed.
+    /// The difference.
     pub title: String,
     /// The steps with the real server's answers.
     pub steps: Vec<Step>,
 }
 
-/// Reads stories, one a line.
+/// Reads stories, one per line.
 ///
 /// # Errors
-/// If a line is none.
+/// If a line is no story.
 pub fn read_stories(text: &str) -> anyhow::Result<Vec<Story>> {
     let lines = text.lines().enumerate();
     lines
@@ -44,48 +43,48 @@ pub fn read_stories(text: &str) -> anyhow::Result<Vec<Story>> {
         .collect()
 }
 
-/// What to compare.
+/// The parameters of a comparison.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How many stories.
+    /// The number of stories.
     pub sequences: u64,
-    /// The seed of the first; the next ones count up.
+    /// The seed of the first story; the following stories count up.
     pub seed: u64,
-    /// Only these kinds; all if there are none.
+    /// The kinds to use; all if empty.
     pub kinds: Vec<String>,
-    /// How much is meant to be refused.
+    /// How many requests are meant to be refused.
     pub faults: Faults,
-    /// How many stories at once.
+    /// The number of stories at the same time.
     pub parallel: usize,
 }
 
-/// One way to differ.
+/// A kind of difference.
 #[derive(Debug, Clone)]
 pub struct Finding {
-    /// How many stories ended so.
+    /// The number of stories that ended with it.
     pub count: usize,
-    /// The seed of the first of them.
+    /// The seed of the first of these stories.
     pub seed: u64,
-    /// That story, as short as it could be made.
+    /// The first of these stories after shrinking.
     pub shortest: Outcome,
 }
 
-/// What came of all stories.
+/// The results of all stories.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Stories told.
+    /// The number of stories.
     pub stories: u64,
-    /// Requests asked of each server.
+    /// The number of requests to each server.
     pub requests: usize,
-    /// The requests that were accepted.
+    /// The number of accepted requests.
     pub accepted: usize,
-    /// Stories that ended early, because the real server had no answer.
+    /// The number of stories that ended early because the real server sent no answer.
     pub unanswered: usize,
-    /// What differed, by signature.
+    /// The differences, by signature.
     pub findings: BTreeMap<String, Finding>,
 }
 
-/// Tells random stories to both servers.
+/// Runs random stories on both servers.
 ///
 /// # Errors
 /// If a server can't be reached.

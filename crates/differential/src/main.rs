@@ -1,4 +1,4 @@
-//! `cargo xtask differential`: random stories, or recorded ones, told to the embedded server and to a real one.
+//! `cargo xtask differential`: runs random or recorded stories on the embedded server and on a real one.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,34 +13,34 @@ use tenure_testkit::exchange::Step;
 /// Compare the embedded control plane with a real kube-apiserver.
 #[derive(Parser)]
 struct Arguments {
-    /// How many random stories.
+    /// Number of random stories.
     #[arg(long, default_value_t = 1000)]
     sequences: u64,
     /// The seed of the first story.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this kind; may be given several times.
+    /// Use only this kind; repeatable.
     #[arg(long = "kind")]
     kinds: Vec<String>,
-    /// How much of what is sent is meant to be refused.
+    /// How many requests are meant to be refused.
     #[arg(long, value_enum, default_value_t = Faults::Many)]
     faults: Faults,
-    /// How many stories at once.
+    /// Number of stories at the same time.
     #[arg(long, default_value_t = 8)]
     parallel: usize,
-    /// The kubeconfig of a real server that runs already, without controllers, and of which nothing else is expected.
+    /// Kubeconfig of a real server that runs already, without controllers, for this comparison only.
     #[arg(long)]
     kubernetes: Option<PathBuf>,
-    /// The folder with kube-apiserver, kube-controller-manager and etcd; else TENURE_KUBERNETES_BIN.
+    /// Folder with kube-apiserver, kube-controller-manager and etcd; default: TENURE_KUBERNETES_BIN.
     #[arg(long)]
     bin: Option<PathBuf>,
-    /// A file with recorded stories to tell instead of random ones.
+    /// File with recorded stories to run instead of random ones.
     #[arg(long)]
     replay: Option<PathBuf>,
-    /// Whether the real server's answers are written into that file.
+    /// Write the real server's answers into that file.
     #[arg(long, requires = "replay")]
     record: bool,
-    /// A file for the shortest story of each difference, one a line; what it holds stays.
+    /// File for the shortest story of each difference, one per line; existing lines stay.
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -78,7 +78,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells recorded stories, and says whether one differs.
+/// Runs recorded stories, and returns whether one differs.
 async fn tell(servers: &Servers, path: &Path, record: bool) -> anyhow::Result<bool> {
     let stories = read_stories(&std::fs::read_to_string(path)?)?;
     let mut differs = 0;
@@ -144,7 +144,7 @@ fn print_report(report: &Report, out: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A story in short, and what differs at its end.
+/// Prints a story in short, and the difference at its end.
 fn print(out: &mut impl std::io::Write, outcome: &Outcome) -> anyhow::Result<()> {
     for step in &outcome.recorded {
         let body = match &step.edit {

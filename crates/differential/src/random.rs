@@ -1,4 +1,4 @@
-//! The same numbers for the same seed, on every machine and in every release: a sequence is named by its seed.
+//! Random numbers from a seed: the same on every machine and in every release, because a sequence is named by its seed.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
@@ -22,24 +22,24 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or_default()
     }
 
-    /// Whether something happens that does so in `percent` of all cases.
+    /// Returns true in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of the values.
     pub(crate) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         let index = self.below(of.len());
         of.get(index)
     }
 
-    /// One of these, each as often as its weight says.
+    /// Returns one of the values, with a probability by weight.
     pub(crate) fn weighted<T: Copy>(&mut self, of: &[(usize, T)]) -> Option<T> {
         let mut left = self.below(of.iter().map(|(weight, _)| weight).sum());
         for (weight, value) in of {

@@ -1,4 +1,4 @@
-//! One story on both servers, side by side, until an answer differs.
+//! Runs one story on both servers, side by side, until an answer differs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,29 +14,29 @@ use crate::servers::{Embedded, Servers, make_namespace};
 /// An answer that differs.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// The step that was answered differently, counted from 0.
+    /// The step with different answers, counted from 0.
     pub step: usize,
-    /// What tells it from others: the request's kind, and where and how the answers differ.
+    /// The identity of a difference: the request's kind, and where and how the answers differ.
     pub signature: String,
-    /// Path, the real server's value, the embedded server's.
+    /// Path, the real server's value, the embedded server's value.
     pub found: Vec<(String, Value, Value)>,
 }
 
-/// What came of a story.
+/// The result of a story.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The steps that were asked, with the real server's normal answers.
+    /// The steps that were sent, with the real server's normalized answers.
     pub recorded: Vec<Step>,
-    /// The first difference; the story ends there.
+    /// The first difference, which ends the story.
     pub difference: Option<Difference>,
-    /// Whether it ended because the real server had no answer to a request.
+    /// Whether the story ended because the real server sent no answer to a request.
     pub unanswered: bool,
 }
 
-/// How often an answer is asked for anew that is not yet as it will be, and after how long.
+/// How often a request is repeated while its answer is not yet final, and the pause in between.
 const SETTLED: (usize, Duration) = (100, Duration::from_millis(100));
 
-/// Namespaces are never used twice.
+/// A counter, because namespaces are never used twice.
 static STORIES: AtomicU64 = AtomicU64::new(0);
 
 fn namespace() -> String {
@@ -63,11 +63,11 @@ impl<'a> Teller<'a> {
         })
     }
 
-    /// The normal answer to a step.
+    /// Sends a step and returns the normalized answer.
     async fn ask(&mut self, step: &Step) -> anyhow::Result<Value> {
         let names = [("@NS", self.namespace)];
         let mut answer = step.ask(self.client, &names, &self.saved).await?;
-        // A server that is told something acts on it when it has heard of it.
+        // A server acts on a change only after its own watch has delivered the change.
         for _ in 0..SETTLED.0 {
             if step.is_settled(&answer) {
                 break;
@@ -83,7 +83,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// What is left to be told of a story after an answer.
+/// The continuation of a story after an answer.
 enum Then {
     GoOn,
     End,
@@ -106,7 +106,7 @@ fn compare(index: usize, step: &Step, want: &Value, got: &Value) -> Then {
     }
 }
 
-/// Asks both servers.
+/// Runs the steps on both servers.
 ///
 /// # Errors
 /// If a server can't be reached.
@@ -125,7 +125,7 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
         let got = got.context("the embedded server")?;
         let want = match want {
             Ok(want) => want,
-            // It gave up on this request, as it does where it would panic; what it has done of it nobody knows.
+            // The real server gave up on this request, as it does instead of a panic. It is unknown how much of the request it has done.
             Err(_) if servers.real_is_ready().await => {
                 return Ok(Outcome {
                     recorded,
@@ -157,10 +157,10 @@ pub async fn run(servers: &Servers, steps: &[Step]) -> anyhow::Result<Outcome> {
     })
 }
 
-/// Asks the embedded server what a recorded story asks.
+/// Runs a recorded story on the embedded server.
 ///
 /// # Errors
-/// If it can't be reached.
+/// If the server can't be reached.
 pub async fn replay(embedded: &Embedded, steps: &[Step]) -> anyhow::Result<Option<Difference>> {
     let namespace = namespace();
     let mut teller = Teller::new(&embedded.client, &namespace).await?;

@@ -1,5 +1,5 @@
-//! The two servers: the embedded one in this process behind its own TLS port, and the real one, started here or there already.
-//! Neither has controllers that write by themselves, so that stored objects change by requests alone.
+//! The two servers: the embedded one in this process behind its own TLS port, and a real one, started here or running already. Neither has controllers that write by
+//! themselves, so only requests change stored objects.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use tenure_apiserver::{Config, Server};
 use tenure_testkit::exchange::{Saved, Step};
 use tenure_testkit::{Kubernetes, KubernetesBinaries, SOON, Webhook, client_of, eventually};
 
-/// Where the real server is.
+/// The source of the real server.
 #[derive(Debug, Clone)]
 pub enum Real {
-    /// To be started from these binaries.
+    /// The binaries to start it from.
     Binaries(KubernetesBinaries),
-    /// There already: the administrator's kubeconfig.
+    /// The administrator's kubeconfig of a running server.
     Kubeconfig(PathBuf),
 }
 
@@ -29,12 +29,12 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Errors
-    /// Whatever keeps it from answering.
+    /// Any error before its first answer.
     pub async fn start() -> anyhow::Result<Self> {
-        // Fails if there is one, and then it is the same one.
+        // Fails if a provider is installed already, which is then the same one.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let data = tempfile::tempdir()?;
         let config = Config {
@@ -57,7 +57,7 @@ impl Embedded {
         })
     }
 
-    /// Ends it.
+    /// Stops the server.
     pub async fn close(&self) {
         self.server.close().await;
     }
@@ -72,16 +72,16 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Starts what is to be started.
+    /// Starts the servers that don't run yet.
     ///
     /// # Errors
-    /// Whatever keeps one of them from answering.
+    /// Any error before their first answers.
     pub async fn start(real: &Real) -> anyhow::Result<Self> {
         let embedded = Embedded::start().await?;
         let (kubernetes, real) = match real {
             Real::Kubeconfig(path) => (None, client_of(path).await?),
             Real::Binaries(binaries) => {
-                // Its finalizer would stay, as nothing mounts volumes here.
+                // The plugin's finalizer would stay, because no volume is mounted here.
                 let plugins = "--disable-admission-plugins=StorageObjectInUseProtection";
                 let kubernetes = Kubernetes::start_with(binaries, false, &[plugins]).await?;
                 let client = kubernetes.client().await?;
@@ -97,13 +97,13 @@ impl Servers {
         })
     }
 
-    /// Whether the real server still answers.
+    /// Checks whether the real server still answers.
     pub(crate) async fn real_is_ready(&self) -> bool {
         let answer = ask(&self.real, "GET", "/readyz", Value::Null).await;
         answer.is_ok_and(|(status, _)| status == 200)
     }
 
-    /// Ends the embedded server; the real one ends with this value.
+    /// Stops the embedded server; the real one stops when this value is dropped.
     pub async fn close(&self) {
         self.embedded.close().await;
     }
@@ -121,7 +121,7 @@ async fn ask(client: &Client, method: &str, path: &str, body: Value) -> anyhow::
     Ok((status, answer))
 }
 
-/// Makes the custom kinds, and waits until they are served. Those whose versions a webhook converts need it as long as they are.
+/// Creates the custom kinds, and waits until they are served. Kinds with a conversion webhook need the returned webhook as long as they exist.
 async fn define(client: &Client) -> anyhow::Result<Webhook> {
     let webhook = Webhook::start(json!({"/convert": {"convert": {}}})).await?;
     for mut definition in crate::kind::definitions()? {
@@ -131,7 +131,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let (mut status, mut answer) = ask(client, "POST", path, definition.clone()).await?;
         if status == 409 {
-            // It was made by a former run, whose webhook is gone.
+            // A previous run created it, and its webhook is gone.
             let name = definition.pointer("/metadata/name").and_then(Value::as_str);
             let one = format!("{path}/{}", name.context("a definition has no name")?);
             let found = ask(client, "GET", &one, Value::Null).await?.1;
@@ -162,7 +162,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
                 }
             })
             .await?;
-            // A definition is there before its schema is known for server-side apply.
+            // A definition exists before its schema is available for server-side apply.
             let path = format!("/openapi/v3/apis/{}/{version}", text("/spec/group"));
             eventually(SOON, || async {
                 let (_, answer) = ask(client, "GET", &path, Value::Null).await?;
@@ -179,7 +179,7 @@ async fn define(client: &Client) -> anyhow::Result<Webhook> {
     Ok(webhook)
 }
 
-/// Makes a namespace.
+/// Creates a namespace.
 pub(crate) async fn make_namespace(client: &Client, name: &str) -> anyhow::Result<()> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     match ask(client, "POST", "/api/v1/namespaces", body).await? {

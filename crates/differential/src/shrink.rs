@@ -1,4 +1,4 @@
-//! The shortest story that still differs in the same way: steps are left out, then parts of their bodies.
+//! Finds the shortest story with the same difference: removes steps, then parts of their bodies.
 
 use serde_json::Value;
 use tenure_testkit::exchange::Step;
@@ -6,7 +6,7 @@ use tenure_testkit::exchange::Step;
 use crate::run::{Outcome, run};
 use crate::servers::Servers;
 
-/// How many stories are tried at most.
+/// The most stories that are tried.
 const BUDGET: usize = 120;
 
 /// Shrinks a story that differs with this signature.
@@ -59,7 +59,7 @@ async fn still_differs(
     Ok(same.then_some(outcome))
 }
 
-/// The steps without the part of a body that has this number.
+/// Returns the steps without the part of a body with this number.
 fn without_part(steps: &[Step], number: usize) -> Option<Vec<Step>> {
     let mut left = number;
     for (index, step) in steps.iter().enumerate() {
@@ -78,7 +78,7 @@ fn without_part(steps: &[Step], number: usize) -> Option<Vec<Step>> {
     None
 }
 
-/// The value without its part of this number, in the order of a walk; the number counts down on the way.
+/// Returns the value without its part of this number, in the order of a walk. The walk counts the number down.
 fn remove(value: &Value, left: &mut usize) -> Option<Value> {
     match value {
         Value::Object(map) => {

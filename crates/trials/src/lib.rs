@@ -1,14 +1,14 @@
-//! Recorded cases as tests that one can find: each has a name and a trial of its own, so that `cargo test NAME` runs it alone.
+//! Recorded cases as separate tests: each has a name and a trial of its own, so that `cargo test NAME` runs it alone.
 //!
-//! Owns how cases become trials, how they are called, and that none gets lost: a suite that finds fewer cases than were recorded fails.
-//! Refuses to know what a case is. A dev-dependency only, of test targets with `harness = false`.
+//! A suite with fewer cases than were recorded fails, so no case gets lost. The content of a case is up to the caller. The crate is a dev-dependency only, for test
+//! targets with `harness = false`.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How long the part of a name may be that is made of a text.
+/// The longest part of a name that is made of a text.
 const LONGEST_NAME: usize = 90;
 
 /// The trials of one test target.
@@ -18,8 +18,8 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Adds the cases of one group, each with its name and its check, which says what is wrong. A trial `GROUP::is_complete` fails if there
-    /// are fewer than `least`, or if two have the same name.
+    /// Adds the cases of one group, each with its name and its check. The error of a check says what is wrong. A trial `GROUP::is_complete` fails if there are fewer
+    /// cases than `least`, or two with the same name.
     pub fn add<Check>(&mut self, group: &str, least: usize, cases: impl IntoIterator<Item = (String, Check)>)
     where
         Check: FnOnce() -> Result<(), String> + Send + 'static,
@@ -36,14 +36,14 @@ impl Suite {
         }));
     }
 
-    /// Runs what the command line asks for, or lists it.
+    /// Runs or lists the trials that the command line selects.
     #[must_use]
     pub fn run(self) -> ExitCode {
         libtest_mimic::run(&Arguments::from_args(), self.trials).exit_code()
     }
 }
 
-/// What is wrong with the names of a group's cases.
+/// Checks the names of a group's cases and returns the problem.
 fn find_loss(least: usize, names: &[String]) -> Option<String> {
     if names.len() < least {
         return Some(format!(
@@ -56,7 +56,7 @@ fn find_loss(least: usize, names: &[String]) -> Option<String> {
     Some(format!("two cases are called {twice}"))
 }
 
-/// Makes a name of any text: small letters and digits, and one underscore for whatever is between them.
+/// Makes a name of any text: lower-case letters and digits, with one underscore for everything between them.
 #[must_use]
 pub fn name_of(text: &str) -> String {
     let mut name = String::new();
@@ -73,7 +73,7 @@ pub fn name_of(text: &str) -> String {
     name.trim_end_matches('_').to_owned()
 }
 
-/// Makes a name of the number of a line and a text: for cases without names of their own, of which several may have the same text.
+/// Makes a name of a line number and a text, for cases without names of their own. Several of these may have the same text.
 #[must_use]
 pub fn name_of_line(number: usize, text: &str) -> String {
     format!("{}_{number}", name_of(text)).trim_start_matches('_').to_owned()

@@ -1,12 +1,11 @@
-//! Whether a program needs a loader, and with it a C library, where it runs. Owns the few fields of ELF that say it; refuses to guess about
-//! anything else than a program for 64 bits, little end first.
+//! Checks whether a program needs a loader, and with it a C library, where it runs. Reads only the needed fields of ELF; only 64-bit little-endian programs are accepted.
 
 use anyhow::{Context, Result, ensure};
 
-/// The kind of a program header that names a loader.
+/// The type of a program header that names a loader.
 const INTERPRETER: u32 = 3;
 
-/// Whether the program names a loader.
+/// Checks whether the program names a loader.
 pub(super) fn wants_loader(program: &[u8]) -> Result<bool> {
     ensure!(
         program.starts_with(b"\x7fELF\x02\x01"),
@@ -34,7 +33,7 @@ fn read<const LENGTH: usize>(program: &[u8], at: usize) -> Result<[u8; LENGTH]> 
 mod tests {
     use super::*;
 
-    /// A header with one program header of this kind.
+    /// Makes a header with one program header of this type.
     fn program(kind: u32) -> Vec<u8> {
         let mut program = b"\x7fELF\x02\x01".to_vec();
         program.resize(64, 0);

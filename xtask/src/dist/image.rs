@@ -1,6 +1,6 @@
-//! What an image is built from: the program, the authorities, and nothing else. Owns the Dockerfile; a test holds it to the rules of a linter.
+//! The Dockerfile of an image with only the program and the authorities. A test checks it by the rules of a linter.
 
-/// Beside `tenure` and `ca-certificates.crt` in the folder that is built.
+/// The Dockerfile, for a build folder with `tenure` and `ca-certificates.crt`.
 pub(super) const DOCKERFILE: &str = "\
 # docker build --tag tenure:TAG DIR
 FROM scratch
@@ -16,7 +16,7 @@ CMD [\"--help\"]
 mod tests {
     use super::DOCKERFILE;
 
-    /// What is wrong with a Dockerfile, by the rules that matter for one like this.
+    /// Lists the findings in a Dockerfile, by the rules that matter for a file like this.
     fn lint(text: &str) -> Vec<String> {
         let mut findings = Vec::new();
         let mut user = None;

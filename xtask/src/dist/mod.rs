@@ -1,6 +1,5 @@
-//! `cargo xtask dist DIR`: what is handed to somebody who builds nothing: the program as one static file, what it is made of, its pages and
-//! completions, what is installed as one file, and what an image needs. Owns what is in the folder; refuses a program that needs something of
-//! the machine that it runs on, unless that was asked for.
+//! `cargo xtask dist DIR`: writes the files of a release: the program as one static file, its list of components, its manual pages and completions, the installation as
+//! one file, and the files for an image. A program that needs a part of the machine where it runs is refused, unless its target was requested.
 
 mod elf;
 mod image;
@@ -15,20 +14,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{cargo, generate, tidy};
 
-/// The target whose programs hold their C library.
+/// The target whose programs contain their C library.
 const STATIC_TARGET: &str = "x86_64-unknown-linux-musl";
-/// The shells that the program knows completions for.
+/// The shells with completions.
 const SHELLS: [&str; 5] = ["bash", "elvish", "fish", "powershell", "zsh"];
 
-/// Where to, and for what.
+/// Arguments: the folder, the target and the authorities.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Dist {
-    /// The folder; made if it isn't there, and empty otherwise.
+    /// The folder; created if it doesn't exist, and empty otherwise.
     folder: PathBuf,
-    /// What it is built for. Another one than the static one holds no C library, and is named as such.
+    /// The target. A target other than the static one contains no C library, and its files are named for it.
     #[arg(long, value_name = "TRIPLE", default_value = STATIC_TARGET)]
     target: String,
-    /// The authorities that sources' certificates are checked with, for the image.
+    /// The authorities for the certificates of sources, for the image.
     #[arg(long, value_name = "FILE", default_value = "/etc/ssl/certs/ca-certificates.crt")]
     authorities: PathBuf,
 }
@@ -64,7 +63,7 @@ impl Dist {
         Ok(())
     }
 
-    /// Builds the program, and says what is missing where it can't be built.
+    /// Builds the program. If the build is impossible, the error names the missing part.
     fn build(&self) -> Result<PathBuf> {
         let sysroot = Command::new("rustc")
             .args(["--print", "sysroot"])
@@ -103,7 +102,7 @@ impl Dist {
         Ok(target.join(&self.target).join("dist/tenure"))
     }
 
-    /// The program writes its own pages and completions: they can't be of another one.
+    /// Lets the program write its own pages and completions, so that they match it.
     fn write_pages(&self, folder: &Path, program: &Path) -> Result<()> {
         let completions = folder.join("completions");
         fs::create_dir(&completions)?;
@@ -120,8 +119,8 @@ impl Dist {
     }
 }
 
-/// The compiler for the C parts, if it isn't named already. One that is made for musl is taken where it is; else the machine's own: what is
-/// compiled uses nothing of a C library that musl doesn't have, and a program that did wouldn't link.
+/// Chooses the compiler for the C parts, unless one is set. A compiler for musl is preferred, else the machine's own is used. The C parts use nothing of a C library that
+/// musl doesn't have; otherwise the program wouldn't link.
 fn choose_compiler(
     is_set: &dyn Fn(&str) -> bool,
     is_there: &dyn Fn(&str) -> bool,
@@ -142,7 +141,7 @@ fn is_on_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// All of `deploy/` in one file.
+/// Writes all of `deploy/` in one file.
 fn write_installation() -> Result<String> {
     let mut text = String::from("# Choose the image: it is in the Deployment, and names none that is published.\n");
     for object in generate::objects()? {
@@ -152,7 +151,7 @@ fn write_installation() -> Result<String> {
     Ok(text)
 }
 
-/// A line for each file, as `sha256sum --check` reads them.
+/// Writes a line for each file, as `sha256sum --check` reads them.
 fn write_sums(folder: &Path) -> Result<String> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];
@@ -229,7 +228,7 @@ mod tests {
         Ok(())
     }
 
-    /// A target that nobody has is refused before anything is built, with what to do.
+    /// A target that is not installed is refused before the build, with the solution.
     #[test]
     fn a_target_that_is_not_there_is_named() {
         let dist = Dist {

@@ -1,6 +1,5 @@
-//! What the program is made of, as CycloneDX 1.6 in JSON: every crate that is linked into it, with its version, license and checksum, and
-//! which needs which. Owns the reading of `cargo metadata`; refuses to name what only builds or tests use. It holds no time and no random
-//! number: the same tree has the same file.
+//! Writes the components of the program, as CycloneDX 1.6 in JSON: every linked crate with its version, license and checksum, and the dependencies between them. Reads
+//! `cargo metadata`. Crates that only builds or tests use are left out. The file has no time and no random number, so the same tree gives the same file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -13,7 +12,7 @@ use crate::tidy;
 /// The program's own crate.
 const ROOT: &str = "tenure";
 
-/// The file for a target.
+/// Writes the file for a target.
 pub(super) fn write(target: &str) -> Result<String> {
     let output = Command::new("cargo")
         .args([
@@ -36,7 +35,7 @@ pub(super) fn write(target: &str) -> Result<String> {
     Ok(format!("{document:#}\n"))
 }
 
-/// The checksums of a lock file, by name and version.
+/// Reads the checksums of a lock file, by name and version.
 fn read_checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let mut checksums = BTreeMap::new();
     for package in lock.split("[[package]]") {
@@ -110,7 +109,7 @@ fn describe(metadata: &Value, checksums: &BTreeMap<(String, String), String>) ->
     }))
 }
 
-/// What a crate is linked with: not what its build script or its tests need, and no macro's own.
+/// Lists the crates that a crate is linked with: without dependencies of its build script, its tests and its macros.
 fn list_linked(node: &Value) -> BTreeSet<&str> {
     let dependencies = node
         .get("deps")
@@ -136,7 +135,7 @@ fn describe_component(package: &Value, kind: &str, checksums: &BTreeMap<(String,
     if let Some(fields) = component.as_object_mut() {
         let license = text(package, "license");
         if !license.is_empty() {
-            // Older crates write a stroke where the language of licenses has OR.
+            // Older crates write a slash in place of OR.
             fields.insert(
                 "licenses".to_owned(),
                 json!([{"expression": license.replace('/', " OR ")}]),
@@ -212,7 +211,7 @@ mod tests {
         Ok(())
     }
 
-    /// Every crate of a registry that is linked has a checksum and a license: a scanner can look both up.
+    /// Every linked crate of a registry has a checksum and a license, so that a scanner can look both up.
     #[test]
     fn the_program_itself_can_be_described() -> Result<()> {
         let document: Value = serde_json::from_str(&write("x86_64-unknown-linux-gnu")?)?;

@@ -1,5 +1,5 @@
-//! The Helm chart: the objects of the installation, with what its user chooses in place of what `deploy/` holds. Owns the places of these
-//! choices; refuses to hold an object of its own. Helm never deletes what is in `crds`, which is why the kinds are there.
+//! The Helm chart: the objects of the installation, with the user's choices in place of the values in `deploy/`. The chart has no object of its own. Helm never deletes
+//! objects from `crds`, so the kinds are there.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use tenure_tenancy::admission::policy::{list_kept, list_roles};
 
 use super::{HEADER, POLICY, POLICY_BINDING, document, file_name, list_installed, list_lanes};
 
-/// What stands in the objects where a choice goes, how the file has it, and what the choice is written as.
+/// The places of choices: the text in the objects, the text in the chart, and how the choice is written.
 const CHOICES: [(&str, &str); 11] = [
     (
         "image: CHOSEN-IMAGE",
         "image: {{ required \"image: NAME:TAG@DIGEST\" .Values.image | quote }}",
     ),
-    // Only who leads can answer requests to Receivers.
+    // Only the leader can answer requests to Receivers.
     (
         "replicas: 16",
         "replicas: {{ if .Values.hooks }}1{{ else }}{{ .Values.replicas }}{{ end }}",
@@ -53,7 +53,7 @@ const CHOICES: [(&str, &str); 11] = [
         "        - \"--policies\"\n",
         "        {{- if .Values.policies }}\n        - \"--policies\"\n        {{- end }}\n",
     ),
-    // What is none of these is refused by whoever renders the chart. Tasks are what `tenure run` makes of lanes when nobody says it.
+    // Any other value is an error of the rendering. `tenure run` makes tasks of lanes by default.
     (
         "        - \"--lanes=deployment\"\n        - \"--lane-address=9643\"\n        - \"--lane-image=CHOSEN-IMAGE\"\n        - \"--lane-priority-class=CHOSEN-CLASS\"\n",
         "        {{- if eq .Values.lanes \"deployment\" }}\n        - \"--lanes=deployment\"\n        - \"--lane-address=9643\"\n        \
@@ -67,7 +67,7 @@ const CHOICES: [(&str, &str); 11] = [
         "        {{- if eq .Values.lanes \"deployment\" }}\n        - containerPort: 9643\n          name: lanes\n          protocol: TCP\n        {{- end }}\n",
     ),
 ];
-/// Where requests to Receivers, reviews and lanes come in, if they do: in the controllers' policy.
+/// The ingress of the controllers' policy: requests to Receivers, reviews and lanes, if they are enabled.
 const INGRESS: (&str, &str) = (
     "  ingress:\n  - ports:\n    - port: 9292\n      protocol: TCP\n  - ports:\n    - port: 9443\n      protocol: TCP\n  - from:\n    \
      - podSelector:\n        matchLabels:\n          app.kubernetes.io/component: lane\n          app.kubernetes.io/name: tenure\n    \
@@ -77,13 +77,13 @@ const INGRESS: (&str, &str) = (
      {{- if eq .Values.lanes \"deployment\" }}\n  - from:\n    - podSelector:\n        matchLabels:\n          app.kubernetes.io/component: lane\n          \
      app.kubernetes.io/name: tenure\n    ports:\n    - port: 9643\n      protocol: TCP\n  {{- end }}\n  {{- end }}\n",
 );
-/// Around what the controllers' policy has where they connect to sources themselves: where lanes have Pods of their own, those do.
+/// Around the part of the controllers' policy for sources. With a Pod per lane, the lanes connect to sources instead.
 const WITHOUT_LANE_PODS: (&str, &str) = ("  {{- if ne .Values.lanes \"deployment\" }}\n", "  {{- end }}\n");
-/// Before an object that is there only where each lane has a Pod of its own.
+/// Before an object that exists only with a Pod per lane.
 const WITH_LANE_PODS: &str = "{{- if eq .Values.lanes \"deployment\" }}\n";
-/// Before one that is there only where, besides, the cluster has policies.
+/// Before an object that exists only with a Pod per lane and in a cluster with policies.
 const WITH_LANE_POLICIES: &str = "{{- if and (eq .Values.lanes \"deployment\") (.Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\") }}\n";
-/// What the policy that bounds lanes knows by itself, as it stands there and as it is written.
+/// The constants in the policy that limits lanes: as in the object, and as in the chart.
 const OF_LANES: [(&str, &str); 2] = [
     (
         "expression: \"'CHOSEN-IMAGE'\"",
@@ -94,26 +94,26 @@ const OF_LANES: [(&str, &str); 2] = [
         "expression: {{ printf \"'%s'\" .Values.priorityClass | quote }}",
     ),
 ];
-/// Before an object that is there only where requests to Receivers are taken.
+/// Before an object that exists only with requests to Receivers.
 const WITH_HOOKS: &str = "{{- if .Values.hooks }}\n";
-/// Before one that is there only where the API server asks Tenure.
+/// Before an object that exists only if the API server calls Tenure's webhooks.
 const WITH_ADMISSION: &str = "{{- if .Values.admission }}\n";
-/// The same, of what policies need more of.
+/// Before an object that exists only with webhooks and without policies.
 const WITH_ADMISSION_ALONE: &str = "{{- if and .Values.admission (not .Values.policies) }}\n";
-/// Before one that is there only where policies are kept in force.
+/// Before an object that exists only if policies are enforced.
 const WITH_POLICIES: &str = "{{- if .Values.policies }}\n";
-/// Before one that is there only where the cluster has policies.
+/// Before an object that exists only in a cluster with policies.
 const WHERE_POLICIES_ARE: &str =
     "{{- if .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy\" }}\n";
-/// After each of them.
+/// After each of these objects.
 const END: &str = "{{- end }}\n";
-/// Where more rules of the network go: at the end of what a policy lets out, which is before who is selected, or before what it lets in.
+/// The place for additional egress rules: at the end of a policy's egress, which is before its selector, or before its ingress.
 const EGRESS: (&str, &str) = (
     "  podSelector:\n",
     "  {{- with .Values.egress }}\n  {{- toYaml . | nindent 2 }}\n  {{- end }}\n",
 );
 
-/// What `values.yaml` holds.
+/// The content of `values.yaml`.
 const VALUES: &str = "\
 # The image with the program as /tenure: NAME:TAG@DIGEST. There is no default; an image without a digest can be exchanged unseen.
 image: \"\"
@@ -135,7 +135,7 @@ lanes: task
 egress: []
 ";
 
-/// The files of the chart.
+/// Writes the files of the chart.
 pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let folder = Path::new("deploy/chart");
     let mut files = BTreeMap::new();
@@ -207,7 +207,7 @@ pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     Ok(files)
 }
 
-/// The controllers' policy as it is where they connect to sources themselves.
+/// Writes the controllers' policy for controllers that connect to sources themselves.
 fn write_connected(chosen: &Workload) -> Result<String> {
     let connecting = Workload {
         lanes: false,
@@ -220,7 +220,7 @@ fn write_connected(chosen: &Workload) -> Result<String> {
     policy.map(document).context("the controllers have no policy")
 }
 
-/// The controllers' policy with what sources need, which it has not, and which is used where lanes have no Pods.
+/// Adds the part for sources to the controllers' policy. The policy lacks it, and needs it where lanes have no Pods.
 fn mark_sources(text: &str, connected: &str) -> Result<String> {
     let (before, after) = text.split_once("  ingress:\n").context("nobody comes in")?;
     let (all, _) = connected.split_once("  ingress:\n").context("nobody comes in")?;
@@ -246,7 +246,7 @@ fn mark_sources(text: &str, connected: &str) -> Result<String> {
     Ok(format!("{marked}  ingress:\n{after}"))
 }
 
-/// All objects, each with the choice that it goes with.
+/// Lists all objects, each with its condition.
 fn list_chosen(chosen: &Workload) -> Result<Vec<(Value, Option<&'static str>)>> {
     let kind = |object: &Value| object.get("kind").and_then(Value::as_str).map(str::to_owned);
     let policing = installation::policing(&list_kept(&Settings::default()), &list_roles());
@@ -293,13 +293,13 @@ mod tests {
 
     type TestResult = Result<()>;
 
-    /// What is chosen of the chart's values; all else is as it is by default.
+    /// The chosen values of the chart; all others are the defaults.
     #[derive(Clone, Copy, Default)]
     struct Chosen {
         hooks: bool,
         admission: bool,
         policies: bool,
-        /// `process` or `deployment`; otherwise tasks.
+        /// `process` or `deployment`; tasks otherwise.
         lanes: &'static str,
     }
 
@@ -319,7 +319,7 @@ mod tests {
             }
         }
 
-        /// Whether what stands at this place of [`CHOICES`] is there.
+        /// Checks whether the part at this place of [`CHOICES`] is present.
         fn is_at(self, at: usize) -> bool {
             match at {
                 4 | 5 => self.hooks,
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// What the chart comes to with these values.
+    /// Renders the chart with these values.
     fn render(chosen: Chosen) -> Result<Vec<String>> {
         let ingress = chosen.write_ingress();
         let lanes = chosen.write_lanes();
@@ -445,7 +445,7 @@ mod tests {
         );
     }
 
-    /// With the values that it has by default, the chart is what `deploy/` is; with others, what `tenure install` installs.
+    /// With its default values, the chart is equal to `deploy/`; with others, it is equal to the objects of `tenure install`.
     #[test]
     fn its_templates_are_the_objects_of_the_installation() -> TestResult {
         expect(&render(Chosen::default())?, &super::super::objects()?);
@@ -470,7 +470,7 @@ mod tests {
                 objects.extend(installation::admission());
             }
             if policies {
-                // What comes last holds, as where objects are applied one after the other.
+                // The last object wins, as when objects are applied one after the other.
                 let name = |object: &Value| (object.get("kind").cloned(), object.pointer("/metadata/name").cloned());
                 objects.retain(|object| !policing.iter().any(|other| name(other) == name(object)));
                 objects.extend(policing);
@@ -494,7 +494,7 @@ mod tests {
         Ok(())
     }
 
-    /// What is opened besides is opened to the outside, and never to who comes in: of both lists, the one that lets out has ended where the other begins.
+    /// Additional rules open egress only, and never ingress: at both places, the egress list ends there.
     #[test]
     fn more_that_may_be_reached_lets_nobody_in() -> TestResult {
         let mut found = 0;
@@ -546,13 +546,13 @@ mod tests {
         Ok(())
     }
 
-    /// The real one, where it is: it takes the chart, and renders what the program exports.
+    /// Helm accepts the chart and renders the objects that the program exports, if helm is installed.
     #[test]
     fn helm_takes_it() {
         let folder = crate::tidy::root().join("deploy/chart");
         let helm = |arguments: &[&str]| std::process::Command::new("helm").args(arguments).arg(&folder).output();
         let Ok(linted) = helm(&["lint", "--set=image=tenure:1"]) else {
-            // There is no helm on PATH.
+            // No helm is on PATH.
             return;
         };
         assert!(linted.status.success(), "{}", String::from_utf8_lossy(&linted.stdout));

@@ -1,6 +1,5 @@
-//! Lanes in Pods for who installs with a kustomization: a component on top of one that names the image. Owns what it adds to the files of `deploy/`, which is what
-//! `tenure install --lanes deployment` installs besides; refuses to be laid over another Deployment or policy than theirs: a place that it takes for what it
-//! isn't any more is an error of the build.
+//! Lanes in Pods for users that install with a kustomization: a component on top of a kustomization that sets the image. It adds to `deploy/` what `tenure install
+//! --lanes deployment` installs in addition. Its patches test their places. Over a changed Deployment or policy, the build fails.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +11,14 @@ use tenure_api::workload::{self, Workload};
 
 use super::{HEADER, IMAGE, POLICY, document, file_name, list_lanes};
 
-/// Where it is.
+/// The folder of the component.
 pub(super) const FOLDER: &str = "deploy/lane-pods";
 /// The arguments of the only container, and its ports.
 const ARGUMENTS: &str = "/spec/template/spec/containers/0/args";
 const PORTS: &str = "/spec/template/spec/containers/0/ports";
 const IMAGE_ARGUMENT: &str = "--lane-image=";
 
-/// Its files.
+/// Writes the files.
 pub(super) fn write() -> Result<BTreeMap<PathBuf, String>> {
     let folder = Path::new(FOLDER);
     let plain = workload::objects(&Workload::usual(IMAGE));
@@ -68,7 +67,7 @@ fn is_same(object: &Value, other: &Value) -> bool {
     of("/kind") && of("/metadata/name")
 }
 
-/// The image that the controllers run is the one that lanes run, and that what bounds them lets them run.
+/// Copies the image of the controllers to the lanes, and to the policies that limit the image of lanes.
 fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
     let deployment = objects.iter().find(|object| read(object, "/kind") == "Deployment");
     let list = deployment
@@ -93,8 +92,7 @@ fn copy_image(objects: &[Value], lanes: &[Value]) -> Result<Value> {
     }))
 }
 
-/// How a Deployment or a NetworkPolicy becomes another one, as a JSON patch: what it is told more, and who comes in; and what is let out no longer, if that is
-/// what stands there.
+/// Describes the change of a Deployment or a NetworkPolicy as a JSON patch: added arguments and ingress, and removed egress, with a test of the removed part.
 fn describe_change(without: &Value, with: &Value) -> Value {
     let mut changes = Vec::new();
     for path in [ARGUMENTS, PORTS] {
@@ -132,11 +130,11 @@ mod tests {
 
     type TestResult = Result<()>;
 
-    /// An image as somebody who installs names it.
+    /// An image as a user names it.
     const OTHER: &str =
         "registry.example/tenure@sha256:0000000000000000000000000000000000000000000000000000000000000000";
 
-    /// What a folder is built to, beside the generated files.
+    /// Builds a folder, beside the generated files.
     fn build(folder: &str, more: &[(&str, &str)]) -> Result<Vec<String>> {
         let mut tree = MapTree::new();
         for (path, text) in super::super::generated()? {
@@ -164,7 +162,7 @@ mod tests {
         );
     }
 
-    /// The files come to what is installed, by themselves and with the component on top of an image that somebody chose.
+    /// The files build to the objects of the installation, by themselves and with the component on top of a chosen image.
     #[test]
     fn the_kustomization_is_the_objects_of_the_installation() -> TestResult {
         expect(&build("deploy", &[])?, &super::super::objects()?);
@@ -186,7 +184,7 @@ mod tests {
         Ok(())
     }
 
-    /// Where the controllers' policy isn't what the component was made for, nothing is left out of it by its number.
+    /// If the controllers' policy differs from the expected one, no rule is removed by its index.
     #[test]
     fn another_policy_is_not_taken_for_this_one() {
         let other = "resources: [../deploy]\npatches:\n- target: {kind: NetworkPolicy, name: tenure-controller}\n  patch: |-\n    \

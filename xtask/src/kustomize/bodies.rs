@@ -1,5 +1,4 @@
-//! Makes up what objects hold beside their metadata, kind by kind. Owns the fields that refer to other objects and those of kinds
-//! that nobody knows.
+//! Makes up the content of objects beside their metadata, kind by kind: fields that refer to other objects, and fields of unknown kinds.
 
 use super::objects::{IMAGES, Made, NAMESPACES, name_of, pairs};
 use super::pods::{pod, template, workload};
@@ -7,7 +6,7 @@ use super::random::Random;
 use super::scalars;
 use super::writer::{Value, list, map};
 
-/// The fields of an object beside apiVersion, kind and metadata.
+/// Makes the fields of an object beside apiVersion, kind and metadata.
 pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let app = made.name.as_str();
     let spec = |spec: Value| map([("spec", spec)]);
@@ -180,7 +179,7 @@ pub(super) fn body(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     }
 }
 
-/// The shape that a field of a custom resource nearly always has, so that a patch fits the object: an arm of [`custom`].
+/// Returns the usual shape of a custom resource's field, an arm of [`custom`], so that a patch nearly always fits the object.
 fn shape(random: &mut Random, key: &str, shapes: usize) -> usize {
     if random.chance(8) {
         return random.below(shapes);
@@ -195,7 +194,7 @@ fn shape(random: &mut Random, key: &str, shapes: usize) -> usize {
     }
 }
 
-/// A map of odd things, as a custom resource may have.
+/// Makes a map of odd values, as a custom resource may have.
 fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
     let mut value = map([]);
     for key in random.some(
@@ -266,7 +265,7 @@ fn custom(random: &mut Random, known: &[Made], depth: usize) -> Value {
         value.put("target", map([("name", name_of(random, kind, known).into())]));
     }
     if depth == 3 && random.chance(12) {
-        // A whole object in an object, as templates of other tools hold them.
+        // A whole object in an object, as in templates of other tools.
         let made = Made {
             api: "apps/v1".to_owned(),
             kind: "Deployment".to_owned(),
@@ -460,7 +459,7 @@ fn binding(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     map([("roleRef", role), ("subjects", Value::List(subjects))])
 }
 
-/// Text that is JSON or YAML itself, into which replacements may write.
+/// Makes a text that is JSON or YAML itself, into which replacements may write.
 fn structured(random: &mut Random) -> Value {
     Value::Text(
         random

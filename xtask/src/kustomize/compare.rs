@@ -1,5 +1,5 @@
-//! `cargo xtask compare-kustomize DIR`: builds every kustomization below a folder with the real kustomize and with ours.
-//! Owns the walk and the table; each folder right below DIR is a tree of its own, as a repository is.
+//! `cargo xtask compare-kustomize DIR`: builds every kustomization below a folder with the real kustomize and with ours. Each folder directly below DIR is a tree of its
+//! own, like a repository.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::oracle::{self, Scratch, Verdict};
 /// Build every kustomization below a folder with both, and compare byte for byte.
 #[derive(clap::Args)]
 pub(crate) struct Compare {
-    /// Folder of trees: each folder in it is one, as a checkout is.
+    /// Folder of trees: each folder in it is one, like a checkout.
     directory: PathBuf,
     /// Write each disagreement into a file of this folder.
     #[arg(long)]
@@ -22,21 +22,21 @@ pub(crate) struct Compare {
     /// Let kustomizations read files outside of their directory, as `--load-restrictor LoadRestrictionsNone` does.
     #[arg(long)]
     unrestricted: bool,
-    /// Also print what both refuse, and what they say.
+    /// Also print the errors of trees that both refuse.
     #[arg(long)]
     refusals: bool,
 }
 
-/// A kustomization and what came out of it.
+/// A kustomization and its result.
 pub(super) struct Outcome {
     /// The tree and the directory in it.
     pub(super) place: String,
-    /// Whether they agree.
+    /// Whether both agree.
     pub(super) verdict: Verdict,
 }
 
 impl Compare {
-    /// Compares, prints a table, and fails when something disagrees.
+    /// Compares, prints a table, and fails after a disagreement.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let restrictor = if self.unrestricted {
             LoadRestrictor::None
@@ -139,7 +139,7 @@ fn one_tree(
         .collect())
 }
 
-/// All directories with a kustomization, relative to the root.
+/// Lists all directories with a kustomization, relative to the root.
 fn kustomizations(root: &Path, inside: &str, found: &mut Vec<String>) -> anyhow::Result<()> {
     let mut entries: Vec<_> = std::fs::read_dir(root.join(inside))?.collect::<std::io::Result<_>>()?;
     entries.sort_by_key(std::fs::DirEntry::file_name);

@@ -1,4 +1,4 @@
-//! Makes up generators of ConfigMaps and Secrets, and the files that they read. Owns their arguments and options.
+//! Makes up generators of ConfigMaps and Secrets with arguments and options, and the files that they read.
 
 use super::objects::{Made, pairs};
 use super::random::Random;
@@ -6,7 +6,7 @@ use super::scalars;
 use super::trees::Folder;
 use super::writer::{Value, map};
 
-/// `configMapGenerator`, `secretGenerator` and `generatorOptions`.
+/// Makes `configMapGenerator`, `secretGenerator` and `generatorOptions`.
 pub(super) fn generators(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
     for (field, kind, chance) in [
         ("configMapGenerator", "ConfigMap", 28),

@@ -1,5 +1,4 @@
-//! Compares crates/kustomize with the real kustomize: on trees of the disk, and on trees made up by chance. Owns how both
-//! are asked and what counts as agreement; refuses to decide which of the two is right.
+//! Compares crates/kustomize with the real kustomize, on trees of the disk and on random trees. It defines agreement, and never decides which of the two is right.
 
 mod bodies;
 mod compare;

@@ -1,33 +1,33 @@
-//! Makes up Kubernetes objects: built-in kinds with references to each other, and kinds nobody knows. Owns what an object
-//! looks like; refuses to be complete: a field is here when a transformer, a merge or a reference treats it specially.
+//! Makes up Kubernetes objects: built-in kinds with references to each other, and unknown kinds. The fields are not complete: a field is here if a transformer, a merge
+//! or a reference treats it specially.
 
 use super::bodies::body;
 use super::random::Random;
 use super::scalars;
 use super::writer::{Value, map};
 
-/// What is known about an object that was made up.
+/// The identity of a generated object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) api: String,
     pub(super) kind: String,
     pub(super) name: String,
-    /// Empty when the object says none.
+    /// Empty if the object names none.
     pub(super) namespace: String,
 }
 
 impl Made {
-    /// The group of its apiVersion, empty for the core.
+    /// Returns the group of its apiVersion, empty for the core group.
     pub(super) fn group(&self) -> &str {
         self.api.split_once('/').map_or("", |(group, _)| group)
     }
 
-    /// The version of its apiVersion.
+    /// Returns the version of its apiVersion.
     pub(super) fn version(&self) -> &str {
         self.api.split_once('/').map_or(&self.api, |(_, version)| version)
     }
 
-    /// Whether it has a pod template at spec.template.
+    /// Checks whether it has a pod template at spec.template.
     pub(super) fn is_workload(&self) -> bool {
         [
             "Deployment",
@@ -41,7 +41,7 @@ impl Made {
     }
 }
 
-/// apiVersion and kind, often used ones more than once.
+/// apiVersion and kind; common ones occur more than once.
 const KINDS: &[(&str, &str)] = &[
     ("apps/v1", "Deployment"),
     ("apps/v1", "Deployment"),
@@ -111,9 +111,9 @@ const NAMES: &[&str] = &[
     "a.b",
     "job-1",
 ];
-/// Namespaces that objects say.
+/// The namespaces of objects.
 pub(super) const NAMESPACES: &[&str] = &["prod", "default", "kube-system", "team-a"];
-/// Images in every form that their names take.
+/// Images in every form of their names.
 pub(super) const IMAGES: &[&str] = &[
     "nginx",
     "nginx:1.25",
@@ -131,7 +131,7 @@ pub(super) const IMAGES: &[&str] = &[
     "registry/app:$(TAG)",
 ];
 
-/// Makes up the identity of an object that isn't among those that there are.
+/// Makes a new identity that differs from the existing ones.
 pub(super) fn identity(random: &mut Random, taken: &[Made]) -> Made {
     let (api, kind) = random.pick(KINDS);
     let namespace = if random.chance(25) { random.pick(NAMESPACES) } else { "" };
@@ -159,7 +159,7 @@ pub(super) fn identity(random: &mut Random, taken: &[Made]) -> Made {
     made
 }
 
-/// The name of an object of a kind, or one that isn't there.
+/// Returns the name of an object of a kind, or a name that does not exist.
 pub(super) fn name_of(random: &mut Random, kind: &str, known: &[Made]) -> String {
     let names: Vec<String> = known
         .iter()
@@ -173,7 +173,7 @@ pub(super) fn name_of(random: &mut Random, kind: &str, known: &[Made]) -> String
     }
 }
 
-/// Labels or annotations.
+/// Makes labels or annotations.
 pub(super) fn pairs(random: &mut Random, most: usize) -> Value {
     let mut pairs: Vec<(String, Value)> = Vec::new();
     for _ in 0..random.between(1, most) {
@@ -185,7 +185,7 @@ pub(super) fn pairs(random: &mut Random, most: usize) -> Value {
     Value::Map(pairs)
 }
 
-/// A string that may look like something else.
+/// Makes a string that may look like another type.
 pub(super) fn label(random: &mut Random) -> Value {
     Value::Text(
         random
@@ -208,7 +208,7 @@ pub(super) fn label(random: &mut Random) -> Value {
     )
 }
 
-/// The whole object.
+/// Makes the whole object.
 pub(super) fn object(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let mut metadata = map([("name", made.name.as_str().into())]);
     if !made.namespace.is_empty() {

@@ -1,5 +1,5 @@
-//! Asks the real kustomize and ours for the same tree and says whether they agree. Owns the time limit of the real one;
-//! refuses to compare messages: two refusals agree, whatever they say.
+//! Builds a tree with the real kustomize and with ours, and compares the results. The real one has a time limit. Messages are not compared: two errors agree, whatever
+//! their texts.
 
 use std::fmt;
 use std::fs::File;
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use kustomize::{LoadRestrictor, MapTree, Options, build};
 
-/// How long the real one may take for one tree.
+/// The time limit of the real one for one tree.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What the two said about one tree.
+/// The results for one tree.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Both built it, to the same bytes.
+    /// Both built it, with equal bytes.
     Same,
-    /// Both refused it: what ours said, and what the real one said.
+    /// Both refused it: our message, and the real one's.
     BothRefuse(String, String),
-    /// Both built it, to other bytes: the difference, a line each, `-` the real one's and `+` ours.
+    /// Both built it, with different bytes: the difference, one per line, `-` for the real one's and `+` for ours.
     Differs(String),
-    /// Only ours refused it, and why.
+    /// Only ours refused it, with this message.
     OursRefuses(String),
-    /// Only the real one refused it, and why.
+    /// Only the real one refused it, with this message.
     RealRefuses(String),
-    /// It refers to something remote, which ours refuses by design.
+    /// The tree refers to a remote source, which ours refuses by design.
     Remote,
-    /// It wants the hash of a generated resource whose kind was changed, which ours refuses by design.
+    /// The tree needs the hash of a generated resource with a changed kind, which ours refuses by design.
     HashOfOtherKind,
-    /// The real one took longer than the limit.
+    /// The real one exceeded the time limit.
     TimedOut,
 }
 
 impl Verdict {
-    /// Whether this is something to mend.
+    /// Checks whether the result is a bug to fix.
     pub(super) fn is_disagreement(&self) -> bool {
         matches!(
             self,
@@ -43,8 +43,7 @@ impl Verdict {
         )
     }
 
-    /// What kind of verdict it is, and for a refusal of one side what it is about: a smaller tree that gives the same shows
-    /// the same trouble.
+    /// Returns the class of a verdict, with the subject of a one-sided error. A smaller tree with the same class shows the same bug.
     pub(super) fn class(&self) -> String {
         match self {
             Verdict::Same => "same".to_owned(),
@@ -58,7 +57,7 @@ impl Verdict {
         }
     }
 
-    /// The name of the class without its particulars, as a table has it.
+    /// Returns the name of the class without details, for a table.
     pub(super) fn title(&self) -> &'static str {
         match self {
             Verdict::Same => "same",
@@ -87,7 +86,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The last clause of an error without what differs from tree to tree: digits and quoted words.
+/// Returns the last clause of an error without the parts that differ from tree to tree: digits and quoted words.
 fn gist(error: &str) -> String {
     let line = error.trim().lines().next_back().unwrap_or("");
     let clause = line.rsplit(": ").next().unwrap_or(line);
@@ -99,7 +98,7 @@ fn gist(error: &str) -> String {
         .join(" ")
 }
 
-/// Fails when there is no kustomize on PATH.
+/// Fails if no kustomize is on PATH.
 pub(super) fn there_is_one() -> anyhow::Result<()> {
     Command::new("kustomize")
         .arg("version")
@@ -108,7 +107,7 @@ pub(super) fn there_is_one() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the real one printed, or why it refused; `None` when it took too long. Its output goes through files in `scratch`.
+/// Returns the output or the error of the real one; `None` after the time limit. The output goes through files in `scratch`.
 fn real(
     directory: &Path,
     restrictor: LoadRestrictor,
@@ -142,7 +141,7 @@ fn real(
         pause = (pause * 2).min(Duration::from_millis(16));
     };
     if status.success() {
-        // A distribution's build may not know its version; the label says so.
+        // A distribution's build may not know its version, and writes (devel) into the label.
         let text = std::fs::read_to_string(&out)?.replace("kustomize-(devel)", "kustomize-v5.8.1");
         return Ok(Some(Ok(text.into_bytes())));
     }
@@ -151,7 +150,7 @@ fn real(
     Ok(Some(Err(said.join("\n").trim().to_owned())))
 }
 
-/// Builds the directory `inside` of a tree by both; `disk` is where the tree lies for the real one.
+/// Builds the directory `inside` of a tree with both; `disk` is the place of the tree for the real one.
 pub(super) fn ask(
     tree: &MapTree,
     inside: &str,
@@ -199,7 +198,7 @@ fn difference(real: &str, ours: &str) -> String {
         .to_string()
 }
 
-/// Reads a directory of the disk into a tree, links as links; files that no build reads for their size are left out.
+/// Reads a directory of the disk into a tree, links as links. Files above the size limit of builds are left out.
 pub(super) fn read(root: &Path) -> anyhow::Result<MapTree> {
     let mut tree = MapTree::new();
     add(root, "", &mut tree)?;
@@ -236,11 +235,11 @@ fn add(root: &Path, inside: &str, tree: &mut MapTree) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder for one thread's files, removed with it.
+/// A folder for one thread's files, removed on drop.
 pub(super) struct Scratch(std::path::PathBuf);
 
 impl Scratch {
-    /// A folder that no other thread or process has.
+    /// Makes a folder that no other thread or process has.
     pub(super) fn new(name: &str) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("kustomize-{}-{name}", std::process::id()));
         if path.exists() {
@@ -250,7 +249,7 @@ impl Scratch {
         Ok(Self(path))
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -258,7 +257,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What can't be removed is in the system's temporary folder anyway.
+        // If the removal fails, the folder is still in the system's temporary folder.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Makes up kustomizations and components over the objects that they see. Owns every field but the patches.
+//! Makes up kustomizations and components over the objects that they see: every field except the patches.
 
 use super::generators::generators;
 use super::objects::{Made, pairs};
@@ -11,7 +11,7 @@ use super::transformers::{configuration, image};
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
-/// The fields of a Kustomization.
+/// Makes the fields of a Kustomization.
 pub(super) fn kustomization(
     random: &mut Random,
     folder: &mut Folder,
@@ -63,7 +63,7 @@ pub(super) fn kustomization(
     Value::Map(fields)
 }
 
-/// The fields of a Component.
+/// Makes the fields of a Component.
 pub(super) fn component(
     random: &mut Random,
     folder: &mut Folder,
@@ -172,7 +172,7 @@ fn transformers(random: &mut Random, folder: &mut Folder, visible: &[Made], fiel
     }
 }
 
-/// A text of several lines as a block scalar, so that any writer keeps it.
+/// Returns a text of several lines as a block scalar, which every writer keeps.
 pub(super) fn as_block(text: String) -> Value {
     if text.contains('\n') {
         Value::Block("|-".to_owned(), text.lines().map(str::to_owned).collect())
@@ -209,7 +209,7 @@ fn names_and_labels(random: &mut Random, fields: &mut Value) {
     }
 }
 
-/// An element of `labels`.
+/// Makes an element of `labels`.
 fn labels(random: &mut Random) -> Value {
     let mut entry = map([("pairs", pairs(random, 2))]);
     if random.chance(40) {

@@ -1,5 +1,4 @@
-//! Makes up patches of objects: strategic merge with directives, JSON 6902, inline and in files, with targets. Owns what a
-//! patch may say; whether it fits the object is left to chance.
+//! Makes up patches of objects: strategic merge with directives, JSON 6902, inline and in files, with targets. Patches fit their object or not, by chance.
 
 use super::objects::{IMAGES, Made, label, name_of, pairs};
 use super::random::Random;
@@ -7,7 +6,7 @@ use super::scalars;
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
-/// One element of `patches`; what goes into files is put into the folder.
+/// Makes one element of `patches`, and puts its files into the folder.
 pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) -> Option<Value> {
     if known.is_empty() {
         return None;
@@ -37,7 +36,7 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
         entry.put("path", folder.file(random, "patch", &text));
     }
     if json && random.chance(80) {
-        // Only this object, for which the operations were made.
+        // Only the object for which the operations were made.
         entry.put(
             "target",
             map([("kind", made.kind.as_str().into()), ("name", made.name.as_str().into())]),
@@ -56,7 +55,7 @@ pub(super) fn patch(random: &mut Random, folder: &mut Folder, known: &[Made]) ->
     Some(entry)
 }
 
-/// An element of `patchesStrategicMerge`.
+/// Makes an element of `patchesStrategicMerge`.
 pub(super) fn legacy_merge(random: &mut Random, folder: &mut Folder, known: &[Made]) -> Option<Value> {
     if known.is_empty() {
         return None;
@@ -70,7 +69,7 @@ pub(super) fn legacy_merge(random: &mut Random, folder: &mut Folder, known: &[Ma
     Some(folder.file(random, "merge", &text).into())
 }
 
-/// An element of `patchesJson6902`.
+/// Makes an element of `patchesJson6902`.
 pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Made]) -> Option<Value> {
     if known.is_empty() {
         return None;
@@ -101,7 +100,7 @@ pub(super) fn legacy_json(random: &mut Random, folder: &mut Folder, known: &[Mad
     })
 }
 
-/// A target that selects the object and maybe others.
+/// Makes a target that selects the object and maybe others.
 pub(super) fn target(random: &mut Random, made: &Made) -> Value {
     let mut target = map([]);
     match random.below(9) {
@@ -153,7 +152,7 @@ pub(super) fn target(random: &mut Random, made: &Made) -> Value {
     target
 }
 
-/// A strategic merge patch of an object.
+/// Makes a strategic merge patch of an object.
 pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let mut metadata = map([("name", made.name.as_str().into())]);
     if !made.namespace.is_empty() && random.chance(96) {
@@ -251,7 +250,7 @@ pub(super) fn merge(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     patch
 }
 
-/// Keys set, and keys taken away.
+/// Makes changes: keys that are set, and keys that are removed.
 fn changes(random: &mut Random) -> Value {
     let mut changed = Vec::new();
     for _ in 0..random.between(1, 3) {
@@ -427,7 +426,7 @@ fn pod(random: &mut Random, known: &[Made]) -> Value {
     spec
 }
 
-/// Operations of a JSON patch, most of which fit the object.
+/// Makes operations of a JSON patch, most of which fit the object.
 pub(super) fn json_operations(random: &mut Random, made: &Made) -> Value {
     let mut operations = Vec::new();
     for _ in 0..random.between(1, 3) {
@@ -451,7 +450,7 @@ fn operation(random: &mut Random, made: &Made) -> Value {
         2 if random.chance(50) => with(verb, "/metadata/name", "renamed".into()),
         3 if random.chance(20) => with("add", "/metadata/annotations/example.com~1x", scalars::string(random)),
         _ if made.is_workload() || containers.len() < 20 || made.kind == "CronJob" => match random.below(7) {
-            // Not a replacement: builds of kustomize differ where there is no image to replace.
+            // No replacement: builds of kustomize differ if the image to replace is missing.
             0 => with("add", &format!("{containers}/0/image"), random.pick(IMAGES).into()),
             1 => with(
                 "add",

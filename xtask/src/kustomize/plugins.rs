@@ -1,5 +1,5 @@
-//! Makes up resources of the built-in plugin kinds: what `generators`, `transformers` and `validators` name. Owns their fields;
-//! they stand in files, inline, or in a directory with a kustomization of its own.
+//! Makes up resources of the built-in plugin kinds, for `generators`, `transformers` and `validators`. They are in files, inline, or in a directory with a kustomization
+//! of its own.
 
 use super::objects::{Made, label, pairs};
 use super::overlays::as_block;
@@ -29,7 +29,7 @@ const TRANSFORMERS: &[&str] = &[
     "HashTransformer",
 ];
 
-/// `generators`, `transformers` and `validators`.
+/// Makes `generators`, `transformers` and `validators`.
 pub(super) fn plugins(random: &mut Random, folder: &mut Folder, visible: &mut Vec<Made>, fields: &mut Value) {
     if random.chance(7) {
         let generator = generator(random, folder, visible);
@@ -139,7 +139,7 @@ fn specs(random: &mut Random, choices: &[(&str, &str)]) -> Value {
     list([spec])
 }
 
-/// A resource of a built-in transformer's kind.
+/// Makes a resource of a built-in transformer's kind.
 fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], number: usize) -> Value {
     let kind = random.pick(TRANSFORMERS);
     let config = start(kind, &format!("plugin-{number}"));
@@ -200,7 +200,7 @@ fn transformer(random: &mut Random, folder: &mut Folder, visible: &[Made], numbe
                 ("spec/size", "Widget"),
             ];
             let (path, kind) = random.pick(&places);
-            // Nearly always one that the field spec fits; no object of that name is an error.
+            // Nearly always an object that the field spec matches; a missing object of that name is an error.
             let fit: Vec<Made> = visible
                 .iter()
                 .filter(|made| made.kind == kind || kind.is_empty())
@@ -317,7 +317,7 @@ fn patch(random: &mut Random, folder: &mut Folder, visible: &[Made], kind: &str,
     config
 }
 
-/// A small patch that always fits.
+/// Makes a small patch that always fits.
 fn annotated(random: &mut Random, made: &Made) -> Value {
     let mut metadata = map([
         ("name", made.name.as_str().into()),
@@ -365,7 +365,7 @@ fn value_add(random: &mut Random, folder: &mut Folder, visible: &[Made], mut con
     config
 }
 
-/// A transformer that validators may run: most leave the resources as they are.
+/// Makes a transformer that validators may run: most leave the resources unchanged.
 fn validator(random: &mut Random) -> Value {
     match random.below(9) {
         0 => start("LabelTransformer", "validator")

@@ -1,12 +1,11 @@
-//! Makes up pods and what has a template of them: containers, volumes, and what they refer to. Owns the fields of a pod that
-//! images, references, selectors and merges know.
+//! Makes up pods and objects with a pod template: containers, volumes, and their references. They have the fields that images, references, selectors and merges use.
 
 use super::objects::{IMAGES, Made, label, name_of, pairs};
 use super::random::Random;
 use super::scalars;
 use super::writer::{Value, list, map};
 
-/// The spec of a kind with a pod template.
+/// Makes the spec of a kind with a pod template.
 pub(super) fn workload(random: &mut Random, made: &Made, known: &[Made]) -> Value {
     let app = made.name.as_str();
     let mut spec = map([]);
@@ -42,7 +41,7 @@ pub(super) fn workload(random: &mut Random, made: &Made, known: &[Made]) -> Valu
     spec.with("template", template(random, app, known))
 }
 
-/// A pod template.
+/// Makes a pod template.
 pub(super) fn template(random: &mut Random, app: &str, known: &[Made]) -> Value {
     let mut metadata = map([("labels", map([("app", app.into())]))]);
     if random.chance(20) {
@@ -51,7 +50,7 @@ pub(super) fn template(random: &mut Random, app: &str, known: &[Made]) -> Value 
     map([("metadata", metadata), ("spec", pod(random, known))])
 }
 
-/// The spec of a pod.
+/// Makes the spec of a pod.
 pub(super) fn pod(random: &mut Random, known: &[Made]) -> Value {
     let mut containers = vec![container(random, "app", known)];
     if random.chance(30) {

@@ -1,10 +1,10 @@
-//! Makes up replacements: where a value is read, and where it is put. Owns the paths and options; most of them fit the object.
+//! Makes up replacements: paths to read values from and to write them to, and options. Most of them fit the object.
 
 use super::objects::Made;
 use super::random::Random;
 use super::writer::{Value, list, map};
 
-/// Where values are read from and put to.
+/// The paths that values are read from and written to.
 const FIELDS: &[&str] = &[
     "metadata.name",
     "metadata.namespace",
@@ -81,7 +81,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
             _ => field.starts_with("metadata"),
         })
         .filter(|field| !source || !(field.contains('*') || field.contains("[=")))
-        // A number that becomes a name is refused, and so is a list made where there is none.
+        // A number as a name is an error, and so is a new list at a place without one.
         .filter(|field| {
             let is_number = field.ends_with("port") || field.ends_with("replicas");
             let is_risky = is_number || field.contains('*') || field.starts_with("data.config");
@@ -94,7 +94,7 @@ fn fields_of(random: &mut Random, made: &Made, source: bool) -> String {
     random.pick(&fit).to_owned()
 }
 
-/// One element of `replacements`.
+/// Makes one element of `replacements`.
 pub(super) fn replacement(random: &mut Random, visible: &[Made]) -> Value {
     let from = random.pick(visible);
     let mut replacement = map([]);
@@ -201,7 +201,7 @@ fn options(random: &mut Random, target: bool, delimits: bool) -> Value {
     options
 }
 
-/// An element of `replacements` in a file: one, or a list of them.
+/// Makes an element of `replacements` in a file: one, or a list of them.
 pub(super) fn file(random: &mut Random, visible: &[Made]) -> Value {
     let content = replacement(random, visible);
     if random.chance(50) {

@@ -1,10 +1,9 @@
-//! Scalars that a reader of YAML may trip over. Owns the lists; each entry is text that Go's reader and writer treat in a way
-//! of their own.
+//! Scalars that are difficult for YAML readers. Go's reader and writer treat each entry in a special way.
 
 use super::random::Random;
 use super::writer::Value;
 
-/// Written as they are: they are read as numbers, truths, nothing, times, or strings that look like those.
+/// Written unchanged: they are read as numbers, booleans, null, times, or strings that look like those.
 const RAW: &[&str] = &[
     "0",
     "1",
@@ -157,7 +156,7 @@ const RAW: &[&str] = &[
     "\u{200b}",
 ];
 
-/// Of one line each, longer than a line of the output is folded at.
+/// One line each, longer than the width at which the output is folded.
 const LONG: &[&str] = &[
     "the quick brown fox jumps over the lazy dog and then it does so again and again until the line is long enough to fold",
     "nospacesatallnospacesatallnospacesatallnospacesatallnospacesatallnospacesatallnospacesatallnospacesatall",
@@ -187,10 +186,10 @@ const LINES: &[&str] = &[
     "$(VAR)",
 ];
 
-/// A scalar of any kind.
+/// Returns a scalar of any kind.
 pub(super) fn odd(random: &mut Random) -> Value {
     if random.chance(1) && random.chance(10) {
-        // What JSON can't hold is refused by both.
+        // Both refuse values that JSON can't represent.
         return Value::Raw(random.pick(&[".inf", "-.Inf", ".NaN"]).to_owned());
     }
     match random.below(20) {
@@ -200,12 +199,12 @@ pub(super) fn odd(random: &mut Random) -> Value {
     }
 }
 
-/// A scalar on one line.
+/// Returns a scalar on one line.
 pub(super) fn line(random: &mut Random) -> Value {
     Value::Raw(random.pick(RAW).to_owned())
 }
 
-/// A scalar that is read as a string, whatever it looks like.
+/// Returns a scalar that is always read as a string.
 pub(super) fn string(random: &mut Random) -> Value {
     const STRINGS: &[&str] = &[
         "plain",
@@ -241,7 +240,7 @@ pub(super) fn string(random: &mut Random) -> Value {
     Value::Text(random.pick(STRINGS).to_owned())
 }
 
-/// A block scalar.
+/// Returns a block scalar.
 pub(super) fn block(random: &mut Random) -> Value {
     let header = random.pick(&["|", "|", "|-", "|+", ">", ">-", ">+", "|2", "|2-"]);
     let mut lines = vec![
@@ -255,10 +254,10 @@ pub(super) fn block(random: &mut Random) -> Value {
     Value::Block(header.to_owned(), lines)
 }
 
-/// A key as it is written, fit for labels, annotations and data.
+/// Returns a key as written, valid in labels, annotations and data.
 pub(super) fn key(random: &mut Random) -> String {
     if random.chance(1) && random.chance(10) {
-        // Quotes around a key are lost on the way, which both then refuse.
+        // Quotes around a key get lost, and both then refuse the key.
         return random.pick(&["'true'", "\"1\"", "'on'", "'~'"]).to_owned();
     }
     random

@@ -1,11 +1,10 @@
-//! Makes up the schemas that a kustomization brings: `openapi` with merge keys, and `crds` with fields that refer. Owns their
-//! content; their definitions are of kinds that the objects have.
+//! Makes up the schemas of a kustomization: `openapi` with merge keys, and `crds` with reference fields. Their definitions are of kinds that the objects have.
 
 use super::random::Random;
 use super::trees::Folder;
 use super::writer::{Value, list, map};
 
-/// The field `openapi`.
+/// Makes the field `openapi`.
 pub(super) fn openapi(random: &mut Random, folder: &mut Folder) -> Value {
     if random.chance(10) {
         return map([("version", "v1.21.2".into())]);
@@ -130,7 +129,7 @@ fn document(random: &mut Random) -> Value {
     document
 }
 
-/// The field `crds`.
+/// Makes the field `crds`.
 pub(super) fn crds(random: &mut Random, folder: &mut Folder) -> Value {
     let mut reference = text();
     reference.put("x-kubernetes-object-ref-api-version", "v1");

@@ -1,9 +1,8 @@
-//! Makes a tree that shows a trouble smaller as long as it shows the same. Owns the greedy search: whole files, then blocks of
-//! lines from large to small.
+//! Makes a tree with a bug smaller while it shows the same bug. The search is greedy: it removes whole files, then blocks of lines from large to small.
 
 use super::trees::Tree;
 
-/// The smallest tree found in at most `tries` tries; `shows` says whether a tree still shows the trouble.
+/// Returns the smallest tree found in at most `tries` tries; `shows` checks whether a tree still shows the bug.
 pub(super) fn shrink(tree: &Tree, mut tries: usize, mut shows: impl FnMut(&Tree) -> bool) -> Tree {
     let mut best = tree.clone();
     loop {
@@ -46,7 +45,7 @@ fn size(tree: &Tree) -> usize {
     tree.files.values().map(String::len).sum()
 }
 
-/// The text without the line at a place and the lines that belong to it, or nothing past its end.
+/// Returns the text without the line at a place and its subordinate lines; `None` past the end.
 fn without_block(text: &str, at: usize) -> Option<String> {
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let first = lines.get(at)?;

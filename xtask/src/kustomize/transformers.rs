@@ -1,10 +1,10 @@
-//! Makes up the files that configure transformers: `configurations`, and resources of the built-in kinds. Owns their content.
+//! Makes up the files that configure transformers: `configurations`, and resources of the built-in kinds.
 
 use super::objects::IMAGES;
 use super::random::Random;
 use super::writer::{Value, list, map};
 
-/// A file of `configurations`.
+/// Makes a file of `configurations`.
 pub(super) fn configuration(random: &mut Random) -> Value {
     let mut configuration = map([]);
     if random.chance(50) {
@@ -100,7 +100,7 @@ pub(super) fn configuration(random: &mut Random) -> Value {
     configuration
 }
 
-/// An element of `images`.
+/// Makes an element of `images`.
 pub(super) fn image(random: &mut Random) -> Value {
     let whole = random.pick(IMAGES);
     let name = whole.split_once('@').map_or(whole, |(name, _)| name);

@@ -1,5 +1,4 @@
-//! Makes up whole trees: bases, overlays over them, components, and who uses whom. Owns the folders and their files; the same
-//! seed and number give the same tree.
+//! Makes up whole trees: bases, overlays, components, and the references between them. The same seed and number give the same tree.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +7,7 @@ use super::overlays;
 use super::random::Random;
 use super::writer::{self, Value};
 
-/// A tree that was made up.
+/// A generated tree.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tree {
     /// Files by path.
@@ -20,14 +19,14 @@ pub(super) struct Tree {
 /// A component, and the objects that it changes.
 struct Part {
     path: String,
-    /// What it may patch, and what is there once it is used.
+    /// The objects that it may patch, and the objects after its use.
     needs: Vec<Made>,
     gives: Vec<Made>,
-    /// What is in it is mostly used once: twice in one build is an error for all that it adds.
+    /// Whether it is used already. A second use in one build is mostly an error, because its objects would exist twice.
     used: bool,
 }
 
-/// A directory in the making.
+/// A directory while it is generated.
 #[derive(Debug, Default)]
 pub(super) struct Folder {
     /// Its path.
@@ -45,24 +44,23 @@ impl Folder {
         }
     }
 
-    /// What tells it from other folders in a name: `b0` of `base0`.
+    /// Returns the part of its name that distinguishes it: `b0` for `base0`.
     pub(super) fn initials(&self) -> String {
         let number = self.path.trim_start_matches(char::is_alphabetic);
         format!("{}{number}", self.path.chars().next().unwrap_or_default())
     }
 
-    /// A document as text.
+    /// Writes a document.
     pub(super) fn text(&self, random: &mut Random, value: &Value) -> String {
         writer::document(value, self.is_commented, random)
     }
 
-    /// A patch as text: without comments and folded blocks, which Go's YAML library writes otherwise when a merge brings them
-    /// into a flow collection.
+    /// Writes a patch without comments and folded blocks. Go's YAML library writes these differently after a merge has moved them into a flow collection.
     pub(super) fn patch(&self, random: &mut Random, value: &Value) -> String {
         writer::document(&value.clone().unfolded(), false, random)
     }
 
-    /// Puts a file into the folder, or into a folder in it, and returns its name.
+    /// Puts a file into the folder, or into a subfolder, and returns its name.
     pub(super) fn file(&mut self, random: &mut Random, stem: &str, text: &str) -> String {
         let number = self.files.len();
         let ending = if stem.contains('.') {
@@ -80,14 +78,14 @@ impl Folder {
     }
 }
 
-/// What a directory offers to those who use it.
+/// The resources that a directory offers to its users.
 struct Offer {
     path: String,
     made: Vec<Made>,
     used: bool,
 }
 
-/// The tree of a seed and a number.
+/// Makes the tree of a seed and a number.
 pub(super) fn make(seed: u64, number: u64) -> Tree {
     let random = &mut Random::new(seed, number);
     let mut tree = Tree::default();
@@ -183,7 +181,7 @@ pub(super) fn make(seed: u64, number: u64) -> Tree {
     tree
 }
 
-/// The components that a folder uses: those whose objects it sees, and now and then others.
+/// Returns the components that a folder uses: those whose objects it sees, and sometimes others.
 fn usable(random: &mut Random, percent: usize, components: &mut [Part], visible: &mut Vec<Made>) -> Vec<String> {
     if !random.chance(percent) {
         return Vec::new();
@@ -205,7 +203,7 @@ fn usable(random: &mut Random, percent: usize, components: &mut [Part], visible:
     used
 }
 
-/// Spreads documents over files.
+/// Distributes documents over files.
 fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String]) -> Vec<String> {
     let mut names = Vec::new();
     let mut text = String::new();
@@ -230,7 +228,7 @@ fn write_documents(random: &mut Random, folder: &mut Folder, documents: &[String
     names
 }
 
-/// All objects as the items of one list.
+/// Writes all objects as the items of one list.
 fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made]) -> String {
     let items: Vec<Value> = own
         .iter()
@@ -250,7 +248,7 @@ fn a_list(random: &mut Random, folder: &Folder, own: &[Made], everything: &[Made
     folder.text(random, &list)
 }
 
-/// What editors and other tools leave in files.
+/// Adds the traces that editors and other tools leave in files.
 fn oddities(random: &mut Random, text: &mut String) {
     match random.below(60) {
         0 | 1 => *text = text.replace('\n', "\r\n"),

@@ -1,20 +1,20 @@
-//! Writes values as YAML in many hands: block and flow, quoted and plain, indented lists or not, with comments. Owns the
-//! text; refuses nothing that it is given, since what a raw scalar says is the caller's.
+//! Writes values as YAML in many styles: block and flow, quoted and plain, indented lists or not, with comments. Raw scalars are written unchanged: their text is up to
+//! the caller.
 
 use super::random::Random;
 
-/// A value to be written.
+/// A value to write.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
-    /// A string, quoted where it must be and sometimes where it needn't.
+    /// A string, quoted where necessary and sometimes where not.
     Text(String),
-    /// A scalar on one line, as it is.
+    /// A scalar on one line, unchanged.
     Raw(String),
     /// A block scalar: its header and its lines.
     Block(String, Vec<String>),
     /// A list.
     List(Vec<Value>),
-    /// A map, keys as they are written.
+    /// A map, with keys as written.
     Map(Vec<(String, Value)>),
 }
 
@@ -54,7 +54,7 @@ impl<T: Into<Value>> From<Vec<T>> for Value {
     }
 }
 
-/// A map of the given entries.
+/// Makes a map of these entries.
 pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Map(
         entries
@@ -64,26 +64,26 @@ pub(super) fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     )
 }
 
-/// A list of the given items.
+/// Makes a list of these items.
 pub(super) fn list<const N: usize>(items: [Value; N]) -> Value {
     Value::List(items.into())
 }
 
 impl Value {
-    /// Puts an entry into a map, at its end.
+    /// Adds an entry at the end of a map.
     pub(super) fn put(&mut self, key: &str, value: impl Into<Value>) {
         if let Value::Map(entries) = self {
             entries.push((key.to_owned(), value.into()));
         }
     }
 
-    /// The map with one more entry.
+    /// Returns the map with one more entry.
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.put(key, value);
         self
     }
 
-    /// The value with literal blocks for folded ones.
+    /// Returns the value with literal blocks in place of folded ones.
     pub(super) fn unfolded(self) -> Self {
         match self {
             Value::Block(header, lines) => Value::Block(header.replace('>', "|"), lines),
@@ -116,21 +116,20 @@ impl Value {
     }
 }
 
-/// How one file is written.
+/// The style of a file.
 #[derive(Debug, Clone, Copy)]
 struct Hand {
-    /// Lists are indented below their key.
+    /// Whether lists are indented below their key.
     indented_lists: bool,
-    /// Of a hundred small collections, so many are in flow style.
+    /// The percentage of small collections in flow style.
     flow: usize,
-    /// Of a hundred lines, so many have a comment.
+    /// The percentage of lines with a comment.
     comments: usize,
-    /// Of a hundred strings, so many are quoted needlessly.
+    /// The percentage of strings with unnecessary quotes.
     quotes: usize,
 }
 
-/// The text of one document. With comments there are no flow collections: Go's YAML library misplaces a comment that a merge
-/// brings into one.
+/// Writes one document. With comments there are no flow collections: Go's YAML library misplaces a comment that a merge moves into one.
 pub(super) fn document(value: &Value, is_commented: bool, random: &mut Random) -> String {
     let careful = random.chance(50) || is_commented;
     let hand = Hand {
@@ -263,7 +262,7 @@ fn flow(value: &Value, hand: Hand, random: &mut Random) -> String {
     }
 }
 
-/// In a flow collection some plain scalars would end early.
+/// Writes an item of a flow collection, where some plain scalars would end early.
 fn flow_item(value: &Value, hand: Hand, random: &mut Random) -> String {
     match value {
         Value::Raw(raw) if raw.is_empty() => "null".to_owned(),
@@ -305,7 +304,7 @@ fn double_quoted(text: &str) -> String {
     quoted
 }
 
-/// Words that are no strings when they stand alone.
+/// Words that are no strings without quotes.
 const WORDS: [&str; 9] = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
 
 fn is_plain(text: &str) -> bool {

@@ -1,16 +1,16 @@
-//! Reads facts about struct fields out of Kubernetes' Go type files: JSON name, Go type, pointer, `omitempty`.
+//! Reads facts about struct fields from Kubernetes' Go type files: JSON name, Go type, pointer, `omitempty`.
 //!
-//! It knows just enough Go for `types.go`: struct blocks, fields with a tag on the same line, inlined structs.
+//! The reader knows just enough Go for `types.go`: struct blocks, fields with a tag on the same line, inlined structs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// What a field's declaration says.
+/// The declaration of a field.
 #[derive(Clone, Debug)]
 pub(super) struct Field {
-    /// The Go type as an error message names it: `*int32`, `[]v1.Container`, `map[string]string`.
+    /// The Go type in the form of error messages: `*int32`, `[]v1.Container`, `map[string]string`.
     pub(super) go_type: String,
     pub(super) omit_empty: bool,
     pub(super) omit_zero: bool,
@@ -19,9 +19,9 @@ pub(super) struct Field {
 #[derive(Default)]
 struct Struct {
     fields: BTreeMap<String, Field>,
-    /// JSON names by the names that the protobuf tags give.
+    /// JSON names by the names in the protobuf tags.
     json_names: BTreeMap<String, String>,
-    /// Definition names of inlined structs, by the name that the protobuf tag gives them.
+    /// Definition names of inlined structs, by the names in their protobuf tags.
     inlined: BTreeMap<String, String>,
 }
 
@@ -30,7 +30,7 @@ struct Struct {
 pub(super) struct StructIndex(BTreeMap<String, Struct>);
 
 impl StructIndex {
-    /// The field of a definition, looked for in inlined structs too.
+    /// Finds the field of a definition, also in inlined structs.
     pub(super) fn field(&self, definition: &str, json_name: &str) -> Option<&Field> {
         let found = self.0.get(definition)?;
         found
@@ -39,7 +39,7 @@ impl StructIndex {
             .or_else(|| found.inlined.values().find_map(|inner| self.field(inner, json_name)))
     }
 
-    /// The JSON name of a protobuf field, where the two differ.
+    /// Returns the JSON name of a protobuf field, if the two differ.
     pub(super) fn json_name(&self, definition: &str, protobuf_name: &str) -> Option<&str> {
         self.0
             .get(definition)?
@@ -48,7 +48,7 @@ impl StructIndex {
             .map(String::as_str)
     }
 
-    /// Whether the protobuf field of that name is a struct whose fields JSON shows one level up.
+    /// Checks whether the protobuf field of that name is a struct whose fields JSON shows one level up.
     pub(super) fn is_inlined(&self, definition: &str, protobuf_name: &str) -> bool {
         self.0
             .get(definition)
@@ -75,7 +75,7 @@ pub(super) fn module_folder(root: &Path, module: &str) -> Result<PathBuf> {
     bail!("module {module} is not under {}", root.display())
 }
 
-/// The OpenAPI package of a source folder: `io.k8s.api.core.v1` for `api/core/v1`.
+/// Returns the OpenAPI package of a source folder: `io.k8s.api.core.v1` for `api/core/v1`.
 pub(super) fn package(module: &str, folder: &Path) -> String {
     let path = folder.to_string_lossy().replace('/', ".");
     format!("io.k8s.{module}.{path}")

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::go_source::{self, StructIndex};
 
-/// `definition -> {number -> "name type"}` for all messages of the modules under `root`.
+/// Returns `definition -> {number -> "name type"}` for all messages of the modules under `root`.
 pub(super) fn read(root: &Path, structs: &StructIndex) -> Result<Value> {
     let mut messages: BTreeMap<String, Value> = BTreeMap::new();
     go_source::visit(root, &["generated.proto"], &mut |package, text| {
@@ -24,7 +24,7 @@ pub(super) fn read(root: &Path, structs: &StructIndex) -> Result<Value> {
 }
 
 fn read_file(package: &str, text: &str, structs: &StructIndex, messages: &mut BTreeMap<String, Value>) {
-    // Alpha and beta versions are not served; their messages would only make the table larger.
+    // Alpha and beta versions are not served, so their messages are left out.
     let version = package.rsplit('.').next().unwrap_or_default();
     if version.contains("alpha") || version.contains("beta") {
         return;

@@ -1,5 +1,5 @@
-//! Which modules of a crate reach each other in a circle. Owns the list of the circles that are still there, which only shrinks, and is
-//! empty; refuses to look into tests, and below the top level.
+//! Finds modules of a crate that depend on each other in a circle. The list of known circles may only shrink, and is empty. Tests and modules below the top level are not
+//! checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,10 +8,10 @@ use anyhow::Context;
 
 use super::{Finding, tracked};
 
-/// A circle that is still there: the crate's folder, and the modules that reach each other.
+/// A known circle: the crate's folder, and its modules.
 type Known = (&'static str, &'static [&'static str]);
 
-/// Crates that are looked at, and their circles that are not untied yet. A crate without any has none to gain.
+/// Crates that are checked, and their known circles. A crate without a circle may get none.
 const CRATES: &[&str] = &[
     "crates/kinds",
     "crates/access",
@@ -21,13 +21,13 @@ const CRATES: &[&str] = &[
     "crates/tenancy",
 ];
 
-/// The circles that are still there.
+/// The known circles.
 const KNOWN: &[Known] = &[];
 
-/// Which module reaches which.
+/// The dependencies of each module.
 type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// Compares the circles with those that are known.
+/// Compares the circles with the known ones.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let files = tracked(root)?;
     let mut findings = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What each top-level module of a crate names of the others.
+/// Returns the other modules that each top-level module of a crate names.
 fn edges(root: &Path, folder: &str, files: &[String]) -> anyhow::Result<Edges> {
     let sources = format!("{folder}/src/");
     let mut edges = Edges::new();
@@ -87,7 +87,7 @@ fn is_test(below: &str) -> bool {
     below.split('/').any(|part| part == "tests" || part == "tests.rs")
 }
 
-/// The modules that a path begins with: several when it goes on in braces.
+/// Returns the modules at the beginning of a path: several if braces follow.
 fn first_words(path: &str) -> Vec<&str> {
     let inner = path.strip_prefix('{').and_then(|rest| rest.split('}').next());
     let words: Vec<&str> = match inner {
@@ -102,7 +102,7 @@ fn first_word(text: &str) -> &str {
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
-/// The largest sets of modules that all reach each other.
+/// Returns the largest sets of modules that all reach each other.
 fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = edges
         .keys()

@@ -1,21 +1,19 @@
-//! Rules about single files: a module opens with what it owns, stays one idea long, bears no banned name, and
-//! the project speaks of itself alone.
+//! Rules for single files: a module begins with its documentation, a file holds one idea, has no banned name, and has no text about a machine or a registry.
 
 use std::path::Path;
 
 use super::{Finding, tracked};
 
-/// Beyond this many lines a file nearly always holds two ideas.
+/// The most lines: a longer file nearly always has two ideas.
 const LONGEST: usize = 600;
 
-/// Files beyond the limit that are one idea all the same, with the reason. The list only shrinks.
+/// Files beyond the limit that are still one idea, with the reason. The list only shrinks.
 const LONG_FILES: &[(&str, &str)] = &[];
 
-/// Names that say nothing about what is inside.
+/// Names that say nothing about the content.
 const BANNED_NAMES: &[&str] = &["util", "utils", "common", "core", "helper", "helpers", "misc"];
 
-/// Text that has no place in the project: paths of one machine, hosts of package registries. Written in two
-/// halves so that this file does not break its own rule.
+/// Text that has no place in the project: paths of one machine, hosts of package registries. Each is written in two halves so that this file does not break its own rule.
 const BANNED_TEXT: &[(&str, &str)] = &[
     ("/work", "/"),
     ("index.crates", ".io"),
@@ -23,7 +21,7 @@ const BANNED_TEXT: &[(&str, &str)] = &[
     ("deb.debian", ".org"),
 ];
 
-/// Files that may name what others may not: `.ci/run` installs things, the lock file records registries.
+/// Files that are exempt from the banned text: `.ci/run` installs programs, the lock file records registries.
 const EXEMPT: &[&str] = &["Cargo.lock", ".ci/run"];
 
 /// Checks every tracked file.

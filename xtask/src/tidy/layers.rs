@@ -1,5 +1,4 @@
-//! Who may depend on whom. Owns the allow-list of dependency edges between our crates and the list of pure
-//! rooms; an edge that is not here is a finding, whatever the compiler thinks of it.
+//! The allow-list of dependencies between the workspace's crates, and the list of pure crates. A dependency that is not in the list is a finding, even if it compiles.
 
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use serde_json::Value;
 
 use super::Finding;
 
-/// A crate, its folder, and the crates of ours that it may depend on (not counting dev-dependencies).
+/// A crate, its folder, and the workspace's crates that it may depend on (dev-dependencies not counted).
 const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-api", "crates/api", &["go-words"]),
     ("go-words", "crates/go-words", &[]),
@@ -191,7 +190,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Rooms without tokio, client, clock, environment or filesystem.
+/// Crates without tokio, client, clock, environment or filesystem.
 const PURE: &[&str] = &[
     "go-words",
     "go-yaml",
@@ -211,10 +210,10 @@ const PURE: &[&str] = &[
     "tenure-kinds",
 ];
 
-/// Crates that a pure room must not reach, however indirectly.
+/// Crates that a pure crate must not reach, however indirectly.
 const NEVER_PURE: &[&str] = &["tokio", "hyper", "kube-client", "reqwest", "gix", "rustls", "redb"];
 
-/// Settings that a pure room's clippy.toml must contain: it replaces the root's file.
+/// Settings that a pure crate's clippy.toml must contain, because it replaces the root's file.
 const PURE_BANS: &[&str] = &[
     "std::time::SystemTime::now",
     "std::time::Instant::now",
@@ -269,7 +268,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// A crate inherits the workspace's lints, and a pure room bans clock, environment and filesystem.
+/// Checks that a crate inherits the workspace's lints, and that a pure crate bans clock, environment and filesystem.
 fn manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let path = root.join(folder).join("Cargo.toml");
@@ -295,7 +294,7 @@ fn manifest(root: &Path, folder: &str) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// No shell's library is anywhere below a pure room.
+/// Checks that a pure crate does not depend on a shell's library, not even indirectly.
 fn purity(root: &Path, package: &str) -> anyhow::Result<Vec<Finding>> {
     let output = std::process::Command::new("cargo")
         .args([

@@ -1,5 +1,4 @@
-//! The map does not rot: every path that ARCHITECTURE.md and the other documents name exists, and every crate
-//! is on the map.
+//! Keeps the map correct: every path in ARCHITECTURE.md and the other documents exists, and every crate is on the map.
 
 use std::path::Path;
 
@@ -44,7 +43,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Relative link targets of a Markdown text, without fragments.
+/// Lists relative link targets of a Markdown text, without fragments.
 fn links(text: &str) -> Vec<&str> {
     text.split("](")
         .skip(1)
@@ -54,7 +53,7 @@ fn links(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Paths in back quotes that begin in one of our folders.
+/// Lists paths in backticks that begin in one of the project's folders.
 fn paths(text: &str) -> Vec<&str> {
     const FOLDERS: &[&str] = &["crates/", "xtask/", "docs/", "deploy/", ".ci/"];
     text.split('`')

@@ -1,5 +1,4 @@
-//! What no compiler checks. Owns the project's structural rules as code; refuses to mend anything: it only
-//! reports, each finding with the file and what to do.
+//! Checks the project's structural rules, which no compiler checks. It only reports: each finding has the file and the solution.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +11,12 @@ mod map;
 mod names;
 mod promises;
 
-/// One broken rule: where, and what to do about it.
+/// One broken rule: its place, and the solution.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     /// The file or crate, relative to the root.
     place: String,
-    /// What is wrong and what to do.
+    /// The problem and the solution.
     what: String,
 }
 
@@ -30,12 +29,12 @@ impl Finding {
     }
 }
 
-/// The root of the checkout.
+/// Returns the root of the checkout.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Runs every check and fails when there is a finding.
+/// Runs every check and fails if there is a finding.
 pub(crate) fn run() -> anyhow::Result<()> {
     let root = root();
     let mut findings = Vec::new();
@@ -57,7 +56,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
 }
 
-/// The files git tracks or would track, relative to the root.
+/// Lists the files that git tracks or would track, relative to the root.
 fn tracked(root: &Path) -> anyhow::Result<Vec<String>> {
     let output = std::process::Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])

@@ -1,5 +1,5 @@
-//! No two names beside each other that differ by an s: who reads `object::` and `objects::`, or `Hook` and `Hooks`, takes one for the other.
-//! Owns how such pairs are found: modules of one folder, types of one file; what holds many is named for how it does (an index, a table, a reader).
+//! Forbids two names beside each other that differ only by an s: a reader easily confuses `object::` and `objects::`, or `Hook` and `Hooks`. The rule covers modules of
+//! one folder, and types of one file. A type with many items should be named for its form (an index, a table, a reader).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use super::{Finding, tracked};
 
 const KEYWORDS: [&str; 4] = ["struct ", "enum ", "trait ", "type "];
 
-/// The pairs among the project's own files.
+/// Lists the pairs among the project's own files.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut folders: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut findings = Vec::new();
@@ -43,7 +43,7 @@ fn report(place: &str, name: &str) -> Finding {
     Finding::new(place, what)
 }
 
-/// The names of types that a file declares outside of other items: what is indented belongs to a trait, a function or a test.
+/// Lists the types that a file declares outside of other items. Indented declarations belong to a trait, a function or a test.
 fn declared_types(text: &str) -> BTreeSet<String> {
     let declared = |line: &str| {
         let line = match line.strip_prefix("pub") {
@@ -58,7 +58,7 @@ fn declared_types(text: &str) -> BTreeSet<String> {
     text.lines().filter_map(declared).collect()
 }
 
-/// The names that are there with an s behind them, too.
+/// Lists the names that also exist with an s at the end.
 fn find_pairs(names: &BTreeSet<String>) -> Vec<String> {
     let is_pair = |name: &&String| names.contains(&format!("{name}s"));
     names.iter().filter(is_pair).cloned().collect()

@@ -1,6 +1,6 @@
-//! What a document promises with the name of a test has that test. Owns how such promises are read: a link whose text is one name in backticks and whose
-//! target is a Rust file, or a scenario (a YAML file of that name, which is one by what it is recorded with); and that every row of a table that says
-//! by which test it is shown names one. Refuses to judge whether the test shows what is promised.
+//! Checks that a test exists if a document names it. A document names a test by a link whose text is one name in backticks and whose target is a Rust file, or a
+//! scenario: a YAML file of that name with its recording. Every row of a table with a column for tests has to name one. Whether the test shows the promise is not
+//! checked.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use anyhow::Context;
 
 use super::{Finding, tracked};
 
-/// What the last column of a table is called whose every row names a test.
+/// The title of a last column whose rows all have to name a test.
 const SHOWN_BY: &str = "shown by";
 
-/// The promises in the documents whose test isn't there.
+/// Lists the named tests that don't exist.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for path in tracked(root)?.into_iter().filter(|path| path.ends_with(".md")) {
@@ -33,7 +33,7 @@ pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// Whether a file has a test of a name: a function, a group of trials, or a scenario with what it is recorded with.
+/// Checks whether a file has a test of a name: a function, a group of trials, or a scenario with its recording.
 fn has_test(file: &Path, name: &str) -> bool {
     if file.extension().is_some_and(|extension| extension == "yaml") {
         return file.file_stem().is_some_and(|stem| stem == name)
@@ -44,7 +44,7 @@ fn has_test(file: &Path, name: &str) -> bool {
         .is_ok_and(|code| code.contains(&format!("fn {name}(")) || code.contains(&format!("suite.add(\"{name}\",")))
 }
 
-/// The rows that name no test, of the tables that say by which one each is shown.
+/// Lists the rows without a test, in tables with a column for tests.
 fn find_unshown(text: &str) -> Vec<&str> {
     let mut unshown = Vec::new();
     let mut is_shown_by = false;
@@ -66,7 +66,7 @@ fn last_cell(row: &str) -> &str {
     row.rsplit_once('|').map_or(row, |(_, cell)| cell).trim()
 }
 
-/// The tests that a text names, each with its file.
+/// Lists the tests that a text names, each with its file.
 fn find_promises(text: &str) -> Vec<(&str, &str)> {
     let promise = |part: &'_ str| -> Option<(usize, usize)> {
         let end = part.find("`](")?;

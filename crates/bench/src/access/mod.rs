@@ -1,6 +1,5 @@
-//! Access to a host of repositories: credentials of many projects in many namespaces, made from nothing, looked at again, and replaced. The host is `forge-server`
-//! in this process, which counts what it is asked; no limit of its own slows it down. Owns who approves: one owner of everything, by grants as a person
-//! writes them. Refuses to count a credential that wasn't seen in use.
+//! Access to a Git host: credentials of many projects in many namespaces are created, checked again, and replaced. The host is `forge-server` in this process, which
+//! counts its requests and has no rate limit. One owner approves everything, with grants as a person writes them. A credential counts only after it was seen in use.
 
 mod objects;
 mod place;
@@ -25,27 +24,27 @@ use self::objects::{
 use self::place::Place;
 use crate::report::{Report, megabytes, time};
 
-/// Who asks at the same time.
+/// Clients that send at the same time.
 const CLIENTS: usize = 8;
-/// How long anything may take.
+/// The longest time of any step.
 const PATIENCE: Duration = Duration::from_secs(1_800);
-/// How long everything is looked at without change.
+/// How long the pass without change is observed.
 const REST: Duration = Duration::from_secs(60);
-/// How often what is waited for is looked at, where that is no part of what is measured.
+/// How often a condition is polled where the poll is no part of the measurement.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// How often a configuration is read.
+/// How often the configuration is read.
 const READINGS: usize = 21;
-/// The most projects that a configuration may have, and the most groups.
+/// The most projects of a configuration, and the most groups.
 const MOST_PROJECTS: usize = 500;
 
-/// How much there is.
+/// The size of a measurement.
 pub(crate) struct Extent {
     /// Projects, each with one entry.
     pub(crate) projects: usize,
-    /// Namespaces, in each of which each project's credential is.
+    /// Namespaces. Each project has a credential in each of them.
     pub(crate) namespaces: usize,
-    /// Whether the controllers are measured in a process of their own.
+    /// Whether the controllers run and are measured in a process of their own.
     pub(crate) is_apart: bool,
 }
 
@@ -59,7 +58,7 @@ struct Bed {
     _folder: tempfile::TempDir,
 }
 
-/// Measures so many projects in so many namespaces.
+/// Measures this many projects in this many namespaces.
 pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
     anyhow::ensure!(
         extent.projects < MOST_PROJECTS,
@@ -114,7 +113,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         "40 MB",
     );
 
-    // A pass without change: whoever begins looks at everything, and lists what the host has.
+    // A pass without change: controllers that start check everything, and list the host's objects.
     let asked = bed.count();
     let written = if extent.is_apart { bed.count_writes().await? } else { 0 };
     bed.place.restart().await?;
@@ -130,7 +129,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
             "{}; {}; {}",
             now.questions.saturating_sub(asked.questions),
             now.orders.saturating_sub(asked.orders),
-            // A control plane that has begun anew counts from nothing.
+            // A restarted control plane counts from zero.
             bed.count_writes().await?.saturating_sub(written)
         ),
         None,
@@ -143,7 +142,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
         "1 s, without a start",
     );
 
-    // All are replaced.
+    // All credentials are replaced.
     let requests = bed.list().await?;
     let (asked, cpu, started) = (bed.count(), bed.place.cpu()?, Instant::now());
     for_all(&requests, async |request| bed.replace(request).await).await?;
@@ -162,7 +161,7 @@ pub(crate) async fn measure(program: &Path, extent: &Extent, report: &mut Report
     bed.measure_first_clone(extent, report).await
 }
 
-/// How long it takes to read a configuration with as many entries as it may have.
+/// Measures how long reading a configuration with the most entries takes.
 fn measure_reading(report: &mut Report) -> anyhow::Result<()> {
     let text = configure_most();
     let file = File {
@@ -193,15 +192,15 @@ fn measure_reading(report: &mut Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the host was asked.
+/// The requests to the host, by kind.
 struct Asked {
-    /// What changes nothing.
+    /// Requests that change nothing.
     questions: usize,
-    /// What makes a credential.
+    /// Requests that create a credential.
     orders: usize,
-    /// What shows a request at its project.
+    /// Requests that show an access request at its project.
     issues: usize,
-    /// What ends one.
+    /// Requests that revoke a credential.
     revocations: usize,
 }
 
@@ -211,7 +210,7 @@ impl Bed {
         let forge = ForgeServer::start(folder.path().join("host"), Kind::Gitlab).await?;
         let group = forge.add_group("shops");
         let mut ids = Vec::new();
-        // One more, for the first clone.
+        // One more project, for the first clone.
         for index in 0..=extent.projects {
             let path = project_path(index);
             ids.push(forge.add_project(&path).await?);
@@ -257,7 +256,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// What a controller of Kubernetes makes in each namespace, where there is none.
+    /// Creates the ServiceAccount of each namespace, which a controller of Kubernetes usually creates.
     async fn make_accounts(&self, namespaces: usize) -> anyhow::Result<()> {
         let all = (0..namespaces).map(|namespace| format!("n-{namespace}"));
         for namespace in all.chain([PLATFORM.to_owned()]) {
@@ -272,7 +271,7 @@ impl Bed {
         send_as(&self.place.plane.client, method, path, object, None).await
     }
 
-    /// Until the host is asked and answers.
+    /// Waits until the host gets requests and answers.
     async fn until_works(&self) -> anyhow::Result<()> {
         let path = format!("{PROJECTS}/accessproviders/work");
         let started = Instant::now();
@@ -290,7 +289,7 @@ impl Bed {
         }
     }
 
-    /// The agent's source looks at once.
+    /// Triggers the reconciliation of the agent's source.
     async fn ask_for_agents(&self) -> anyhow::Result<()> {
         let patch = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": "now" } } });
         self.send(Method::PATCH, &format!("{SOURCES}/agents"), &patch)
@@ -303,7 +302,7 @@ impl Bed {
         Ok(ObjectView::of(&list).list("/items").to_vec())
     }
 
-    /// Waits until there are so many requests and all are so.
+    /// Waits until this many requests exist and all satisfy a condition.
     async fn until(&self, count: usize, holds: impl Fn(&Value) -> bool) -> anyhow::Result<Vec<Value>> {
         let started = Instant::now();
         loop {
@@ -323,7 +322,7 @@ impl Bed {
         }
     }
 
-    /// Answers a request, as a person who may.
+    /// Approves a request, as a person with the right to do so.
     async fn approve(&self, request: &Value) -> anyhow::Result<()> {
         let grant = describe_grant(request);
         send_as(
@@ -337,7 +336,7 @@ impl Bed {
         .map(drop)
     }
 
-    /// Orders new credentials; before, what is recorded of the old ones is made older, as two replacements are ten minutes apart.
+    /// Orders new credentials. Before, the record of the old ones is backdated, because two replacements are ten minutes apart.
     async fn replace(&self, request: &Value) -> anyhow::Result<()> {
         let path = format!("{REQUESTS}/{}", name_of(request));
         let older = age(request)?;
@@ -380,13 +379,13 @@ impl Bed {
         );
     }
 
-    /// What of access was written to the cluster so far.
+    /// Counts the writes of access objects to the cluster so far.
     async fn count_writes(&self) -> anyhow::Result<u64> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = self.place.plane.client.request_text(request).await?;
         let is_write = |line: &&str| {
             let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
-            // Roles and RoleBindings are what an installation consists of, too, which the start applies.
+            // Roles and RoleBindings don't count: an installation has some, too, and the start applies them.
             let resources = ["fluxaccess", "accessproviders", "secrets"];
             line.starts_with("apiserver_request_total{")
                 && verbs.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
@@ -401,7 +400,7 @@ impl Bed {
         Ok(counts.sum::<f64>() as u64)
     }
 
-    /// One more project is asked for: how long from its grant until a source has cloned it.
+    /// Requests access to one more project, and measures the time from its grant until a source has cloned it.
     async fn measure_first_clone(&self, extent: &Extent, report: &mut Report) -> anyhow::Result<()> {
         let index = extent.projects;
         let url = self.forge.git().http_url(&project_path(index));
@@ -446,7 +445,7 @@ impl Bed {
     }
 }
 
-/// Sources of the first namespace.
+/// The path of sources of the first namespace.
 const SOURCES_OF_FIRST: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/n-0/gitrepositories";
 
 fn is_true(object: &Value, type_: &str) -> bool {
@@ -454,14 +453,14 @@ fn is_true(object: &Value, type_: &str) -> bool {
     condition.is_some_and(|condition| condition.status == "True")
 }
 
-/// What an object says of itself.
+/// Describes an object's conditions.
 fn describe_conditions(object: &Value) -> String {
     let conditions = ObjectView::of(object).list_conditions();
     let told = conditions.map(|condition| format!("{}: {}", condition.reason, condition.message));
     told.collect::<Vec<String>>().join("; ")
 }
 
-/// Whether a request's credentials are in use in all namespaces, each at least of this generation after the first.
+/// Checks whether a request's credentials are in use in all namespaces, each at least of this generation after the first.
 fn is_in_use(request: &Value, namespaces: usize, replaced: i64) -> bool {
     let ledgers = ObjectView::of(request).list("/status/credentials");
     let is_of = |ledger: &Value| {
@@ -472,13 +471,13 @@ fn is_in_use(request: &Value, namespaces: usize, replaced: i64) -> bool {
     is_true(request, "Verified") && ledgers.len() == namespaces && ledgers.iter().all(is_of)
 }
 
-/// Does the same about all requests, some at a time.
+/// Runs a function for all requests, some at a time.
 async fn for_all(requests: &[Value], ask: impl AsyncFn(&Value) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let asked = futures::stream::iter(requests).map(|request| ask(request));
     asked.buffer_unordered(CLIENTS).try_collect().await
 }
 
-/// Sends a request, in somebody's name where one is given.
+/// Sends a request, impersonating a user if one is given.
 async fn send_as(
     client: &kube::Client,
     method: Method,

@@ -1,4 +1,4 @@
-//! What is asked for, by whom, and what an administrator and an owner write: as `docs/howto/access-to-a-git-host.md` has it. Owns their form alone.
+//! The objects that an administrator and an owner write, and the requests: as in `docs/howto/access-to-a-git-host.md`.
 
 use anyhow::Context as _;
 use jiff::{SignedDuration, Timestamp};
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use tenure_api::ObjectView;
 use tenure_planner::access::order::Written;
 
-/// What the platform has of access.
+/// The path of the platform's access objects.
 pub(super) const PROJECTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system";
-/// What is asked for.
+/// The path of requests.
 pub(super) const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests";
-/// What is answered.
+/// The path of grants.
 pub(super) const GRANTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessgrants";
-/// The platform's sources.
+/// The path of the platform's sources.
 pub(super) const SOURCES: &str = "/apis/source.toolkit.fluxcd.io/v1/namespaces/tenure-system/gitrepositories";
-/// Where the agent's entries are.
+/// The file with the agent's entries.
 pub(super) const CONFIGURATION: &str = ".gitlab/agents/prod/config.yaml";
-/// Who may answer for everything.
+/// The user that may approve everything.
 pub(super) const OWNER: &str = "olga";
 
 pub(super) const PLATFORM: &str = "tenure-system";
 const STAGING: &str = "tenure-access-work-staging";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Where a project is.
+/// Returns the path of a project.
 pub(super) fn project_path(index: usize) -> String {
     format!("shops/p-{index}")
 }
@@ -36,7 +36,7 @@ fn list_namespaces(count: usize) -> Vec<String> {
     (0..count).map(namespace).collect()
 }
 
-/// Entries for so many projects.
+/// Writes entries for this many projects.
 pub(super) fn configure(projects: usize, namespaces: usize) -> String {
     let names = list_namespaces(namespaces).join(", ");
     let mut text = "flux_access:\n  role: read_repository\n  projects:\n".to_owned();
@@ -49,7 +49,7 @@ pub(super) fn configure(projects: usize, namespaces: usize) -> String {
     text
 }
 
-/// As many entries as a configuration has at most: projects, and groups.
+/// Writes as many entries as a configuration may have: projects, and groups.
 pub(super) fn configure_most() -> String {
     let entry = |kind: &str, index: usize| {
         format!(
@@ -68,7 +68,7 @@ pub(super) fn configure_most() -> String {
     )
 }
 
-/// A namespace, in which credentials may be written. Each with the path of its collection.
+/// Describes a namespace that may receive credentials. Each object has the path of its collection.
 pub(super) fn describe_namespace(index: usize) -> [(String, Value); 2] {
     let name = namespace(index);
     let writer = json!({ "kind": "ServiceAccount", "name": "tenure-secret-writer", "namespace": PLATFORM });
@@ -91,7 +91,7 @@ fn bind(namespace: &str, name: &str, kind: &str, subject: Value) -> (String, Val
     )
 }
 
-/// What an administrator does once for a host.
+/// Describes the objects that an administrator creates once for a host.
 pub(super) fn describe_host(address: &str, authoriser: &str, agents: &str, namespaces: usize) -> Vec<(String, Value)> {
     let core = |plural: &str| format!("/api/v1/namespaces/{PLATFORM}/{plural}");
     let cluster = |plural: &str| format!("/apis/{RBAC}/v1/{plural}");
@@ -158,7 +158,7 @@ pub(super) fn describe_host(address: &str, authoriser: &str, agents: &str, names
     ]
 }
 
-/// A source in the first namespace, with a project's credential.
+/// Describes a source in the first namespace, with a project's credential.
 pub(super) fn describe_source(index: usize, url: &str) -> Value {
     json!({
         "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "app", "namespace": namespace(0) },
@@ -166,18 +166,18 @@ pub(super) fn describe_source(index: usize, url: &str) -> Value {
     })
 }
 
-/// Its name.
+/// Returns the name of an object.
 pub(super) fn name_of(object: &Value) -> &str {
     ObjectView::of(object).read_text("/metadata/name")
 }
 
-/// The name of what a request is about.
+/// Returns the name of a request's target.
 pub(super) fn target_of(request: &Value) -> String {
     let id = ObjectView::of(request).find_number("/spec/target/id");
     format!("work-{}", id.unwrap_or_default())
 }
 
-/// The owner's word for a request.
+/// Describes the owner's grant for a request.
 pub(super) fn describe_grant(request: &Value) -> Value {
     let view = ObjectView::of(request);
     let read = |path: &str| view.read_text(path);
@@ -190,7 +190,7 @@ pub(super) fn describe_grant(request: &Value) -> Value {
     })
 }
 
-/// The owner's order to replace all of a request's credentials.
+/// Describes the owner's order to replace all of a request's credentials.
 pub(super) fn describe_order() -> Value {
     let order = Written {
         namespace: None,
@@ -203,7 +203,7 @@ pub(super) fn describe_order() -> Value {
     json!({ "metadata": { "annotations": { key: value } } })
 }
 
-/// What makes what is recorded of a request's credentials an hour older.
+/// Makes a patch that backdates the record of a request's credentials by an hour.
 pub(super) fn age(request: &Value) -> anyhow::Result<Value> {
     let view = ObjectView::of(request);
     let mut credentials = view.list("/status/credentials").to_vec();

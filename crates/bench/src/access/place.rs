@@ -1,4 +1,4 @@
-//! Where the controllers run: in the control plane's process, or in one of their own beside it, by `tenure run`, of which memory and processor time are then told.
+//! The process of the controllers: the control plane's, or a `tenure run` beside it, whose memory and processor time are then reported.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use crate::kubernetes::free_port;
 use crate::process::{ControlPlane, cpu_of, install, memory_of, own_memory_of, terminate, wait_for_ready};
 
-/// The control plane, and the process that is measured.
+/// The control plane, and the measured process.
 pub(super) struct Place {
     pub(super) plane: ControlPlane,
     apart: Option<Apart>,
@@ -19,13 +19,13 @@ pub(super) struct Place {
 struct Apart {
     program: PathBuf,
     arguments: Vec<String>,
-    /// Where it says that it is ready.
+    /// The address of its readiness probe.
     probe: String,
     child: Child,
 }
 
 impl Place {
-    /// `arguments` are the controllers'.
+    /// Starts both; `arguments` are for the controllers.
     pub(super) async fn start(program: &Path, arguments: Vec<String>, is_apart: bool) -> anyhow::Result<Self> {
         if !is_apart {
             let plane = ControlPlane::start(program, &arguments).await?;
@@ -33,7 +33,7 @@ impl Place {
         }
         let plane = ControlPlane::start_bare(program).await?;
         install(program, &plane.kubeconfig(), &["--admission"])?;
-        // Who wrote a grant is known where what is written is judged.
+        // The webhook knows the user of a grant, because it sees each write.
         let webhook = format!("127.0.0.1:{}", free_port()?);
         let probe = format!("127.0.0.1:{}", free_port()?);
         let mut all = vec!["run".to_owned(), "--kubeconfig".to_owned()];
@@ -61,7 +61,7 @@ impl Place {
             .map_or_else(|| self.plane.process_id(), |apart| apart.child.id())
     }
 
-    /// What is measured.
+    /// Returns the name of the measured process.
     pub(super) fn name(&self) -> &'static str {
         if self.apart.is_some() {
             "the controllers"
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// Resident memory, and what of it isn't pages of files.
+    /// Returns the resident memory, and the part of it that isn't pages of files.
     pub(super) fn memory(&self) -> anyhow::Result<(u64, u64)> {
         Ok((memory_of(self.id())?.0, own_memory_of(self.id())?))
     }
@@ -79,7 +79,7 @@ impl Place {
         cpu_of(self.id())
     }
 
-    /// Ends what is measured as an administrator would, and starts it again.
+    /// Stops the measured process as an administrator would, and starts it again.
     pub(super) async fn restart(&mut self) -> anyhow::Result<()> {
         match self.apart.take() {
             Some(apart) => {
@@ -103,7 +103,7 @@ impl Drop for Place {
     }
 }
 
-/// Starts the controllers, and waits until they say that they are ready.
+/// Starts the controllers, and waits until they are ready.
 async fn launch(program: &Path, arguments: &[String], probe: &str) -> anyhow::Result<Child> {
     let mut command = Command::new(program);
     command

@@ -1,4 +1,4 @@
-//! The loads of a hostile tenant, each prepared with the rights of any tenant. Owns the list; each has one idea.
+//! The loads of a hostile tenant, each prepared with the rights of any tenant. Each load has one idea.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ const JSON: &str = "application/json";
 const JSON_PATCH: &str = "application/json-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// How many accounts of one tenant send at once.
+/// Accounts of one tenant that send at the same time.
 const ACCOUNTS: usize = 24;
 
-/// What a hostile tenant does.
+/// A load of a hostile tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
     /// JSON patches whose copies double a value.
@@ -25,23 +25,23 @@ pub(crate) enum Load {
     LongRequests,
     /// Kustomizations with thousands of dependencies.
     LongLists,
-    /// Lists of 100 MB that nobody reads.
+    /// Lists of 100 MB whose client never reads the answer.
     UnreadLists,
-    /// Watches that nobody reads, and changes for them.
+    /// Watches whose client never reads, and changes for them.
     UnreadWatches,
     /// Repositories of 180 MB, which are refused, and of 60 MB, which are not.
     LargeRepositories,
     /// A repository whose files are one long chain of deltas.
     DeltaChains,
-    /// Kustomizations that wait for what never becomes healthy.
+    /// Kustomizations that wait for objects that never become healthy.
     EndlessWaiting,
     /// Kustomizations whose object the API server refuses.
     RefusedObjects,
-    /// Kustomizations of small objects, which are made large beside Git.
+    /// Kustomizations of small objects, which another writer makes large.
     FilledObjects,
-    /// Bodies of 3 MB that come to eighty times as much when they are decoded, sixty at once.
+    /// Bodies of 3 MB whose decoded form takes eighty times as much, sixty at once.
     DenseBodies,
-    /// Large Pods that are applied by 24 ServiceAccounts, each in a namespace of its own.
+    /// Large Pods that 24 ServiceAccounts apply, each in a namespace of its own.
     ManyAccounts,
 }
 
@@ -63,7 +63,7 @@ impl Load {
         Self::ManyAccounts,
     ];
 
-    /// What it is called in the report.
+    /// Returns the name in the report.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DoublingPatches => "doubling patches",
@@ -82,7 +82,7 @@ impl Load {
         }
     }
 
-    /// Makes the objects and repositories that it needs.
+    /// Creates the objects and repositories that the load needs.
     pub(crate) async fn prepare(self, stage: &Stage) -> anyhow::Result<Prepared> {
         match self {
             Self::DoublingPatches => prepare_patches(stage).await,
@@ -150,7 +150,7 @@ async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
     };
     Ok(Prepared {
         repeated: vec![
-            // What is stored would only be in the way of the next one.
+            // A stored object would affect the next request.
             repeated("POST", format!("{}?dryRun=All", config_maps()), JSON, owned, 2),
             repeated(
                 "PATCH",
@@ -171,7 +171,7 @@ async fn prepare_requests(stage: &Stage) -> anyhow::Result<Prepared> {
     })
 }
 
-/// A Pod with so many variables.
+/// Makes a Pod with this many variables.
 fn write_pod(variables: usize) -> Value {
     let variables = (0..variables).map(|number| json!({"name": format!("V{number}"), "value": "1"}));
     let variables: Vec<Value> = variables.collect();
@@ -197,7 +197,7 @@ async fn prepare_accounts(stage: &Stage) -> anyhow::Result<Prepared> {
     Ok(prepared)
 }
 
-/// 100 ConfigMaps of 1 MB.
+/// Stores 100 ConfigMaps of 1 MB.
 async fn fill(stage: &Stage) -> anyhow::Result<()> {
     for number in 0..100 {
         apply_config_map(stage, &format!("large-{number}"), json!({"a": "x".repeat(1 << 20)})).await?;
@@ -238,7 +238,7 @@ async fn prepare_renderings(stage: &Stage) -> anyhow::Result<Prepared> {
     stage.apply_source(HOSTILE, "renderings").await?;
     let names: Vec<String> = (0..4).map(|number| format!("rendering-{number}")).collect();
     for name in &names {
-        // A name of its own for each, so that no rendering is another's.
+        // Each has a prefix of its own, so that no two renderings are equal.
         let spec = json!({"sourceRef": {"kind": "GitRepository", "name": "renderings"}, "namePrefix": format!("{name}-"), "suspend": true});
         stage.apply_kustomization(HOSTILE, name, &spec).await?;
     }
@@ -289,7 +289,7 @@ async fn prepare_chains(stage: &Stage) -> anyhow::Result<Prepared> {
     }
     repositories::pack(&repository).await?;
     let mut prepared = Prepared::default();
-    // Several sources of one repository: each fetches for itself.
+    // Several sources of one repository, each with a fetch of its own.
     for number in 0..8 {
         let name = format!("chained-{number}");
         let object = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": name, "namespace": HOSTILE},
@@ -308,7 +308,7 @@ async fn prepare_refused(stage: &Stage) -> anyhow::Result<Prepared> {
     prepare_many(stage, "refused", 20, repositories::refused, &json!({})).await
 }
 
-/// Four Kustomizations of ten ConfigMaps, each with 20,000 entries that Git doesn't have.
+/// Prepares four Kustomizations of ten ConfigMaps, each with 20,000 entries that Git doesn't have.
 async fn prepare_filled(stage: &Stage) -> anyhow::Result<Prepared> {
     const KUSTOMIZATIONS: usize = 4;
     let entries: serde_json::Map<String, Value> =
@@ -341,7 +341,7 @@ fn prepare_dense() -> Prepared {
     }
 }
 
-/// One repository with a folder for each of `count` Kustomizations. Nobody asks for them again: what they do by themselves is the load.
+/// Prepares one repository with a folder for each of `count` Kustomizations. They are not requested again: their own retries are the load.
 async fn prepare_many(
     stage: &Stage,
     name: &str,

@@ -1,6 +1,5 @@
-//! One tenant does its worst, and two others go on: what the loads of a hostile tenant cost its neighbours, in time and in memory. Owns the
-//! turns and the figures; what is done is in `loads`, and where it is done in `crate::stage`. Refuses to stop at the first bad
-//! figure: a process that ended is a figure too.
+//! The cost of a hostile tenant's loads for two other tenants, in time and in memory. `loads` has the loads, and `crate::stage` the environment. A bad figure does not
+//! end the run: even the end of a process is reported as a figure.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,19 +18,19 @@ pub(crate) mod loads;
 pub(crate) mod pressure;
 mod repositories;
 
-/// In so many turns the rest and the load alternate.
+/// The number of alternating turns at rest and under load.
 const TURNS: usize = 5;
 
-/// How long a load works before something is timed.
+/// How long a load runs before the first measurement.
 const LEAD: Duration = Duration::from_secs(1);
 
-/// How long the memory may take to become what it was.
+/// The longest time for the memory to go back.
 const RECOVERY: Duration = Duration::from_secs(60);
 
-/// What a process that is at rest again may hold.
+/// The most memory of a process at rest after a load.
 const AT_REST: u64 = 120 << 20;
 
-/// Runs every load, or those whose names contain `only`, with `samples` commits at rest and as many under load.
+/// Runs every load, or those whose names contain `only`, with `samples` commits at rest and the same number under load.
 pub(crate) async fn measure(
     program: &Path,
     samples: usize,
@@ -50,7 +49,7 @@ pub(crate) async fn measure(
 }
 
 async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut Report) -> anyhow::Result<()> {
-    // One process, where a tenant is closest to the others, and memory is read of that. `lanes` has the same with processes.
+    // One process: there a tenant is closest to the others, and its memory can be read. `lanes` measures processes.
     let mut stage = Stage::set(program, &["--lanes", "task"]).await?;
     let prepared = load.prepare(&stage).await.context("prepare")?;
     settle(&stage).await;
@@ -107,7 +106,7 @@ async fn measure_load(program: &Path, load: Load, samples: usize, report: &mut R
     Ok(())
 }
 
-/// Waits until the memory is what a process at rest may hold, and says how it came out.
+/// Waits until the memory is that of a process at rest, and describes the result.
 async fn recover(id: u32) -> String {
     let started = Instant::now();
     loop {
@@ -119,7 +118,7 @@ async fn recover(id: u32) -> String {
     }
 }
 
-/// The highest resident memory since it was asked to follow. The kernel's own high-water mark would count the stage's setting, too.
+/// The highest resident memory since the creation of this value. The kernel's own high-water mark would include the preparation.
 struct Memory {
     peak: Arc<AtomicU64>,
     following: tokio::task::JoinHandle<()>,

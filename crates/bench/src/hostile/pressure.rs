@@ -1,5 +1,4 @@
-//! A load as data, and its beginning and end: requests that are sent over and over, answers that nobody reads, and objects that
-//! are reconciled again and again. Refuses to go on by itself: what is begun ends with the turn.
+//! A load as data, and its start and end: repeated requests, unread answers, and repeated reconciliations. A load ends with its turn.
 
 use std::time::Duration;
 
@@ -10,45 +9,45 @@ use tokio::task::JoinSet;
 use crate::load::Target;
 use crate::stage::{HOSTILE, Stage, kustomization_path, merge, request_reconcile, source_path};
 
-/// How often the hostile tenant asks for its own objects to be reconciled.
+/// How often the hostile tenant requests the reconciliation of its own objects.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The windows of a client that reads nothing: as little as HTTP/2 lets it announce at once.
+/// The window of a client that reads nothing: the smallest initial one of HTTP/2.
 const SMALL_WINDOW: u32 = 65_535;
 
-/// A request that is sent over and over.
+/// A request that is sent repeatedly.
 #[derive(Clone)]
 pub(crate) struct Repeated {
     pub(crate) method: &'static str,
     pub(crate) path: String,
     pub(crate) form: &'static str,
     pub(crate) body: Bytes,
-    /// On so many connections at the same time.
+    /// The number of connections at the same time.
     pub(crate) at_once: usize,
-    /// As whom, if not as the hostile tenant's GitOps account.
+    /// The sender; the hostile tenant's GitOps account if absent.
     pub(crate) sender: Option<Target>,
 }
 
-/// What a load consists of.
+/// The parts of a load.
 #[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) repeated: Vec<Repeated>,
-    /// Paths that are asked for, each on a connection of its own, and whose answers nobody reads.
+    /// Paths that are requested, each on a connection of its own, without reading the answer.
     pub(crate) unread: Vec<String>,
     /// Names of GitRepositories in the hostile tenant's namespace.
     pub(crate) sources: Vec<String>,
-    /// Names of Kustomizations there.
+    /// Names of Kustomizations in this namespace.
     pub(crate) kustomizations: Vec<String>,
 }
 
-/// A load that is under way.
+/// A running load.
 pub(crate) struct Pressure<'a> {
     prepared: &'a Prepared,
     tasks: JoinSet<()>,
 }
 
 impl Prepared {
-    /// Begins the load.
+    /// Starts the load.
     pub(crate) async fn begin(&self, stage: &Stage) -> Pressure<'_> {
         let mut tasks = JoinSet::new();
         for repeated in &self.repeated {
@@ -80,15 +79,14 @@ impl Prepared {
 }
 
 impl Pressure<'_> {
-    /// Ends the load: connections are dropped, objects are suspended.
+    /// Ends the load: drops connections and suspends objects.
     pub(crate) async fn end(mut self, stage: &Stage) {
         self.tasks.shutdown().await;
         self.prepared.suspend(stage, true).await;
     }
 }
 
-/// Asks for these objects to be reconciled, over and over, as the tenant that they belong to: whoever sends as another spends that one's
-/// share.
+/// Requests the reconciliation of these objects repeatedly, as their own tenant: another sender would spend its own share.
 async fn ask_again(target: Target, reconciled: Vec<String>) {
     loop {
         if let Ok(connection) = target.connect().await {
@@ -107,13 +105,13 @@ async fn ask_again(target: Target, reconciled: Vec<String>) {
     }
 }
 
-/// Sends a request again as soon as it is answered, whatever the answer.
+/// Sends a request again after each answer, whatever the answer.
 async fn repeat(target: Target, repeated: Repeated) {
     loop {
         if let Ok(connection) = target.connect().await {
             loop {
                 let sent = connection.call(repeated.method, &repeated.path, repeated.form, repeated.body.clone());
-                // A refusal is an answer; a broken connection is made anew.
+                // A refusal is an answer; after a broken connection, a new one is made.
                 if let Err(error) = sent.await
                     && error.downcast_ref::<hyper::Error>().is_some()
                 {
@@ -125,20 +123,20 @@ async fn repeat(target: Target, repeated: Repeated) {
     }
 }
 
-/// Asks, and reads nothing of the answer. When the server gives up on it, asks again.
+/// Sends a request and reads nothing of the answer. Sends it again after the server has given up.
 async fn leave_unread(target: Target, path: String) {
     loop {
         if let Ok(connection) = target.connect_with_windows(SMALL_WINDOW, SMALL_WINDOW).await
             && let Ok(mut body) = connection.send("GET", &path, "", Bytes::new()).await
         {
-            // Resolves when the stream has ended, not when data has come: it takes the trailers' place.
+            // Resolves after the end of the stream, not with data, because it waits for the trailers.
             hold(&mut body).await;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
-/// Holds a body without reading it for a minute, longer than a turn takes.
+/// Holds a body unread for a minute, longer than a turn takes.
 async fn hold(body: &mut hyper::body::Incoming) {
     tokio::time::sleep(Duration::from_secs(60)).await;
     let _still_unread = hyper::body::Body::is_end_stream(body);

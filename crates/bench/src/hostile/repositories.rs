@@ -1,4 +1,4 @@
-//! What a hostile tenant's repositories contain. Owns nothing but text; everything is small to send and large to use.
+//! The content of a hostile tenant's repositories: small to send and expensive to use.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -6,11 +6,11 @@ use std::process::Stdio;
 use anyhow::{Context, bail};
 use tenure_git_server::Repository;
 
-/// ConfigMaps that one Kustomization applies and that somebody fills beside Git.
+/// ConfigMaps that one Kustomization applies and another writer fills.
 pub(super) const FILLED_MAPS: usize = 10;
 
-/// Packs a repository once, each file as a delta of the one before. Otherwise the Git server would do so again for every fetch, and
-/// what is measured would be that: it runs on the same machine.
+/// Packs a repository once, each file as a delta of the previous one. Otherwise the Git server, on the same machine, would pack for every fetch, and this would be
+/// measured.
 pub(super) async fn pack(repository: &Repository) -> anyhow::Result<()> {
     let status = tokio::process::Command::new("git")
         .arg("-C")
@@ -26,7 +26,7 @@ pub(super) async fn pack(repository: &Repository) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A replacement that copies 900 KB into 12,000 fields.
+/// Makes a replacement that copies 900 KB into 12,000 fields.
 pub(super) fn copy_into_every_field() -> BTreeMap<String, Vec<u8>> {
     let source = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: source\ndata:\n  value: \"{}\"\n",
@@ -49,7 +49,7 @@ pub(super) fn copy_into_every_field() -> BTreeMap<String, Vec<u8>> {
     .collect()
 }
 
-/// One object that the API server refuses: a number where a text is wanted.
+/// Makes one object that the API server refuses: a number in place of a text.
 pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
     let text = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: refused-{number}\ndata:\n  port: 80\n");
     [(format!("{number}/app.yaml"), text.into_bytes())]
@@ -57,7 +57,7 @@ pub(super) fn refused(number: usize) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// ConfigMaps with one entry each; their names are those of [`super::loads`], which fills them.
+/// Makes ConfigMaps with one entry each, with the names that [`super::loads`] fills.
 pub(super) fn small_maps(number: usize) -> BTreeMap<String, Vec<u8>> {
     let map = |map: usize| {
         format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filled-{number}-{map}\ndata:\n  from: git\n")
@@ -68,7 +68,7 @@ pub(super) fn small_maps(number: usize) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// A Deployment that never becomes healthy, as its image of this name isn't pulled: it has no status until somebody writes one.
+/// Makes a claim that never becomes healthy: no controller writes its status.
 pub(super) fn never_ready(number: usize) -> BTreeMap<String, Vec<u8>> {
     let text = format!(
         "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata:\n  name: claim-{number}\nspec:\n  accessModes: [ReadWriteOnce]\n  \
@@ -79,8 +79,7 @@ pub(super) fn never_ready(number: usize) -> BTreeMap<String, Vec<u8>> {
         .collect()
 }
 
-/// Files of zeros: next to nothing to send, and to hold 180 MB, which is too much for a tenant, or 60 MB, which isn't. The number keeps
-/// repositories from being the same.
+/// Makes files of zeros: tiny to send, and 180 MB in memory, which exceeds a tenant's limit, or 60 MB, which doesn't. The number makes repositories differ.
 pub(super) fn zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for file in 0..(if number.is_multiple_of(2) { 3 } else { 1 }) {
@@ -97,7 +96,7 @@ pub(super) fn zeros(number: usize) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// Files that differ in a few bytes each, which Git stores as a chain of deltas: small to send, gigabytes to resolve.
+/// Makes files that differ in a few bytes each, which Git stores as a chain of deltas: small to send, gigabytes to resolve.
 pub(super) fn chained(batch: usize) -> BTreeMap<String, Vec<u8>> {
     (0..30)
         .map(|number| {

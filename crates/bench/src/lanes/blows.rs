@@ -1,5 +1,5 @@
-//! What is done to the lane of the hostile tenant. Each blow comes again as soon as there is another process to strike; the lane has work to
-//! begin with whenever it is started. Refuses to strike any process but that lane's.
+//! The failures that hit the lane of the hostile tenant. Each failure is repeated after a new process of the lane has started. The lane has work at every start. Only
+//! processes of this lane are hit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,25 +18,25 @@ use crate::hostile::pressure::{Prepared, Pressure};
 use crate::load::Target;
 use crate::stage::{HOSTILE, Stage, kustomization_path, request_reconcile};
 
-/// How often it is looked for a process to strike: to look costs processor time, too.
+/// How often the bench looks for a process to hit. Looking costs processor time, too.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long a lane may take to come back before a turn: the pauses become longer with each blow.
+/// The longest time for a lane to restart before a turn: the pauses grow with each failure.
 const BACK: Duration = Duration::from_secs(200);
 /// Kustomizations that the lane begins with.
 const KUSTOMIZATIONS: usize = 20;
 
-/// What becomes of a lane.
+/// A failure of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Blow {
-    /// Nothing: what varies by itself.
+    /// No failure: the natural variation.
     AtRest,
-    /// It makes large renderings.
+    /// The lane makes large renderings.
     Busy,
     /// SIGKILL.
     Killed,
-    /// SIGSTOP, until the hub ends it.
+    /// SIGSTOP, until the hub ends the process.
     Stopped,
-    /// It gets no more memory, and gives up.
+    /// The lane gets no more memory, and gives up.
     OutOfMemory,
 }
 
@@ -53,7 +53,7 @@ impl Blow {
         }
     }
 
-    /// Whether it can be done to a lane that has no process.
+    /// Checks whether it can happen to a lane without a process.
     pub(super) fn strikes_tasks(self) -> bool {
         matches!(self, Self::AtRest | Self::Busy)
     }
@@ -66,7 +66,7 @@ impl Blow {
         }
     }
 
-    /// Does it once to the process of a lane.
+    /// Inflicts the failure once on the process of a lane.
     pub(super) fn deal(self, lane: Pid) {
         if let Some(signal) = self.signal() {
             let _gone_by_itself = kill(lane, signal);
@@ -80,7 +80,7 @@ impl Blow {
         }
     }
 
-    /// Gives the lane its work.
+    /// Prepares the lane's work.
     pub(super) async fn prepare(self, stage: &Stage) -> anyhow::Result<Ready> {
         let load = if self == Self::Busy {
             Load::LargeRenderings.prepare(stage).await?
@@ -105,14 +105,14 @@ impl Blow {
     }
 }
 
-/// A blow that can be dealt.
+/// A prepared failure.
 pub(super) struct Ready {
     blow: Blow,
     load: Prepared,
 }
 
 impl Ready {
-    /// Begins: waits until there is a lane, and strikes it again and again.
+    /// Starts: waits for a lane, and hits each of its processes.
     pub(super) async fn begin(&self, stage: &Stage) -> anyhow::Result<Striking<'_>> {
         let hub = stage.process_id();
         if !self.blow.strikes_tasks() {
@@ -140,7 +140,7 @@ impl Ready {
     }
 }
 
-/// A blow that comes again and again.
+/// A repeated failure.
 pub(super) struct Striking<'a> {
     load: Pressure<'a>,
     task: JoinHandle<()>,
@@ -149,7 +149,7 @@ pub(super) struct Striking<'a> {
 }
 
 impl Striking<'_> {
-    /// Ends it; how often it came.
+    /// Ends it; returns how often the lane was hit.
     pub(super) async fn end(self, stage: &Stage) -> usize {
         self.over.store(true, Ordering::Relaxed);
         let _ended = self.task.await;
@@ -177,7 +177,7 @@ async fn strike(blow: Blow, (hub, hostile): (u32, Target), count: Arc<AtomicUsiz
             blow.deal(lane);
         }
         if blow == Blow::OutOfMemory {
-            // What it does takes memory, until there is none.
+            // This work takes memory until none is left.
             ask_for_all(&hostile).await;
         }
         tokio::time::sleep(LOOK).await;

@@ -1,6 +1,5 @@
-//! Lanes: what a tenant's lane that is killed, stopped, out of memory or busy costs the commits of another tenant, with lanes as tasks and as
-//! processes; in `pods`, the same where each lane has a Pod on a real control plane; and, in `starting`, what lanes cost at the start. Owns the figures;
-//! what is done to a lane is in `blows`.
+//! Measures how a lane that is killed, stopped, out of memory or busy delays another tenant's commits. Lanes run as tasks and as processes. `pods` measures the same
+//! with a Pod per lane on a real control plane, and `starting` the cost of lanes at the start. `blows` has the failures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,16 +16,16 @@ mod pods;
 mod processes;
 mod starting;
 
-/// In so many turns the rest and what is done to the lane alternate.
+/// The number of alternating turns at rest and beside the failing lane.
 const TURNS: usize = 5;
 
-/// How long something is done to the lane before anything is timed.
+/// How long a failure lasts before the first measurement.
 const LEAD: Duration = Duration::from_millis(500);
 
-/// No other tenant's commit may take longer than at rest by more than a tenth, or by this, whichever is more.
+/// The bar: a commit of another tenant takes at most a tenth longer than at rest, or 20 ms longer, whichever is more.
 const BAR: &str = "10 % or 20 ms, the larger";
 
-/// Where lanes run.
+/// The place of lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Task,
@@ -36,7 +35,7 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const BOTH: [Self; 2] = [Self::Task, Self::Process];
 
-    /// As `--lanes` has it.
+    /// Returns the value of `--lanes`.
     pub(super) fn flag(self) -> &'static str {
         match self {
             Self::Task => "task",
@@ -45,8 +44,8 @@ impl Mode {
     }
 }
 
-/// Measures everything, or what has `only` in its name, with `samples` commits at rest and as many beside each lane; lanes in Pods where
-/// `kubernetes` is the folder of a real control plane's programs.
+/// Measures everything, or the parts with `only` in their names, with `samples` commits at rest and the same number beside each lane. Lanes run in Pods if `kubernetes`
+/// is the folder of a real control plane's programs.
 pub(crate) async fn measure(
     (program, kubernetes): (&Path, Option<&Path>),
     samples: usize,
@@ -105,7 +104,7 @@ async fn measure_blow(
     Ok(())
 }
 
-/// One line: what a commit took at rest, and beside a lane to which something was done.
+/// Adds one line: the time of a commit at rest, and beside a failing lane.
 fn tell(
     mode: &str,
     (blow, strikes): (Blow, usize),

@@ -1,6 +1,5 @@
-//! Lanes that have Pods of their own, on a real control plane: what one whose process is killed, stands still or has no memory costs the commits of another
-//! tenant. Owns two tenants and who starts what their Pods say; no node runs here, so `tenure_testkit::Kubelet` does. Refuses to strike
-//! any process but that of the one lane.
+//! Lanes with Pods of their own, on a real control plane: how one that is killed, stopped or out of memory delays another tenant's commits. Without a node,
+//! `tenure_testkit::Kubelet` starts the Pods' processes. Only processes of the one lane are hit.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -22,22 +21,22 @@ use crate::kubernetes::{Kubernetes, free_port};
 use crate::process::{self, wait_for_ready};
 use crate::report::Report;
 
-/// Short names, since of a process's name the system keeps fifteen bytes.
+/// Short names, because the system keeps only fifteen bytes of a process's name.
 const NEIGHBOUR: &str = "calm";
 const STRUCK: &str = "struck";
-/// What a tenant's repository makes.
+/// The object in a tenant's repository.
 const MADE: &str = "greeting";
 
-/// How long a lane, or a commit, may take.
+/// The longest time for a lane or a commit.
 const PATIENCE: Duration = Duration::from_secs(200);
-/// How often it is looked for what is waited for.
+/// How often a condition is polled.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often it is looked for a process to strike.
+/// How often the bench looks for a process to hit.
 const LOOK_FOR_LANE: Duration = Duration::from_millis(250);
-/// Between two commits.
+/// The pause between two commits.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Measures one blow, with so many commits in each turn.
+/// Measures one failure, with this many commits in each turn.
 pub(super) async fn measure(
     (program, kubernetes): (&Path, &Path),
     blow: Blow,
@@ -56,7 +55,7 @@ pub(super) async fn measure(
             at_rest.push(scene.follow(&neighbour, number).await?);
             tokio::time::sleep(PAUSE).await;
         }
-        // It comes again as soon as there is another process to strike.
+        // Repeats the failure after a new process has started.
         let striking = async {
             let (mut last, mut count) = (None, 0_usize);
             loop {
@@ -66,7 +65,7 @@ pub(super) async fn measure(
                     (last, count) = (Some(lane), count + 1);
                 }
                 if blow == Blow::OutOfMemory {
-                    // What it does takes memory, until there is none.
+                    // This work takes memory until none is left.
                     work += 1;
                     let _not_always = struck.commit(work).await;
                     let _not_always = scene.ask(&struck).await;
@@ -99,7 +98,7 @@ struct Scene {
     git: GitServer,
     client: kube::Client,
     hub: String,
-    /// How often the lane was struck in this turn.
+    /// The number of hits in this turn.
     struck: std::cell::Cell<usize>,
     _controllers: Ended,
     _kubelet: Kubelet,
@@ -153,7 +152,7 @@ impl Scene {
         })
     }
 
-    /// Makes a tenant, and waits until its first commit is applied by a lane in a Pod.
+    /// Creates a tenant, and waits until a lane in a Pod has applied its first commit.
     async fn prepare(&self, name: &'static str) -> anyhow::Result<Tenant> {
         let repository = self.git.create(name).await?;
         let tenant = Tenant { name, repository };
@@ -197,7 +196,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Asks for a tenant's source to be fetched.
+    /// Requests a fetch of a tenant's source.
     async fn ask(&self, tenant: &Tenant) -> anyhow::Result<()> {
         let kind = GroupVersionKind::gvk("source.toolkit.fluxcd.io", "v1", "GitRepository");
         let resource = ApiResource::from_gvk_with_plural(&kind, "gitrepositories");
@@ -208,7 +207,7 @@ impl Scene {
         Ok(())
     }
 
-    /// From a push, and the request to fetch it, until it is applied.
+    /// Measures the time from a push, with a request to fetch it, until it is applied.
     async fn follow(&self, tenant: &Tenant, number: usize) -> anyhow::Result<Duration> {
         tenant.commit(number).await?;
         let asked = Instant::now();
@@ -229,7 +228,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The process of a tenant's lane.
+    /// Waits for the process of a tenant's lane.
     async fn wait_for_lane(&self, tenant: &str) -> anyhow::Result<Pid> {
         let name = format!("tenant/{tenant}");
         until("the process of a lane", async || Ok(find_lane_of(&self.hub, &name))).await
@@ -255,12 +254,12 @@ async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> anyhow::Result<Opti
         if began.elapsed() > PATIENCE {
             bail!("{what} did not come in {PATIENCE:?}");
         }
-        // A poll that only sets how finely the time is read.
+        // A poll; its interval is the precision of the time.
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// A process that ends with whoever has it.
+/// A process that ends when this value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {

@@ -1,17 +1,17 @@
-//! The processes of lanes, by what the operating system says of them. Refuses to guess: what can't be read is not there.
+//! The processes of lanes, as the operating system lists them. Entries that can't be read count as missing.
 
 use std::path::Path;
 
 use nix::unistd::Pid;
 
-/// The processes that another one has started and that have not ended, and the names that they go by.
+/// Lists the running children of a process, with their names.
 pub(super) fn list_lanes(hub: u32) -> Vec<(String, Pid)> {
     let all = list_processes().into_iter();
     let started = all.filter(|(_, _, parent)| *parent == hub);
     started.map(|(name, process, _)| (name, process)).collect()
 }
 
-/// The process of a lane that reaches its hub at an address, through one that stands between the two, as in a Pod.
+/// Finds the process of a lane that reaches its hub at an address through a relay process, as in a Pod.
 pub(super) fn find_lane_of(hub: &str, name: &str) -> Option<Pid> {
     let argument = format!("--hub={hub}");
     let is_its = |relay: u32| {
@@ -22,7 +22,7 @@ pub(super) fn find_lane_of(hub: &str, name: &str) -> Option<Pid> {
     all.find_map(|(found, process, relay)| (found == name && is_its(relay)).then_some(process))
 }
 
-/// Name, process and parent of all that have not ended.
+/// Lists name, process and parent of all running processes.
 fn list_processes() -> Vec<(String, Pid, u32)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -45,7 +45,7 @@ fn list_processes() -> Vec<(String, Pid, u32)> {
     found
 }
 
-/// The memory of a process in bytes, pages that it shares with others divided among them.
+/// Returns the memory of a process in bytes; pages that it shares with others are divided among them.
 pub(super) fn proportional_memory(process: u32) -> u64 {
     let path = Path::new("/proc").join(process.to_string()).join("smaps_rollup");
     let text = std::fs::read_to_string(path).unwrap_or_default();

@@ -1,5 +1,4 @@
-//! What lanes cost at the start: until everything is reconciled after one, the memory of lanes that do nothing, and a tenant's first commit,
-//! for which its lane has to be started. Owns the figures.
+//! The cost of lanes at the start: the time until everything is reconciled, the memory of idle lanes, and a tenant's first commit, which has to start its lane.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,13 +17,13 @@ use crate::process::ControlPlane;
 use crate::report::{Report, percentile, time};
 use crate::stage::{PATIENCE, apply, kustomization_path, make_tenant, merge, source_path};
 
-/// How many tenants, each with a lane.
+/// Numbers of tenants, each with a lane.
 const TENANTS: [usize; 3] = [1, 10, 50];
-/// How many first commits are timed.
+/// The number of first commits that are timed.
 const FIRST: usize = 20;
-/// How long nothing is done before memory is read.
+/// The idle time before memory is read.
 const REST: Duration = Duration::from_secs(5);
-/// The word by which everything is asked to be reconciled.
+/// The value with which all reconciliations are requested.
 const ASKED: &str = "after-the-start";
 
 pub(super) async fn measure(program: &Path, only: Option<&str>, report: &mut Report) -> anyhow::Result<()> {
@@ -70,7 +69,7 @@ impl Town {
         Target::read(&self.plane.kubeconfig()).await?.connect().await
     }
 
-    /// Makes the source and the Kustomization of a tenant that is there.
+    /// Creates the source and the Kustomization of an existing tenant.
     async fn move_in(&self, admin: &Connection, tenant: &str) -> anyhow::Result<()> {
         let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
             "metadata": {"name": "app", "namespace": tenant},
@@ -84,7 +83,7 @@ impl Town {
     }
 }
 
-/// Waits until so many Kustomizations are as wanted.
+/// Waits until this many Kustomizations satisfy a condition.
 async fn wait_for(admin: &Connection, count: usize, is_wanted: impl Fn(&Value) -> bool) -> anyhow::Result<()> {
     let path = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations?watch=true";
     let following = async {

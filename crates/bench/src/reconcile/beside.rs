@@ -1,6 +1,5 @@
-//! The controllers of `tenure run`, and Flux's own, on a real kube-apiserver: one after the other, each on a server that has seen nothing else,
-//! with the same repository and the same Kustomizations. Owns the figures and the processes of both; refuses to touch a server that it did not
-//! start.
+//! The controllers of `tenure run`, and Flux's own, on a real kube-apiserver: one after the other, each on a new server, with the same repository and the same
+//! Kustomizations. The bench never stops a server that it did not start.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -20,36 +19,36 @@ use crate::kubernetes::{Kubernetes, free_port};
 use crate::process::{self, cpu_of, memory_of, own_memory_of, wait_for_ready};
 use crate::report::{Report, megabytes, time};
 
-/// Nothing is looked at again while it is measured.
+/// The interval of objects, so that nothing is reconciled again during the measurement.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
-/// How long nothing happens before memory at rest is read.
+/// The idle time before memory at rest is read.
 const REST: Duration = Duration::from_secs(15);
 
-/// What a Kustomization is asked by while nobody runs.
+/// The value of a reconciliation request while no controller runs.
 const MEANWHILE: &str = "while nobody ran";
 
-/// How long controllers that were asked to end may take.
+/// The longest time for controllers to end after the request.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Where the programs are.
+/// The places of the programs.
 pub(crate) struct Programs<'a> {
-    /// Ours.
+    /// Tenure.
     pub(crate) program: &'a Path,
     /// The folder with kube-apiserver, kube-controller-manager and etcd.
     pub(crate) kubernetes: &'a Path,
-    /// The folder with Flux's controllers and, in `crds`, their definitions; without it ours are measured by themselves.
+    /// The folder with Flux's controllers and, in `crds`, their definitions; without it, only Tenure is measured.
     pub(crate) flux: Option<&'a Path>,
 }
 
-/// Whose controllers.
+/// The side that is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side<'a> {
     Flux(&'a Path),
     Tenure,
 }
 
-/// What one side took.
+/// The figures of one side.
 struct Figures {
     cold: Duration,
     controllers: Duration,
@@ -58,14 +57,14 @@ struct Figures {
     peak: u64,
     commit: Duration,
     restart: Duration,
-    /// Until one that was asked for while nobody ran has been reconciled.
+    /// The time until a Kustomization is reconciled that was requested while no controller ran.
     at_work: Duration,
     restarted: u64,
-    /// Of that, what is not pages of files.
+    /// The part of it that is not pages of files.
     own: u64,
 }
 
-/// Measures `count` Kustomizations of four objects with each of the two; `tuned` are further arguments of Flux's kustomize-controller.
+/// Measures `count` Kustomizations of four objects with each side; `tuned` are further arguments of Flux's kustomize-controller.
 pub(crate) async fn measure(
     programs: &Programs<'_>,
     tuned: &[String],
@@ -78,7 +77,7 @@ pub(crate) async fn measure(
     let theirs = match programs.flux {
         Some(flux) => match measure_side(programs, Side::Flux(flux), tuned, count).await {
             Ok(figures) => Some(figures),
-            // What ours took is not thrown away for it.
+            // Tenure's figures are kept even if Flux fails.
             Err(error) => {
                 let what = format!("{count} through kube-apiserver: Flux came to no end");
                 report.add(what, String::new(), Some(format!("{error:#}")), "");
@@ -218,7 +217,7 @@ async fn measure_side(
         cold,
         controllers: after.0.saturating_sub(before.0),
         server: after.1.saturating_sub(before.1),
-        // The bench makes the Kustomizations itself.
+        // The bench itself creates the Kustomizations.
         requests: after.2.saturating_sub(before.2).saturating_sub(count as u64),
         peak,
         commit,
@@ -229,7 +228,7 @@ async fn measure_side(
     })
 }
 
-/// Where one side's controllers run, and on what.
+/// The environment of one side's controllers.
 struct Place<'a> {
     programs: &'a Programs<'a>,
     side: Side<'a>,
@@ -240,7 +239,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// What has to be in the cluster before the controllers start.
+    /// Installs the objects that the controllers need before their start.
     async fn install(&self, client: &kube::Client) -> anyhow::Result<()> {
         match self.side {
             Side::Flux(flux) => apply_definitions(client, &flux.join("crds")).await,
@@ -248,7 +247,7 @@ impl Place<'_> {
         }
     }
 
-    /// Starts the controllers, and waits until all say that they are ready.
+    /// Starts the controllers, and waits until all are ready.
     async fn start(&self) -> anyhow::Result<Controllers> {
         let mut controllers = Controllers { children: Vec::new() };
         let mut probes = Vec::new();
@@ -320,7 +319,7 @@ impl Controllers {
         self.children.iter().map(|child| cpu_of(child.id())).sum()
     }
 
-    /// Resident and peak memory, of all processes together.
+    /// Returns the resident and peak memory of all processes together.
     fn memory(&self) -> anyhow::Result<(u64, u64)> {
         let mut sum = (0, 0);
         for child in &self.children {
@@ -330,12 +329,12 @@ impl Controllers {
         Ok(sum)
     }
 
-    /// Resident memory of all processes together without pages of files.
+    /// Returns the resident memory of all processes together, without pages of files.
     fn own_memory(&self) -> anyhow::Result<u64> {
         self.children.iter().map(|child| own_memory_of(child.id())).sum()
     }
 
-    /// Asks all of them to end, as whoever restarts them would, and doesn't wait for long: kustomize-controller takes up to ten minutes.
+    /// Asks all processes to end, as for a restart, and doesn't wait long: kustomize-controller takes up to ten minutes.
     fn end(&mut self) {
         for child in &self.children {
             let _already_gone = Command::new("kill").arg(child.id().to_string()).status();
@@ -357,7 +356,7 @@ impl Drop for Controllers {
     }
 }
 
-/// Applies every definition of a folder of YAML files.
+/// Applies all definitions in a folder of YAML files.
 async fn apply_definitions(client: &kube::Client, folder: &Path) -> anyhow::Result<()> {
     use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -373,7 +372,7 @@ async fn apply_definitions(client: &kube::Client, folder: &Path) -> anyhow::Resu
     Ok(())
 }
 
-/// The object in a file of one document.
+/// Reads the object in a file with one document.
 fn read_definition(text: &str) -> anyhow::Result<Value> {
     let source = go_yaml::read::Source {
         file: 0,

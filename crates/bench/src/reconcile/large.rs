@@ -1,4 +1,4 @@
-//! One Kustomization of thousands of objects, its rollout included, and what it costs somebody else's commit meanwhile. Owns the figures.
+//! One Kustomization of thousands of objects with its rollout, and its cost for another tenant's commit meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,16 +10,16 @@ use crate::report::{Report, percentile, time};
 use crate::stage::{HOSTILE, Stage};
 use crate::turns::{Side, settle, take_turn};
 
-/// How many objects: a fifth of them Deployments that have to be rolled out.
+/// The number of objects. A fifth of them are Deployments with a rollout.
 const OBJECTS: usize = 5_000;
 
-/// Objects in one file.
+/// Objects per file.
 const A_FILE: usize = 100;
 
-/// Commits of the neighbour, at rest and meanwhile.
+/// Commits of the neighbour, at rest and during the rollout.
 const SAMPLES: usize = 20;
 
-/// Measures it; the large one and its neighbour are two tenants.
+/// Measures the large Kustomization beside its neighbour; both belong to different tenants.
 pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let stage = Stage::set(program, &[]).await?;
     let repository = stage.git.create("large").await?;

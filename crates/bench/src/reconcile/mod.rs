@@ -1,5 +1,5 @@
-//! Reconciling: many Kustomizations from cold, an unchanged resync, a commit until it is applied, drift until it is
-//! put back. Every Kustomization waits for health, acts as a ServiceAccount, and applies four objects.
+//! Reconciling: many Kustomizations from cold, an unchanged resync, a commit until it is applied, drift until it is corrected. Every Kustomization waits for health, acts
+//! as a ServiceAccount, and applies four objects.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,23 +27,23 @@ pub(crate) mod store;
 /// Long enough for the slowest machine; reaching it is an error, not a figure.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Edits whose way back is measured.
+/// Edits whose correction is timed.
 const DRIFTS: usize = 50;
 
-/// Commits whose way is measured.
+/// Commits that are timed.
 const COMMITS: usize = 10;
 
-/// How often a source is asked.
+/// How often a source is fetched.
 const ASKED: Duration = Duration::from_secs(1);
 
-/// How often a resync happens.
+/// The interval of resyncs.
 const RESYNC: Duration = Duration::from_secs(10);
 
-/// With more Kustomizations than so many, only how they begin is measured, and nothing is looked at again meanwhile.
+/// With more Kustomizations than this, only their start is measured, without any resync.
 const MANY: usize = 5_000;
 
-/// Measures so many Kustomizations, one pass for each count and kind of source, then a push that a Receiver is told of, and one large Kustomization; or what of these has
-/// `only` in its name.
+/// Measures these numbers of Kustomizations, one pass for each number and kind of source, then a push to a Receiver, and one large Kustomization. With `only`, measures
+/// the parts with this text in their names.
 pub(crate) async fn measure(
     program: &Path,
     counts: &[usize],
@@ -68,13 +68,13 @@ pub(crate) async fn measure(
     Ok(())
 }
 
-/// Measures `count` Kustomizations of four objects, of one source.
+/// Measures `count` Kustomizations of four objects, with one source.
 async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
     let folder = tempfile::tempdir()?;
     let mut store = Store::start(kind, folder.path()).await?;
     store.publish(files(count)).await?;
     let source = kind.source();
-    // One process: memory and CPU are read of that. What lanes cost as processes is measured by `lanes`.
+    // One process, whose memory and CPU can be read. `lanes` measures lanes as processes.
     let arguments = ["--lanes", "task", "--allow-source", &store.address()].map(str::to_owned);
     let plane = ControlPlane::start(program, &arguments).await?;
     let client = plane.client.clone();
@@ -119,7 +119,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
         },
     );
 
-    // The bench makes the Kustomizations itself.
+    // The bench itself creates the Kustomizations.
     let requests = count_requests(&client)
         .await?
         .saturating_sub(requests_before)
@@ -174,7 +174,7 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
             );
         }
     }
-    // All of them are at rest: a drift behind a queue of other work would measure the queue.
+    // All of them are at rest: behind other work, the figure would be the length of the queue.
     let mut drifts = drifts(&client).await?;
     report.add(
         format!("drift put back, {count} Kustomizations of one {source} (p50, p99 of {DRIFTS})"),
@@ -189,10 +189,10 @@ async fn measure_many(program: &Path, count: usize, kind: Kind, report: &mut Rep
     Ok(())
 }
 
-/// Writes of any kind while everything is looked at again twice, by the revision that the store hands out.
+/// Counts all writes during two resyncs, by the revision of the store.
 async fn resync(client: &kube::Client) -> anyhow::Result<u64> {
     let before = revision(client).await?;
-    // The measurement itself: how much is written in this time.
+    // The wait is the measurement: the writes in this time are counted.
     tokio::time::sleep(2 * RESYNC).await;
     Ok(revision(client).await?.saturating_sub(before))
 }
@@ -206,17 +206,17 @@ async fn revision(client: &kube::Client) -> anyhow::Result<u64> {
         .context("resourceVersion")
 }
 
-/// What a commit changes.
+/// The part of the repository that a commit changes.
 #[derive(Clone, Copy)]
 enum Scope {
-    /// The folder that all Kustomizations are built on.
+    /// The base of all Kustomizations.
     All,
-    /// The folder of one of them.
+    /// The folder of one Kustomization.
     One,
 }
 
 impl Scope {
-    /// The file that makes it so, and its text: another tag of the image.
+    /// Returns the changed file and its text: another tag of the image.
     fn edit(self, tag: &str) -> (String, String) {
         let (file, mut text) = match self {
             Self::All => ("base/kustomization.yaml", "resources:\n  - all.yaml\n".to_owned()),
@@ -230,16 +230,16 @@ impl Scope {
     }
 }
 
-/// How long it took from each commit.
+/// The times after each commit.
 #[derive(Default)]
 struct Seen {
-    /// Until the Deployment of the first Kustomization was as the commit says.
+    /// Until the Deployment of the first Kustomization was changed.
     first: Vec<Duration>,
-    /// Until all Kustomizations said that they have applied the revision.
+    /// Until all Kustomizations reported the revision as applied.
     all: Vec<Duration>,
 }
 
-/// Commits, each when everything is at rest after the one before.
+/// Makes commits, each after everything is at rest.
 async fn commits(client: &kube::Client, store: &mut Store, count: usize, scope: Scope) -> anyhow::Result<Seen> {
     let mut seen = Seen::default();
     for number in 1..=COMMITS {
@@ -258,7 +258,7 @@ async fn commits(client: &kube::Client, store: &mut Store, count: usize, scope: 
     Ok(seen)
 }
 
-/// The store's revision. Opaque to clients; here the server is ours.
+/// Returns the store's revision. It is opaque to clients, but this server is Tenure's own.
 fn number_of(resource_version: &Option<String>) -> u64 {
     resource_version
         .as_deref()
@@ -282,7 +282,7 @@ async fn drifts(client: &kube::Client) -> anyhow::Result<Vec<Duration>> {
     let api: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::namespaced(client.clone(), "bench");
     let mut samples = Vec::new();
     for number in 0..DRIFTS {
-        // Another object each time: editing one again and again is a fight, and fights are slowed down on purpose.
+        // Another object each time: repeated edits of one object look like a fight of two writers, which is slowed down on purpose.
         let name = format!("app-{number}-app");
         let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(api.clone(), &name));
         let started = Instant::now();

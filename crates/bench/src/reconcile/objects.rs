@@ -1,5 +1,5 @@
-//! What is reconciled: the repository's files, a source, Kustomizations of four objects each, and how their statuses are waited for. Owns their
-//! form, which is the same on every control plane.
+//! The reconciled objects: the repository's files, a source, and Kustomizations of four objects each, with waits for their statuses. Their form is the same on every
+//! control plane.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 
-/// The annotation by which somebody asks, as Flux has it.
+/// Flux's annotation that requests a reconciliation.
 const REQUESTED_AT: &str = "reconcile.fluxcd.io/requestedAt";
 
-/// The repository: one folder a Kustomization, built on a base with all objects.
+/// Makes the repository: one folder per Kustomization, built on a base with all objects.
 pub(super) fn files(count: usize) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for index in 0..count {
@@ -41,19 +41,19 @@ pub(super) fn files(count: usize) -> BTreeMap<String, String> {
     files
 }
 
-/// A Kustomization of the GitRepository that is looked at again each `interval`.
+/// Makes a Kustomization of the GitRepository with this interval.
 pub(super) fn kustomization(index: usize, interval: Duration) -> Value {
     kustomization_of("GitRepository", index, interval)
 }
 
-/// The same, of a source of this kind.
+/// Makes a Kustomization of a source of this kind.
 pub(super) fn kustomization_of(source: &str, index: usize, interval: Duration) -> Value {
     json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": format!("app-{index}"), "namespace": "bench"},
            "spec": {"interval": format!("{}s", interval.as_secs()), "prune": true, "wait": true, "path": format!("apps/{index}"), "serviceAccountName": "gitops",
                     "sourceRef": {"kind": source, "name": "bench"}}})
 }
 
-/// The namespace, the account that applies, and the source, until that is Ready.
+/// Creates the namespace, the ServiceAccount, and the source, and waits until the source is Ready.
 pub(super) async fn prepare(client: &kube::Client, source: &Value) -> anyhow::Result<()> {
     let objects = [
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bench"}}),
@@ -86,7 +86,7 @@ fn api(client: &kube::Client, group: &str, version: &str, kind: &str, plural: &s
     Api::namespaced_with(client.clone(), "bench", &resource)
 }
 
-/// All Kustomizations of the bench.
+/// Returns the API of the bench's Kustomizations.
 pub(super) fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
     api(
         client,
@@ -97,7 +97,7 @@ pub(super) fn kustomizations(client: &kube::Client) -> Api<DynamicObject> {
     )
 }
 
-/// All Receivers of the bench.
+/// Returns the API of the bench's Receivers.
 pub(super) fn receivers(client: &kube::Client) -> Api<DynamicObject> {
     api(client, "notification.toolkit.fluxcd.io", "v1", "Receiver", "receivers")
 }
@@ -117,7 +117,7 @@ fn plural_of(kind: &str) -> anyhow::Result<&'static str> {
     })
 }
 
-/// Makes an object of one of the bench's kinds.
+/// Creates an object of one of the bench's kinds.
 pub(crate) async fn create(client: &kube::Client, object: &Value) -> anyhow::Result<()> {
     let kind = text(object, "/kind");
     let plural = plural_of(kind)?;
@@ -143,7 +143,7 @@ fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Whether an object says that it is Ready.
+/// Checks whether an object is Ready.
 pub(crate) fn ready(object: &DynamicObject) -> bool {
     let conditions = object.data.pointer("/status/conditions").and_then(Value::as_array);
     conditions.is_some_and(|conditions| {
@@ -153,12 +153,12 @@ pub(crate) fn ready(object: &DynamicObject) -> bool {
     })
 }
 
-/// Waits until so many Kustomizations are Ready.
+/// Waits until this many Kustomizations are Ready.
 pub(super) async fn until_ready(client: &kube::Client, count: usize) -> anyhow::Result<()> {
     watch_until(kustomizations(client), count, ready).await
 }
 
-/// Waits until so many Kustomizations say that they have applied a commit.
+/// Waits until this many Kustomizations have applied a commit.
 pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &str) -> anyhow::Result<()> {
     let applied = |object: &DynamicObject| {
         let revision = object
@@ -170,7 +170,7 @@ pub(super) async fn until_applied(client: &kube::Client, count: usize, commit: &
     watch_until(kustomizations(client), count, applied).await
 }
 
-/// Asks for a Kustomization to be reconciled.
+/// Requests the reconciliation of a Kustomization.
 pub(super) async fn ask_for(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
     let patch = Patch::Merge(json!({"metadata": {"annotations": {REQUESTED_AT: token}}}));
     kustomizations(client)
@@ -179,7 +179,7 @@ pub(super) async fn ask_for(client: &kube::Client, name: &str, token: &str) -> a
     Ok(())
 }
 
-/// Waits until this one says that it has been reconciled as it was asked.
+/// Waits until a Kustomization has handled this request.
 pub(super) async fn until_handled(client: &kube::Client, name: &str, token: &str) -> anyhow::Result<()> {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -188,14 +188,14 @@ pub(super) async fn until_handled(client: &kube::Client, name: &str, token: &str
         if handled.and_then(Value::as_str) == Some(token) && ready(&object) {
             return Ok(());
         }
-        // A poll that only sets how finely the time is read.
+        // A poll; its interval is the precision of the time.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     bail!("{name} is not reconciled after {PATIENCE:?}")
 }
 
-/// Waits until there are exactly so many and all satisfy. Each event costs the same however many there are: what is measured shares the
-/// processors with this.
+/// Waits until there are exactly this many objects and all satisfy a condition. The cost of each event doesn't depend on their number, because the measured program
+/// shares the processors.
 pub(crate) async fn watch_until(
     api: Api<DynamicObject>,
     count: usize,
@@ -239,7 +239,7 @@ pub(crate) async fn watch_until(
     })
 }
 
-/// All requests that the server has answered so far, but for what it asks itself and what its controller manager does.
+/// Counts the requests that the server has answered so far, except its own and its controller manager's.
 pub(crate) async fn count_requests(client: &kube::Client) -> anyhow::Result<u64> {
     let text = client
         .request_text(http::Request::get("/metrics").body(Vec::new())?)
@@ -252,7 +252,7 @@ pub(crate) async fn count_requests(client: &kube::Client) -> anyhow::Result<u64>
     Ok(counts.sum::<f64>() as u64)
 }
 
-/// What no controller of GitOps asks for here.
+/// Checks whether a request is of no GitOps controller.
 fn is_of_the_server(line: &str) -> bool {
     let resources = [
         "replicasets",

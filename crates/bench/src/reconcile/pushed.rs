@@ -1,5 +1,4 @@
-//! From a push to what it says being applied, where the Git server tells a Receiver: generic, as any host's hook would do it, with sources that
-//! are asked once an hour. Owns the figures of that way.
+//! The time from a push until it is applied, if the Git server notifies a generic Receiver, as any host's hook does. Sources are polled only once an hour.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,10 +14,10 @@ use crate::kubernetes::free_port;
 use crate::process::ControlPlane;
 use crate::report::{Report, percentile, time};
 
-/// Pushes whose way is measured.
+/// Pushes that are timed.
 const PUSHES: usize = 50;
 
-/// How often anything is looked at by itself.
+/// The interval of all objects.
 const INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Measures one Kustomization of four objects.
@@ -40,7 +39,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
         &json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hook", "namespace": "bench"}, "stringData": {"token": "of-the-bench"}}),
     )
     .await?;
-    // Who reads it is the account that sources of the namespace have.
+    // The account of the namespace's sources reads it.
     create(
         &client,
         &json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "hook", "namespace": "bench"},
@@ -65,7 +64,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
         tell(&hooks, &path).await?;
         until_applied(&client, 1, &last).await?;
         samples.push(pushed.elapsed());
-        // A Receiver that is told more often than twice a second for long says to wait; a push a second is a busy repository.
+        // A Receiver with more than two requests per second for long tells its sender to wait; a push per second is a busy repository.
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     report.add(
@@ -81,7 +80,7 @@ pub(crate) async fn measure(program: &Path, report: &mut Report) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits until the Receiver says where it listens.
+/// Waits until the Receiver reports its path.
 async fn until_path(api: &Api<DynamicObject>) -> anyhow::Result<String> {
     let started = Instant::now();
     while started.elapsed() < super::PATIENCE {
@@ -95,7 +94,7 @@ async fn until_path(api: &Api<DynamicObject>) -> anyhow::Result<String> {
     bail!("the Receiver has no path")
 }
 
-/// What a Git host sends after a push.
+/// Sends the request of a Git host after a push.
 async fn tell(address: &str, path: &str) -> anyhow::Result<()> {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(address).await?;

@@ -1,4 +1,4 @@
-//! Where the files of a pass are published, and the source that reads them from there. Owns what differs between a Git server and a registry.
+//! Publishes the files of a pass to a Git server or a registry, and makes the source that reads them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tenure_git_server::{GitServer, Options, Repository};
 use tenure_registry_server::{Artifact, RegistryServer};
 
-/// How files come to the control plane.
+/// The way of files to the control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Kind {
     /// Commits, which a GitRepository fetches.
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of the source.
+    /// Returns the kind of the source.
     pub(super) fn source(self) -> &'static str {
         match self {
             Self::Git => "GitRepository",
@@ -32,12 +32,12 @@ impl Kind {
 pub(super) enum Store {
     /// The server lives as long as the store.
     Git(GitServer, Repository),
-    /// With everything that is published now.
+    /// The registry with all files that are published now.
     Oci(RegistryServer, BTreeMap<String, String>),
 }
 
 impl Store {
-    /// Starts one without any file.
+    /// Starts a store without files.
     pub(super) async fn start(kind: Kind, folder: &Path) -> anyhow::Result<Self> {
         Ok(match kind {
             Kind::Git => {
@@ -49,7 +49,7 @@ impl Store {
         })
     }
 
-    /// The address that has to be allowed.
+    /// Returns the address for `--allow-source`.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Git(git, _) => format!("http://{}", git.http_address()),
@@ -57,7 +57,7 @@ impl Store {
         }
     }
 
-    /// The source that is asked each `interval`.
+    /// Returns the source with this interval.
     pub(super) fn source(&self, interval: Duration) -> Value {
         match self {
             Self::Git(git, _) => git_repository(&git.http_url("bench"), interval),
@@ -69,7 +69,7 @@ impl Store {
         }
     }
 
-    /// Publishes these files beside all that are there. Returns what revisions of it end with.
+    /// Publishes these files in addition to all others. Returns the end of their revision.
     pub(super) async fn publish(
         &mut self,
         files: impl IntoIterator<Item = (String, String)>,
@@ -85,7 +85,7 @@ impl Store {
     }
 }
 
-/// A GitRepository that is asked each `interval`.
+/// Makes a GitRepository with this interval.
 pub(super) fn git_repository(url: &str, interval: Duration) -> Value {
     json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": {"name": "bench", "namespace": "bench"},
            "spec": {"interval": format!("{}s", interval.as_secs()), "url": url, "ref": {"branch": "main"}}})

@@ -1,5 +1,5 @@
-//! `tenure build` beside `kustomize build` in one run: whole processes that take turns, the median of several runs, peak memory as
-//! the operating system counted it. Refuses to compare what isn't the same: both must print the same bytes.
+//! `tenure build` beside `kustomize build` in one run: whole processes that alternate, the median of several runs, and peak memory from the operating system. Only equal
+//! results are compared: both must print the same bytes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::single::{self, Cost};
 
 mod trees;
 
-/// A run of the real tool that takes longer is not repeated as often.
+/// A run of the real tool that takes longer is repeated less often.
 const SLOW: Duration = Duration::from_secs(2);
 
-/// What is measured against what.
+/// The programs and inputs of a comparison.
 pub(crate) struct Contest<'a> {
     /// The program.
     pub(crate) program: &'a Path,
@@ -28,7 +28,7 @@ pub(crate) struct Contest<'a> {
     pub(crate) runs: usize,
 }
 
-/// What both cost in one place.
+/// The cost of both programs in one folder.
 struct Round {
     ours: Cost,
     theirs: Cost,
@@ -44,7 +44,7 @@ struct Line {
     their_memory: u64,
 }
 
-/// Measures everything, as Markdown.
+/// Measures everything, and returns Markdown.
 pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
     let folder = tempfile::tempdir()?;
     let generated = [
@@ -82,7 +82,7 @@ pub(crate) fn measure(contest: &Contest<'_>) -> anyhow::Result<String> {
 }
 
 impl Contest<'_> {
-    /// Builds one folder by both in turns; nothing when neither can.
+    /// Builds one folder with both programs in turns; `None` if neither can build it.
     fn round(&self, folder: &Path) -> anyhow::Result<Option<Round>> {
         let ours = single::output(self.program, folder)?;
         let theirs = single::output(self.against, folder)?;
@@ -105,7 +105,7 @@ impl Contest<'_> {
         }))
     }
 
-    /// Every kustomization of real repositories that builds; times are added up, memory is that of the largest.
+    /// Builds every kustomization of real repositories. Times are added up; memory is that of the largest.
     fn real(&self, repositories: &Path) -> anyhow::Result<Line> {
         let mut folders = Vec::new();
         kustomizations(&repositories.canonicalize()?, &mut folders)?;
@@ -119,7 +119,7 @@ impl Contest<'_> {
         ))
     }
 
-    /// The same kind of tree with more and more objects.
+    /// Builds the same kind of tree with more and more objects.
     fn growth(&self, folder: &Path) -> anyhow::Result<String> {
         let mut text = "\n| objects, 200 patches | Tenure | of that, each object | peak memory | kustomize, one run |\n|---|---|---|---|---|\n".to_owned();
         for count in [1000, 2000, 4000, 8000] {
@@ -194,7 +194,7 @@ fn median(costs: &[Cost]) -> Cost {
     }
 }
 
-/// All folders with a kustomization, in order.
+/// Lists all folders with a kustomization, in order.
 fn kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -211,7 +211,7 @@ fn kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The library by itself, in this process: no start, no disk.
+/// Measures the library by itself, in this process: without start and disk.
 fn library() -> anyhow::Result<String> {
     let mut text =
         "\n| the library by itself, files in memory | a build, with its YAML | each object |\n|---|---|---|\n"

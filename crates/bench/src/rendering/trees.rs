@@ -1,4 +1,4 @@
-//! The generated trees that builds are measured on. The same bytes on every run: nothing here is drawn by chance.
+//! The generated trees for the builds. They have the same bytes on every run.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(crate) fn write(tree: &Tree, folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A kustomization with one Deployment.
+/// Makes a kustomization with one Deployment.
 pub(crate) fn one_file() -> Tree {
     vec![
         (
@@ -29,8 +29,7 @@ pub(crate) fn one_file() -> Tree {
     ]
 }
 
-/// One base and this many overlays of it, each with a namespace, prefix, labels, image, replicas, generated settings and a patch; all
-/// in one build.
+/// Makes one base and this many overlays of it, each with a namespace, prefix, labels, image, replicas, generated settings and a patch; all in one build.
 pub(crate) fn overlays(count: usize) -> Tree {
     let mut tree = vec![(
         "base/kustomization.yaml".to_owned(),
@@ -66,7 +65,7 @@ pub(crate) fn overlays(count: usize) -> Tree {
     tree
 }
 
-/// This many objects in files of a hundred, a prefix, labels, images and this many patches over them.
+/// Makes this many objects in files of a hundred, a prefix, labels, images and this many patches of them.
 pub(crate) fn objects(count: usize, patches: usize) -> Tree {
     let mut tree = Tree::new();
     let mut root =
@@ -125,7 +124,7 @@ fn account(name: &str) -> String {
     format!("apiVersion: v1\nkind: ServiceAccount\nmetadata:\n  name: {name}\n")
 }
 
-/// A bundle of CustomResourceDefinitions of about this many bytes in one file, written as controller-gen writes them.
+/// Makes a bundle of CustomResourceDefinitions of about this many bytes in one file, in the form of controller-gen.
 pub(crate) fn definitions(bytes: usize) -> Tree {
     let mut text = String::with_capacity(bytes + (1 << 20));
     let mut number = 0;
@@ -155,7 +154,7 @@ fn definition(text: &mut String, number: usize) {
     }
 }
 
-/// One property with its own, three levels down.
+/// Writes one property with nested properties, three levels deep.
 fn schema(text: &mut String, indent: usize, field: usize, depth: usize) {
     let pad = " ".repeat(indent);
     let _ = write!(text, "{pad}field{field}:\n{pad}  description: ");

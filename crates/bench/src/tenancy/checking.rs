@@ -1,4 +1,4 @@
-//! How long `tenure check` takes, from the start of the program to its end, against a control plane that runs.
+//! The time of `tenure check`, from the start of the program to its end, with a running control plane.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -11,10 +11,10 @@ use crate::process::ControlPlane;
 use crate::reconcile::objects::create;
 use crate::report::{Report, time};
 
-/// How many objects the folder has.
+/// The number of objects in the folder.
 const OBJECTS: usize = 100;
 
-/// Measures a folder in which nothing is wrong.
+/// Measures a folder without findings.
 pub(super) async fn measure(program: &Path, report: &mut Report) -> anyhow::Result<()> {
     let plane = ControlPlane::start(program, &[]).await?;
     create(&plane.client, &tenant(0)).await?;

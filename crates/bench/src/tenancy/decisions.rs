@@ -1,5 +1,5 @@
-//! How long it takes to judge a write, by the guard of the embedded control plane itself, without a server around it: many clients at once, while
-//! namespaces come and go. Owns what is asked; refuses to count what a server does before and after.
+//! The time of a decision about a write, by the guard of the embedded control plane without a server around it: many clients at once, while namespaces come and go. The
+//! time of a server before and after the decision is not included.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use tenure_tenancy::Settings;
 use crate::process::memory_of;
 use crate::report::{Report, megabytes, percentile};
 
-/// How many Tenants are known, and how many namespaces each has.
+/// The number of Tenants, and the namespaces of each.
 const TENANTS: usize = 1_000;
 const NAMESPACES: usize = 3;
-/// Who asks at the same time, and how often each does.
+/// The clients at the same time, and the requests of each.
 const CLIENTS: usize = 16;
 const ASKED: usize = 50_000;
-/// Between two namespaces that come or go.
+/// The pause between two changes of namespaces.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Bytes of what is written.
+/// Bytes of a written object.
 const LARGE: usize = 4 << 10;
 
-/// Who may do nothing but what RBAC let come here, on a server that stores nothing but Tenants and namespaces.
+/// A server that stores only Tenants and namespaces, with users that have only their RBAC rights.
 struct Nothing;
 
 impl GuardSurroundings for Nothing {
@@ -43,7 +43,7 @@ impl GuardSurroundings for Nothing {
     }
 }
 
-/// What a write is about, and whose it is.
+/// The request of a write, and its user.
 #[derive(Debug)]
 struct Asks {
     group: &'static str,
@@ -53,7 +53,7 @@ struct Asks {
     user: String,
 }
 
-/// A write: what is asked, and its object.
+/// A write: the request, and its object.
 struct Write {
     request: Asks,
     object: Value,
@@ -118,7 +118,7 @@ fn microseconds(duration: Duration) -> String {
     format!("{:.1} µs", duration.as_secs_f64() * 1e6)
 }
 
-/// What one client does, over and over: how long each of its decisions took, in which another thread may have had the processor.
+/// Runs one client and returns the time of each of its decisions. Another thread may have had the processor in between.
 fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
     let writes = list_writes(client);
     let groups = ["system:authenticated".to_owned()];
@@ -151,7 +151,7 @@ fn ask(guard: &EmbeddedGuard, client: usize) -> anyhow::Result<Vec<Duration>> {
     Ok(took)
 }
 
-/// The place of what is in no namespace.
+/// Returns the place of an object without a namespace.
 fn place(name: &str) -> GuardPlace<'_> {
     GuardPlace { namespace: "", name }
 }
@@ -197,7 +197,7 @@ fn write_namespace(name: &str, index: usize) -> Value {
     })
 }
 
-/// What an owner writes: most of it in its own namespace, and something that is refused.
+/// Lists the writes of an owner: most are in its own namespace, and some are refused.
 fn list_writes(client: usize) -> Vec<Write> {
     let index = client * 7 + 1;
     let namespace = format!("tenant-{index}-1");

@@ -1,7 +1,6 @@
-//! Measures the cost of admission in the embedded control plane. Servers with and without it take turns: with the guard, with the policies alone, and
-//! with the policies of every installation, the bounds of Tenure's accounts.
-//! Owns that all do the same, and that each meets the same of what the others leave behind; refuses to compare what was measured at different times.
-//! A second server without a guard says what the measure itself is worth.
+//! Measures the cost of admission in the embedded control plane. Servers without and with it alternate: with the guard, with the policies alone, and with the policies of
+//! every installation, the bounds of Tenure's accounts. All do the same work, and each meets the same leftovers of the others. A second server without a guard shows the
+//! precision of the measurement.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +16,13 @@ use tenure_tenancy::{Facts, NamespaceFacts, Settings, TenantFacts};
 use super::stage::{LARGE, Stage, for_each, list_namespaces, name_owner};
 use crate::report::{Report, percentile};
 
-/// How often each server has its turn. A pass is short and many are compared, each with the one beside it: what a shared machine does meanwhile changes
-/// slower than the turns, and moved single passes of a second by a fifth.
+/// The number of turns of each server. A pass is short, and each is compared with the pass beside it. Other load on a shared machine changes slower than the turns; it
+/// moved single passes of a second by a fifth.
 const ROUNDS: usize = 60;
-/// How the first is called, with which all are compared.
+/// The name of the first server, which all others are compared with.
 const WITHOUT: &str = "without";
 
-/// One server, and what its passes took.
+/// One server, and the figures of its passes.
 struct Side {
     name: &'static str,
     stage: Stage,
@@ -31,15 +30,15 @@ struct Side {
     creates: Vec<Pass>,
 }
 
-/// What a pass took.
+/// The figures of a pass.
 #[derive(Clone, Copy)]
 struct Pass {
     elapsed: Duration,
-    /// Processor time of the whole process, in which nothing else is at work.
+    /// Processor time of the whole process, which does nothing else.
     cpu: Duration,
 }
 
-/// Measures, with so many Tenants stored, and so many requests a pass.
+/// Measures with this many stored Tenants, and this many requests per pass.
 pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report) -> anyhow::Result<()> {
     let guard: Arc<dyn Guard> = Arc::new(EmbeddedGuard::new(Settings::default()));
     let policed = Stage::set(None, tenants).await?;
@@ -62,13 +61,13 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
         creates: Vec::new(),
     });
     for side in &sides {
-        // What is applied again later; and so that nothing is done for the first time.
+        // A later pass applies these objects again, so that no pass does anything for the first time.
         pass(&side.stage, Kind::Apply, tenants, requests).await?;
     }
     let requests = (requests / 8).max(16);
     let mut chance = 1_u64;
     for round in 0..ROUNDS {
-        // Whose memory the processors have at hand is whose turn was last: in a fixed order that would always be the same one's.
+        // The order is random: the server of the previous turn has its memory in the processors' caches, which a fixed order would give to the same one each time.
         for last in (1..sides.len()).rev() {
             chance = chance
                 .wrapping_mul(6_364_136_223_846_793_005)
@@ -117,7 +116,7 @@ pub(super) async fn measure(tenants: usize, requests: usize, report: &mut Report
     Ok(())
 }
 
-/// How much less is done in the same time, in percent: the median of what each pair of passes says.
+/// Returns by how many percent the throughput is lower: the median over the pairs of passes.
 fn find_loss(base: &[Pass], passes: &[Pass], pick: fn(&Pass) -> Duration) -> f64 {
     let pairs = base.iter().zip(passes);
     let mut losses: Vec<f64> = pairs
@@ -130,15 +129,15 @@ fn find_loss(base: &[Pass], passes: &[Pass], pick: fn(&Pass) -> Duration) -> f64
     losses.get(losses.len() / 2).copied().unwrap_or_default()
 }
 
-/// What is sent in a pass.
+/// The requests of a pass.
 #[derive(Clone, Copy)]
 enum Kind {
     Apply,
-    /// Objects that no other pass made.
+    /// Creates of objects that no other pass has created.
     Create(usize),
 }
 
-/// What so many requests take, of owners in their namespaces: half of it ConfigMaps, of which nothing is judged, half of it Ingresses.
+/// Sends this many requests of owners in their namespaces, half of them ConfigMaps, which no rule checks, and half Ingresses.
 async fn pass(stage: &Stage, kind: Kind, tenants: usize, requests: usize) -> anyhow::Result<Pass> {
     let (began, used) = (Instant::now(), read_processor_time());
     for_each(requests, |number| async move {
@@ -168,7 +167,7 @@ async fn pass(stage: &Stage, kind: Kind, tenants: usize, requests: usize) -> any
     })
 }
 
-/// What this process has used of processors since its start.
+/// Returns the processor time of this process since its start.
 fn read_processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(
@@ -177,7 +176,7 @@ fn read_processor_time() -> Duration {
     )
 }
 
-/// Where an object is made, and the object.
+/// Returns the path of an object, and the object.
 fn write_object(namespace: &str, name: &str, number: usize) -> (String, Value) {
     let text = "x".repeat(LARGE);
     if number.is_multiple_of(2) {
@@ -197,7 +196,7 @@ fn write_object(namespace: &str, name: &str, number: usize) -> (String, Value) {
     )
 }
 
-/// As the controllers do it: what policies read stands on the namespaces first.
+/// Enforces the policies as the controllers do: the facts that policies read are written on the namespaces first.
 async fn put_policies_in_force(stage: &Stage, tenants: usize) -> anyhow::Result<()> {
     let mut facts = Facts::new(Settings {
         has_policies: true,

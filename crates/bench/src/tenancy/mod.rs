@@ -1,6 +1,5 @@
-//! Tenants and their namespaces: what it takes until many have theirs, and what it costs beside many others that an owner makes and deletes some;
-//! and what it costs that whatever is written is judged, behind each door.
-//! Owns how owners ask: by impersonation, with their own rights. Refuses to count as there what the Tenant's status doesn't say.
+//! Tenants and their namespaces: the time until many have theirs, and the cost of creating and deleting some beside many others; and the cost of admission at each
+//! admission point. Owners send with their own rights, by impersonation. A namespace counts after the Tenant's status has it.
 
 mod checking;
 mod decisions;
@@ -21,22 +20,22 @@ use crate::process::ControlPlane;
 use crate::reconcile::objects::{count_requests, create, ready, watch_until};
 use crate::report::{Report, megabytes, time};
 
-/// How many namespaces a Tenant has, its home among them.
+/// The namespaces of a Tenant, its home namespace included.
 const NAMESPACES: i64 = 3;
-/// Who asks at the same time.
+/// Clients that send at the same time.
 const CLIENTS: usize = 16;
-/// How many namespaces one owner makes and deletes beside all others.
+/// The namespaces that one owner creates and deletes beside all others.
 const MORE: i64 = 50;
 
-/// What is stored while writes are judged, and how much is written.
+/// The stored objects during the checks of writes, and the number of writes.
 pub(crate) struct Load {
-    /// How many Tenants are stored.
+    /// The number of stored Tenants.
     pub(crate) stored: usize,
-    /// How many reviews each client sends, and how many requests a pass is.
+    /// The reviews of each client, and the requests of a pass.
     pub(crate) writes: usize,
 }
 
-/// Measures decisions, what the doors cost, and so many Tenants, one pass for each count.
+/// Measures decisions, the cost of the admission points, and these numbers of Tenants, one pass each.
 pub(crate) async fn measure(program: &Path, counts: &[usize], load: &Load, report: &mut Report) -> anyhow::Result<()> {
     decisions::measure(report)?;
     checking::measure(program, report).await?;
@@ -49,7 +48,7 @@ pub(crate) async fn measure(program: &Path, counts: &[usize], load: &Load, repor
 }
 
 async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyhow::Result<()> {
-    // One process: memory and CPU are read of that.
+    // One process, whose memory and CPU can be read.
     let plane = ControlPlane::start(program, &["--lanes".to_owned(), "task".to_owned()]).await?;
     let client = plane.client.clone();
     let (cpu_before, requests_before) = (plane.cpu()?, count_requests(&client).await?);
@@ -90,7 +89,7 @@ async fn measure_many(program: &Path, count: usize, report: &mut Report) -> anyh
         "",
     );
 
-    // Somebody to be disturbed.
+    // Kustomizations that the load could disturb.
     for_each(count, |index| {
         let client = client.clone();
         async move { create(&client, &kustomization(index)).await }
@@ -144,7 +143,7 @@ fn owner(index: usize) -> String {
     format!("owner-{index}")
 }
 
-/// One that waits for a source which is never there.
+/// Makes a Kustomization that waits for a missing source.
 fn kustomization(index: usize) -> Value {
     json!({
         "apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
@@ -153,7 +152,7 @@ fn kustomization(index: usize) -> Value {
     })
 }
 
-/// As an owner who names no Tenant: whose it is is found out.
+/// Creates a namespace as an owner that names no Tenant, so that Tenure has to find it.
 async fn make_namespace(client: &kube::Client, index: usize, name: &str) -> anyhow::Result<()> {
     let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
     let request = http::Request::post("/api/v1/namespaces")
@@ -189,12 +188,12 @@ fn has_size(tenant: &DynamicObject, size: i64) -> bool {
     tenant.data.pointer("/status/size").and_then(Value::as_i64) == Some(size) && ready(tenant)
 }
 
-/// Waits until so many Tenants are Ready, each with so many namespaces.
+/// Waits until this many Tenants are Ready, each with this many namespaces.
 async fn until_sized(client: &kube::Client, count: usize, size: i64) -> anyhow::Result<()> {
     watch_until(tenants(client), count, |tenant| has_size(tenant, size)).await
 }
 
-/// Waits until one Tenant has so many.
+/// Waits until one Tenant has this many namespaces.
 async fn until_size(client: &kube::Client, index: usize, size: i64) -> anyhow::Result<()> {
     let name = format!("tenant-{index}");
     let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(tenants(client), &name));

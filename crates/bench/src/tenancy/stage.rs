@@ -1,5 +1,5 @@
-//! A server in the bench's own process, with many Tenants stored, so that what judges is measured without a network around it. Owns what is stored
-//! and who writes; refuses to run controllers, which would write beside what is measured.
+//! A server in the bench's own process, with many stored Tenants, so that admission is measured without a network around it. No controllers run, because they would write
+//! during the measurement.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use tenure_apiserver::{Config, Guard, Server};
 
-/// How many namespaces a Tenant has, its home among them.
+/// The namespaces of a Tenant, its home namespace included.
 pub(super) const NAMESPACES: usize = 3;
-/// Who asks at the same time.
+/// Clients that send at the same time.
 pub(super) const CLIENTS: usize = 16;
-/// Bytes of what is written.
+/// Bytes of a written object.
 pub(super) const LARGE: usize = 4 << 10;
-/// Whoever is of this group may write what is measured, in all namespaces.
+/// The group whose members may write the measured objects in all namespaces.
 const WRITERS: &str = "bench-writers";
 const LAST_APPLIED: &str = "bench";
 
@@ -27,7 +27,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Opens one, behind this guard if there is one, and stores so many Tenants.
+    /// Starts a server, with this guard if there is one, and stores this many Tenants.
     pub(super) async fn set(guard: Option<Arc<dyn Guard>>, tenants: usize) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let config = Config {
@@ -53,13 +53,13 @@ impl Stage {
         Ok(stage)
     }
 
-    /// An administrator's answer.
+    /// Sends a request as an administrator and returns the answer.
     pub(super) async fn send(&self, method: &str, path: &str, form: &str, body: &Value) -> anyhow::Result<Value> {
         self.send_as(None, (method, path, form), body.to_string().into_bytes())
             .await
     }
 
-    /// What somebody who writes in a tenant is answered, or the administrator.
+    /// Sends a request as a tenant's user, or as the administrator, and returns the answer.
     pub(super) async fn send_as(
         &self,
         user: Option<&str>,
@@ -125,7 +125,7 @@ impl Drop for Stage {
     }
 }
 
-/// Does something so many times, for as many at once as there are clients.
+/// Runs a function this many times, with as many at once as there are clients.
 pub(super) async fn for_each<F: Future<Output = anyhow::Result<()>>>(
     count: usize,
     act: impl Fn(usize) -> F,
@@ -147,7 +147,7 @@ pub(super) fn list_namespaces(index: usize) -> Vec<String> {
     std::iter::once(name_tenant(index)).chain(more).collect()
 }
 
-/// A Tenant that bounds what is measured.
+/// Makes a Tenant whose limits apply to the measured objects.
 fn write_tenant(index: usize) -> Value {
     json!({
         "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": name_tenant(index) },
@@ -189,7 +189,7 @@ fn list_rights() -> [Value; 2] {
     ]
 }
 
-/// Where an object of an installation is, or a policy.
+/// Returns the path of an object of an installation, or of a policy.
 fn write_path(object: &Value) -> anyhow::Result<String> {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let (version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));

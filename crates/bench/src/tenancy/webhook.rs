@@ -1,5 +1,5 @@
-//! How long the webhook takes to answer a review, inside its handler: from the body to the answer, with what it asks the API server meanwhile.
-//! Owns what is asked, and that what is reserved is counted apart; refuses to count connections, which an API server keeps.
+//! The time of the webhook for a review, inside its handler: from the body to the answer, with its requests to the API server. Reviews with a reservation are reported
+//! separately. Connections are not included, because an API server keeps them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,13 +17,13 @@ use tenure_tenancy::Settings;
 use super::stage::{CLIENTS, LARGE, Stage, list_namespaces, name_owner, name_tenant, write_namespace};
 use crate::report::{Report, percentile, time};
 
-/// Bytes of what one tenant sends to be in everybody's way, and how many of these are under way at once.
+/// Bytes of the objects with which one tenant disturbs the others, and how many of these are sent at once.
 const HUGE: usize = 3 << 20;
 const HUGE_AT_ONCE: usize = 4;
-/// How long the token of who asks the API server is good for.
+/// The validity of the token for requests to the API server.
 const TOKEN_SECONDS: i64 = 3600;
 
-/// Measures, with so many Tenants stored, and so many reviews of each client.
+/// Measures with this many stored Tenants, and this many reviews of each client.
 pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -> anyhow::Result<()> {
     let stage = Stage::set(None, tenants).await?;
     let token = stage
@@ -48,7 +48,7 @@ pub(super) async fn measure(tenants: usize, asked: usize, report: &mut Report) -
     let uids = read_uids(&stage, tenants).await?;
     let many = format!("webhook, {tenants} Tenants stored, {CLIENTS} clients, 4 KB");
 
-    // Rights are asked for once, and remembered for seconds.
+    // Rights are requested once, and cached for seconds.
     ask_all(&webhook, tenants, asked.min(50)).await?;
     let mut plain = ask_all(&webhook, tenants, asked).await?;
     add(
@@ -117,7 +117,7 @@ async fn read_uids(stage: &Stage, tenants: usize) -> anyhow::Result<Vec<String>>
     Ok(uids)
 }
 
-/// How long one review took.
+/// Returns the time of one review.
 async fn review_once(webhook: &WebhookServer, body: &[u8], is_allowed: bool) -> anyhow::Result<Duration> {
     let began = Instant::now();
     let answer = webhook.judge(Phase::Validating, body, true).await;
@@ -131,11 +131,11 @@ async fn review_once(webhook: &WebhookServer, body: &[u8], is_allowed: bool) -> 
     Ok(took)
 }
 
-/// Clients that ask at the same time, each over and over.
+/// Runs clients at the same time, each with repeated reviews.
 async fn ask_all(webhook: &Arc<WebhookServer>, tenants: usize, asked: usize) -> anyhow::Result<Vec<Duration>> {
     let clients = (0..CLIENTS).map(|client| {
         let webhook = Arc::clone(webhook);
-        // Tenant 0 is in everybody's way.
+        // Tenant 0 disturbs the others.
         let index = if tenants > 1 { 1 + client % (tenants - 1) } else { 0 };
         let reviews = [
             (write_config_map(index, "text", LARGE).to_string(), true),
@@ -156,9 +156,9 @@ async fn ask_all(webhook: &Arc<WebhookServer>, tenants: usize, asked: usize) -> 
     Ok(try_join_all(clients).await?.concat())
 }
 
-/// Clients that make namespaces, each in other Tenants: places are kept for half a minute, and there are so many in one.
+/// Runs clients that create namespaces, each in other Tenants: a reservation lasts half a minute, and a Tenant has only a limited number.
 async fn reserve_all(webhook: &Arc<WebhookServer>, uids: &[String], asked: usize) -> anyhow::Result<Vec<Duration>> {
-    // What one Tenant has room for within half a minute.
+    // The capacity of one Tenant within half a minute.
     let most = uids.len().saturating_mul(100) / CLIENTS;
     let each = asked.min(most).max(1);
     let clients = (0..CLIENTS).map(|client| {
@@ -195,7 +195,7 @@ fn write_review(index: usize, resource: Value, (namespace, name): (&str, &str), 
     })
 }
 
-/// The namespace in which a Tenant's owner writes.
+/// Returns the namespace in which a Tenant's owner writes.
 fn choose_namespace(index: usize) -> String {
     list_namespaces(index).pop().unwrap_or_default()
 }

@@ -1,31 +1,31 @@
-//! What a story may be about besides its objects: somebody with few rights among those who write roles, or a policy that judges
-//! what is written. A real server learns of both from its own watches, so that the story waits until it has.
+//! The theme of a story besides its objects: a user with few rights writes roles, or a policy checks the writes. A real server learns both from its own watches, so the
+//! story waits until the server knows them.
 
 use serde_json::{Value, json};
 
 use super::{Faults, Story};
 use crate::kind::Kind;
 
-/// What a story is about.
+/// The theme of a story.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Plot {
-    /// Nothing else.
+    /// No theme.
     None,
-    /// Half of the requests are somebody's who may write roles, but holds few of the rights in them.
+    /// More than half of the requests come from a user that may write roles, but holds few of the rights in them.
     Weak,
-    /// ConfigMaps are judged by a policy.
+    /// A policy checks ConfigMaps and Gadgets.
     Policy,
 }
 
-/// The kinds of a story with somebody weak, and of one with a policy.
+/// The kinds of a story with a weak user, and of one with a policy.
 const ROLES: [&str; 3] = ["Role", "RoleBinding", "ServiceAccount"];
 const JUDGED: [&str; 2] = ["ConfigMap", "Gadget"];
 
-/// How long a real server takes to hear of a role, generously.
+/// The time in seconds that a real server needs to learn of a role, with a reserve.
 const HEARSAY: f64 = 0.1;
 
 impl Plot {
-    /// Whether a story like this is about this kind.
+    /// Checks whether a story with this theme uses this kind.
     pub(super) fn has(self, kind: &Kind) -> bool {
         match self {
             Self::None => true,
@@ -36,7 +36,7 @@ impl Plot {
 }
 
 impl Story<'_> {
-    /// How the story begins.
+    /// Adds the first steps of a story.
     pub(super) fn begin(&mut self, plot: Plot) {
         match plot {
             Plot::None => {}
@@ -45,7 +45,7 @@ impl Story<'_> {
         }
     }
 
-    /// How it ends, so that nothing of it is left for others.
+    /// Adds the last steps, so that other stories find nothing of it.
     pub(super) fn end(&mut self, plot: Plot) {
         if plot == Plot::Policy {
             for plural in ["validatingadmissionpolicybindings", "validatingadmissionpolicies"] {
@@ -112,14 +112,14 @@ impl Story<'_> {
         self.as_weak(1);
     }
 
-    /// Makes the last steps those of somebody with few rights.
+    /// Sends the last steps as the user with few rights.
     fn as_weak(&mut self, last: usize) {
         for step in self.steps.iter_mut().rev().take(last) {
             step.headers.insert("impersonate-user".to_owned(), "weak".to_owned());
         }
     }
 
-    /// What becomes of the steps that were just added.
+    /// Adapts the steps that were just added to the theme.
     pub(super) fn turn(&mut self, plot: Plot, added: usize) {
         if plot == Plot::Weak && self.random.chance(60) {
             self.as_weak(added);
@@ -184,9 +184,9 @@ impl Story<'_> {
         }
     }
 
-    /// What the story is about.
+    /// Chooses the theme of a story.
     pub(super) fn choose_plot(&mut self) -> Plot {
-        // With many faults there is enough to tell without.
+        // With many faults, there are enough differences without a theme.
         let often = if self.faults == Faults::Few { 4 } else { 2 };
         self.random
             .weighted(&[

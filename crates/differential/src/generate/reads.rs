@@ -1,12 +1,11 @@
-//! What is asked without changing anything: objects, lists, pages of lists, lists of the past, tables, and the events of all
-//! that a story did.
+//! Generates reads: objects, lists, pages of lists, lists of the past, tables, and the events of everything that a story did.
 
 use serde_json::{Value, json};
 
 use super::{Faults, NAMES, Story};
 use crate::kind::Kind;
 
-/// Forms of an answer that clients ask for; the last ones are not to be had.
+/// Media types of answers that clients request; the last ones are not available.
 const FORMS: [&str; 6] = [
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
@@ -17,13 +16,13 @@ const FORMS: [&str; 6] = [
 ];
 
 impl Story<'_> {
-    /// Asks for another form of the last step's answer, one of the first `of`.
+    /// Requests another form for the answer of the last step: one of the first `of`.
     fn in_some_form(&mut self, of: usize) {
         let known = if self.faults == Faults::Few { of.min(4) } else { of };
         let form = self.random.pick(FORMS.get(..known).unwrap_or_default()).copied();
         if let (Some(step), Some(form)) = (self.steps.last_mut(), form) {
             step.headers.insert("accept".to_owned(), form.to_owned());
-            // What an answer of that form holds is no object to start from.
+            // An answer in another form is no object to start from.
             step.save = None;
         }
     }
@@ -43,7 +42,7 @@ impl Story<'_> {
         }
     }
 
-    /// Which objects: in a list of what is in no namespace only this story's.
+    /// Returns a selector: a list of objects without a namespace should show only those of this story.
     fn selection(&mut self, kind: &Kind) -> String {
         if kind.cluster {
             let name = self.random.pick(&NAMES).copied().unwrap_or_default();
@@ -67,7 +66,7 @@ impl Story<'_> {
         self.random.pick(&good).copied().unwrap_or_default().to_owned()
     }
 
-    /// A list of all of the story's objects of this kind.
+    /// Lists all of the story's objects of this kind.
     pub(super) fn list_all(&mut self, kind: &Kind) {
         let names: &[&str] = if kind.cluster { &NAMES } else { &[""] };
         for name in names {
@@ -87,7 +86,7 @@ impl Story<'_> {
             query.push(selection);
         }
         match self.random.below(4) {
-            // Page by page; what happens in between does not show.
+            // Page by page; changes in between must not show.
             0 => {
                 let path = kind.path(version);
                 let limit = 1 + self.random.below(2);
@@ -96,7 +95,7 @@ impl Story<'_> {
                 let first = self.steps.last().and_then(|step| step.save.clone()).unwrap_or_default();
                 self.pages.push((format!("{path}?{}", query.join("&")), first));
             }
-            // As it was.
+            // The list at an earlier revision.
             1 => {
                 let seen = self.steps.iter().rev().filter_map(|step| step.save.clone()).nth(2);
                 if let Some(seen) = seen {
@@ -127,14 +126,14 @@ impl Story<'_> {
         self.push(kind, "", "GET", path, Value::Null, "");
     }
 
-    /// The next page of a list that was begun, now and then.
+    /// Sometimes requests the next page of a list.
     pub(super) fn turn_page(&mut self, kind: &Kind) {
         let Some((path, before)) = self.pages.pop() else { return };
         let path = format!("{path}&continue=${{{before}:metadata/continue}}");
         self.push(kind, "", "GET", path, Value::Null, "");
     }
 
-    /// Notes where a watch begins later.
+    /// Records the start of a later watch.
     pub(super) fn begin_watch(&mut self, kind: &Kind) {
         let query = if kind.cluster {
             "fieldSelector=metadata.name%3D@NS-one"
@@ -147,7 +146,7 @@ impl Story<'_> {
         }
     }
 
-    /// All events since then.
+    /// Watches all events since the recorded start.
     pub(super) fn watch_again(&mut self, kind: &Kind) {
         let since = self.watches.iter().position(|(known, _)| *known == kind.kind);
         let Some((_, since)) = since.map(|at| self.watches.remove(at)) else {

@@ -1,5 +1,5 @@
-//! Stories that once were answered differently (`data/stories.jsonl`), with the real server's answers: the embedded server
-//! gives the same ones, a trial for each story. `cargo xtask differential --replay` asks both servers again.
+//! Stories that once were answered differently (`data/stories.jsonl`), with the real server's answers: the embedded server gives the same answers, with one trial per
+//! story. `cargo xtask differential --replay` asks both servers again.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -10,14 +10,14 @@ use tenure_trials::{Suite, name_of_line};
 use tokio::runtime::Runtime;
 use tokio::sync::OnceCell;
 
-/// The one server that all stories are told to, each in a namespace of its own. It is started by the first that is.
+/// The server for all stories, each in a namespace of its own. The first story starts it.
 struct Listener {
     runtime: Runtime,
     embedded: OnceCell<Embedded>,
 }
 
 impl Listener {
-    /// Tells a story, and what was answered otherwise.
+    /// Runs a story, and returns the difference.
     fn tell(&self, story: &Story) -> Result<(), String> {
         let told = self.runtime.block_on(async {
             let embedded = self.embedded.get_or_try_init(Embedded::start).await?;
