@@ -1,5 +1,4 @@
-//! How the program is linked: relocations are packed. Owns when that can be asked of the linker; a program that is linked without does
-//! the same, with more memory.
+//! Links the program with packed relocations, if the linker and the C library support them. A program without them works in the same way and needs more memory.
 
 use std::process::Command;
 
@@ -15,7 +14,7 @@ fn main() {
     }
 }
 
-/// Tells whether the linker is the one that Rust brings, or GNU's, which know the flag; others were not tried.
+/// Whether the linker is Rust's own or GNU's, which support the flag. Others were not tried.
 fn is_known(variable: &dyn Fn(&str) -> String) -> bool {
     let flags = variable("CARGO_ENCODED_RUSTFLAGS");
     let linker = variable("RUSTC_LINKER");
@@ -24,7 +23,7 @@ fn is_known(variable: &dyn Fn(&str) -> String) -> bool {
         .any(|other| flags.contains(other) || linker.contains(other))
 }
 
-/// Tells whether the C library here is new enough for them: glibc 2.36 is. What is linked elsewhere is linked without.
+/// Whether the C library of this machine supports packed relocations, as glibc 2.36 does. Programs for other machines are linked without them.
 fn reads_packed_relocations() -> bool {
     let Ok(output) = Command::new("getconf").arg("GNU_LIBC_VERSION").output() else {
         return false;

@@ -1,5 +1,5 @@
-//! How somebody comes to speak as a ServiceAccount whose rights are looked at: by impersonation, or else by a token of its own. Refuses to look
-//! as anybody else, and says which right is missing.
+//! Acts as a ServiceAccount whose rights are examined: by impersonation, or else by a token of the account. If the user has neither right, the command fails and names
+//! the rights. It never acts as another identity.
 
 use k8s_openapi::api::core::v1::ServiceAccount as StoredAccount;
 use kube::api::{Api, PostParams};
@@ -9,10 +9,10 @@ use tenure_cluster::ServiceAccount;
 use crate::commands::run::ask_who;
 use crate::failure::Failure;
 
-/// How long a token is good for: the least that Kubernetes gives.
+/// The lifetime of a token: the minimum of Kubernetes.
 const TOKEN_SECONDS: u32 = 600;
 
-/// A configuration that speaks for an account, made of one that speaks for whoever looks.
+/// Returns a configuration for an account, made from the user's configuration.
 pub(crate) async fn become_account(
     mut config: kube::Config,
     client: &kube::Client,
@@ -42,7 +42,7 @@ pub(crate) async fn become_account(
     })
 }
 
-/// The same by a token of the account alone.
+/// Returns such a configuration by a token of the account alone.
 pub(crate) async fn by_token(
     mut config: kube::Config,
     client: &kube::Client,

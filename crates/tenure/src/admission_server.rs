@@ -1,5 +1,5 @@
-//! The admission webhook of `tenure run`: its flags, and its listener. Owns where it listens and how long it goes on after it was told to end;
-//! what is answered is `tenure_admission::webhook`.
+//! The admission webhook of `tenure run`: its flags and its listener. The listener goes on for a while after the end signal. `tenure_admission::webhook` makes the
+//! answers.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,36 +19,39 @@ use tokio::task::JoinHandle;
 use crate::failure::{Failure, chain};
 use crate::plain_http::{listen, parse_address};
 
-/// How long it answers after the end of everything else: until then an API server may not have heard that this Pod is going.
+/// The time for which the webhook answers after everything else has ended. During this time, an API server may not know that the Pod is ending.
 const LINGERING: Duration = Duration::from_secs(5);
 
-/// Whether the API server asks here about what is written.
+/// Flags of the admission webhook, which checks writes for the API server before they are stored.
 #[derive(Clone, Debug, Args)]
 #[group(id = "admission-webhooks")]
 pub(crate) struct Flags {
-    /// Answer the API server here, over HTTPS, about what is written, a port alone on every address; its webhooks are written once it can be
-    /// answered, and kept. `tenure install --admission` gives the rights for that. Without it, nobody is asked.
+    /// Address at which the API server asks this process about writes, over HTTPS. A port alone means every address. Unset: no admission webhooks.
+    ///
+    /// The controllers write the webhook configurations once the process can answer, and restore them after changes. `tenure install --admission` grants the
+    /// rights for this. The flag is refused if --controllers switches `tenant` off.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     admission_address: Option<SocketAddr>,
-    /// Where the API server finds it [default: the Service tenure-webhook in tenure-system].
+    /// URL at which the API server reaches the webhook [default: the Service tenure-webhook in tenure-system].
     #[arg(long, value_name = "https://HOST:PORT", requires = "admission_address", value_parser = parse_url)]
     admission_url: Option<String>,
-    /// Answer only who shows a certificate of this authority, in PEM: where the API server has one to show to webhooks.
+    /// CA certificates in PEM: only clients with a certificate of this authority get an answer. Use the flag if the API server shows a certificate to
+    /// webhooks.
     #[arg(long, value_name = "FILE", requires = "admission_address")]
     admission_client_ca: Option<PathBuf>,
-    /// And only this common name; may be given again.
+    /// Common name that a client's certificate must have, with --admission-client-ca. Can be repeated for several names. Unset: any name.
     #[arg(
         long = "admission-client-name",
         value_name = "NAME",
         requires = "admission_client_ca"
     )]
     admission_client_names: Vec<String>,
-    /// Another instance answers the API server: Tenants are reconciled as those of which all is judged that is written.
+    /// Reconcile Tenants as in a cluster where all writes are checked, because another instance answers the API server. Not with --admission-address.
     #[arg(long, conflicts_with = "admission_address")]
     admission_elsewhere: bool,
 }
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Debug)]
 pub(crate) struct AdmissionSettings {
     address: SocketAddr,
@@ -56,7 +59,7 @@ pub(crate) struct AdmissionSettings {
     gate: Option<ClientGate>,
 }
 
-/// An address as webhooks have it: `https://HOST:PORT`.
+/// Reads an address in the form of webhooks: `https://HOST:PORT`.
 fn parse_url(text: &str) -> Result<String, String> {
     let refuse = || "https://HOST:PORT is wanted, and no path".to_owned();
     let uri: http::Uri = text.parse().map_err(|_| refuse())?;
@@ -74,12 +77,12 @@ fn parse_url(text: &str) -> Result<String, String> {
 }
 
 impl Flags {
-    /// Whether what is written is judged, here or by another instance.
+    /// Whether admission checks writes, in this instance or in another one.
     pub(crate) fn is_on(&self) -> bool {
         self.admission_elsewhere || self.admission_address.is_some()
     }
 
-    /// Reads what is written in them; nothing where nobody is to be asked.
+    /// Reads the flags; `None` without a webhook in this process.
     pub(crate) fn read_settings(&self) -> Result<Option<AdmissionSettings>, Failure> {
         let Some(address) = self.admission_address else {
             return Ok(None);
@@ -113,14 +116,14 @@ fn read_authorities(path: &Path) -> Result<ClientCertificates, Failure> {
     ClientCertificates::new(&found).map_err(|error| refuse(&chain(&error)))
 }
 
-/// A webhook that is asked.
+/// A running webhook.
 pub(crate) struct OpenDoor {
     door: Arc<WebhookDoor>,
     serving: JoinHandle<()>,
     is_in_a_cluster: bool,
 }
 
-/// Listens, and answers until the process ends.
+/// Starts the listener, which answers until the process ends.
 pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<OpenDoor, Failure> {
     if !config.switches.is_on("Tenant") {
         return Err(
@@ -138,7 +141,7 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result
     };
     let door = Arc::new(WebhookDoor::new(client, settings));
     let opened = Arc::clone(&door);
-    // A task of its own: it goes on while everything else ends.
+    // The task continues while everything else ends.
     let serving = tokio::spawn(async move { opened.open(listener).await });
     Ok(OpenDoor {
         door,
@@ -148,12 +151,12 @@ pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result
 }
 
 impl OpenDoor {
-    /// The webhook, to see whether it can answer.
+    /// Returns the webhook, to check whether it can answer.
     pub(crate) fn watch(&self) -> Arc<WebhookDoor> {
         Arc::clone(&self.door)
     }
 
-    /// Answers on until nobody should come any more.
+    /// Continues to answer until no more requests should arrive.
     pub(crate) async fn linger(self) {
         if self.is_in_a_cluster {
             tokio::time::sleep(LINGERING).await;

@@ -1,24 +1,24 @@
-//! Where clients find a control plane of our own, and the names that its certificate is for. Both follow from flags and from the
-//! addresses of this machine. Refuses to take a name from a request.
+//! The advertised address of an embedded control plane, and the names in its certificate. Both follow from flags and from the addresses of this machine, and never from
+//! a request.
 
 use std::net::{IpAddr, SocketAddr};
 
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 
-/// What follows from where a server listens.
+/// The names and the address that follow from a server's listener.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advertised {
-    /// Names, beside the loopback's, that clients may call the server by.
+    /// Names, in addition to the loopback names, by which clients may call the server.
     pub(crate) names: Vec<String>,
-    /// What its clients are told.
+    /// The address that clients get.
     pub(crate) host: IpAddr,
 }
 
-/// Of a server that listens on `bound` of a machine with these addresses, in the order of its interfaces.
+/// Computes the names of a server that listens on `bound` of a machine with these addresses, in the order of its interfaces.
 pub(crate) fn advertised(bound: IpAddr, told: Option<IpAddr>, addresses: &[IpAddr]) -> Advertised {
     let mut reached: Vec<IpAddr> = if bound.is_unspecified() {
-        // The wildcard of IPv6 is reached by IPv4, too.
+        // The IPv6 wildcard also accepts IPv4.
         let fits = |address: &&IpAddr| (bound.is_ipv6() || address.is_ipv4()) && is_of_use(**address);
         addresses.iter().filter(fits).copied().collect()
     } else {
@@ -42,7 +42,7 @@ pub(crate) fn advertised(bound: IpAddr, told: Option<IpAddr>, addresses: &[IpAdd
     }
 }
 
-/// Where a client on this machine finds what listens on `bound`.
+/// Returns the address for clients on this machine of a listener on `bound`.
 pub(crate) fn nearest(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         ip if !ip.is_unspecified() => ip,
@@ -52,7 +52,7 @@ pub(crate) fn nearest(bound: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, bound.port())
 }
 
-/// Whether a URL can have it: an address of one link means nothing without the link.
+/// Whether an address works in a URL: a link-local address has no meaning without its link.
 fn is_of_use(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => !four.is_unspecified() && !four.is_link_local(),
@@ -60,7 +60,7 @@ fn is_of_use(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses of this machine's interfaces; none if the system doesn't say.
+/// Returns the addresses of this machine's interfaces; empty if the system doesn't report them.
 pub(crate) fn interface_addresses() -> Vec<IpAddr> {
     let Ok(interfaces) = getifaddrs() else {
         return Vec::new();

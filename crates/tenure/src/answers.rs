@@ -1,40 +1,40 @@
-//! One request as it is, and what the API server said to it: code, message and warnings, whatever it was. Refuses to take a refusal for an error.
+//! One request as given, and the API server's answer: code, message and warnings. A refusal is an answer and no error.
 
 use http::{Method, Request};
 use kube::client::Body;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// What the API server said.
+/// The answer of the API server.
 pub(crate) struct Answer {
-    /// HTTP status.
+    /// The HTTP status.
     pub(crate) code: u16,
     /// The message of a refusal.
     pub(crate) message: String,
-    /// What it warns of.
+    /// The warnings.
     pub(crate) warnings: Vec<String>,
-    /// What was answered.
+    /// The returned object.
     pub(crate) object: Value,
 }
 
 impl Answer {
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub(crate) fn is_done(&self) -> bool {
         (200..300).contains(&self.code)
     }
 
-    /// Denied by this rule, in the words that whoever asked reads.
+    /// Whether this rule denied the request, by the message that users read.
     pub(crate) fn is_denied_by(&self, rule: &str) -> bool {
         self.code == 403 && self.message.ends_with(&format!("({rule})"))
     }
 
-    /// Code and message.
+    /// Returns the code and the message.
     pub(crate) fn describe(&self) -> String {
         format!("{}: {}", self.code, self.message)
     }
 }
 
-/// Sends a request as whoever the client speaks for: a patch is one to merge. What isn't an object is sent without a body.
+/// Sends a request as the client's user. A patch is a merge patch. A body that isn't an object is left out.
 pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body: &Value) -> Result<Answer, String> {
     let content = if method == Method::PATCH {
         "application/merge-patch+json"
@@ -44,7 +44,7 @@ pub(crate) async fn send(client: &kube::Client, method: Method, path: &str, body
     send_as(client, method, content, path, body).await
 }
 
-/// The same by server-side apply; the path says as which manager.
+/// Sends a server-side apply; the path names the field manager.
 pub(crate) async fn apply(client: &kube::Client, path: &str, body: &Value) -> Result<Answer, String> {
     send_as(client, Method::PATCH, "application/apply-patch+yaml", path, body).await
 }
@@ -83,7 +83,7 @@ async fn send_as(
     })
 }
 
-/// The text of a warning, as RFC 7234 has it in a header: `299 - "text"`.
+/// Reads the text of a warning in the form of RFC 7234: `299 - "text"`.
 fn read_warning(header: &str) -> Option<String> {
     let (_, text) = header.split_once('"')?;
     let text = text.strip_suffix('"')?;

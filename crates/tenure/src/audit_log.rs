@@ -1,5 +1,5 @@
-//! Files of an API server's audit log, read for who wrote what. Owns reading them line by line; what a line proves is the planner's to say. Refuses to
-//! keep a log in memory, and lines longer than an event can be.
+//! Reads an API server's audit log line by line, for the writers of objects. The planner interprets the lines. The log is never completely in memory, and lines longer
+//! than an event can be are refused.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -12,26 +12,26 @@ use tenure_planner::ownership::writers::{Address, Search, Writers};
 use crate::failure::Failure;
 use crate::output;
 
-/// An event repeats what was sent and answered, 3 MiB each at most, and says it in JSON within JSON at worst.
+/// The longest line: an event repeats the request and the answer, at most 3 MiB each, in the worst case as JSON within JSON.
 const LONGEST_LINE: u64 = 16 << 20;
-/// What a buffer takes of a file at once.
+/// The bytes that one read takes from a file.
 const AT_ONCE: usize = 1 << 20;
 
-/// Flags of commands that tell who a manager was.
+/// Flags of commands that look up the user behind a field manager.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AuditLog {
-    /// A file of the API server's audit log, which tells who a manager was; several times for several files.
+    /// File of the API server's audit log, to find the user behind each field manager. Can be repeated for several files.
     #[arg(long = "audit-log", value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
 impl AuditLog {
-    /// Whether there is any.
+    /// Whether a file is given.
     pub(crate) fn is_given(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// Reads all files for what is sought. It blocks.
+    /// Reads all files for the search. The call blocks.
     pub(crate) fn read(&self, search: &mut Search) -> Result<(), Failure> {
         for file in &self.files {
             let fail = |error: std::io::Error| Failure::environment(format!("{}: {error}", file.display()));
@@ -49,7 +49,7 @@ impl AuditLog {
     }
 }
 
-/// Reads one file; returns how many lines were too long.
+/// Reads one file; returns the number of lines that were too long.
 fn read_file(path: &Path, search: &mut Search) -> std::io::Result<usize> {
     let mut reader = BufReader::with_capacity(AT_ONCE, File::open(path)?);
     let (mut line, mut too_long) = (Vec::new(), 0);
@@ -82,7 +82,7 @@ fn skip_line(reader: &mut impl BufRead) -> std::io::Result<()> {
     }
 }
 
-/// Who wrote an entry, in words.
+/// Describes the writers of an entry in words.
 pub(crate) fn describe_writers(search: &Search, address: &Address, entry: &ManagedFieldsEntry) -> String {
     let nobody = Writers::default();
     let writers = search.writers_of(address, entry).unwrap_or(&nobody);

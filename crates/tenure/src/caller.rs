@@ -1,5 +1,4 @@
-//! Who calls a command, and what it may: the questions that the API server answers to everybody about himself. Owns what they look like; refuses to remember an
-//! answer, and to take a right for given that was not asked for.
+//! The user of a command, and their rights: reviews that every user may ask about themselves. The module caches no answer and assumes no right.
 
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
@@ -7,7 +6,7 @@ use tenure_tenancy::admission::Question;
 
 use crate::failure::Failure;
 
-/// Who the API server takes the requests of a client for.
+/// Returns the user of a client, as the API server sees it.
 pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = post(client, "/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await?;
@@ -16,7 +15,7 @@ pub(crate) async fn ask_who(client: &kube::Client) -> Result<String, Failure> {
         .to_owned())
 }
 
-/// Whether who calls may do something.
+/// Whether the user may do something.
 pub(crate) async fn may(client: &kube::Client, question: &Question<'_>) -> Result<bool, Failure> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
@@ -26,7 +25,7 @@ pub(crate) async fn may(client: &kube::Client, question: &Question<'_>) -> Resul
     Ok(ObjectView::of(&post(client, path, &review).await?).is_true("/status/allowed"))
 }
 
-/// Whether a ServiceAccount may do something. It takes the right to ask about others.
+/// Whether a ServiceAccount may do something. The user needs the right to review others.
 pub(crate) async fn may_account(
     client: &kube::Client,
     (namespace, name): (&str, &str),

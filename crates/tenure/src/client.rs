@@ -1,4 +1,4 @@
-//! Clients of API servers for commands. Owns that a read whose connection ended is made again, as kubectl does; refuses to make a write twice.
+//! Clients of API servers for commands. A read whose connection ended is repeated, as kubectl does. A write is never repeated.
 
 use std::error::Error as StdError;
 use std::io::ErrorKind;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use http::{Method, Request, Response};
 use kube::client::Body;
 
-/// How often a read is made again, and after which pause: both are client-go's (`rest.withRetry`).
+/// The number of retries of a read, and the pause before each: both are client-go's (`rest.withRetry`).
 const RETRIES: usize = 10;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a connection fails with that was open.
+/// The errors of a connection that was open.
 const LOST: [ErrorKind; 3] = [
     ErrorKind::ConnectionReset,
     ErrorKind::UnexpectedEof,
     ErrorKind::BrokenPipe,
 ];
 
-/// A client of the API server that a configuration names, with its credentials.
+/// Returns a client of the API server in a configuration, with its credentials.
 ///
-/// API servers close connections at any time: as they end, and where they can't finish an answer. kubectl makes a read again then.
+/// API servers close connections at any time: when they stop, and when they can't finish an answer. kubectl then repeats a read, and so does this client.
 ///
 /// # Errors
 /// Fails when the address, the authority or the credentials can't be used.
@@ -54,7 +54,7 @@ async fn send(
     client.send(request).await
 }
 
-/// A copy of a request that changes nothing.
+/// Returns a copy of a read request; `None` for other methods.
 fn copy_read(request: &Request<Body>) -> Option<Request<Body>> {
     if request.method() != Method::GET {
         return None;
@@ -67,7 +67,7 @@ fn copy_read(request: &Request<Body>) -> Option<Request<Body>> {
     Some(copy)
 }
 
-/// Whether a connection was open and ended without an answer. One that was refused is no such: nothing listens there.
+/// Whether an open connection ended without an answer. A refused connection doesn't count, because no server listens there.
 fn is_lost_connection(error: &(dyn StdError + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -92,8 +92,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that closes so many connections as soon as it has read of a request, and answers those that come after. Returns a client,
-    /// and what counts the connections.
+    /// Starts a server that closes the first connections after a read, and answers later ones. Returns a client, and a task that counts the connections.
     async fn serve_after(closed: usize) -> (kube::Client, tokio::task::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -150,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Where nothing listens, the user hears of it at once.
+    /// Without a listening server, the user gets the error at once.
     #[tokio::test]
     async fn nothing_waits_for_a_server_that_is_not_there() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

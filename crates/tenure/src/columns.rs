@@ -1,21 +1,20 @@
-//! Tables of text: one line a row, as wide as the terminal at most. Owns what is cut and where; refuses to cut what a program
-//! reads: without a width nothing is.
+//! Tables of text: one line for each row, at most as wide as the terminal. Without a width, nothing is cut, so programs read complete cells.
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: usize = 3;
-/// No column is cut below this.
+/// The least width of a cut column.
 const NARROWEST: usize = 12;
-/// What stands for what was cut.
+/// The sign for cut text.
 const ELLIPSIS: char = '…';
 
-/// How wide each column is, for rows that come one after the other.
+/// The width of each column, for rows that are printed one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
     widths: Vec<usize>,
 }
 
 impl Columns {
-    /// As wide as the widest cell of each, and all together at most `width`: the widest columns give first.
+    /// Makes each column as wide as its widest cell, and all together at most `width`: the widest columns shrink first.
     pub(crate) fn fitting(headers: &[String], rows: &[Vec<String>], width: Option<usize>) -> Self {
         let mut widths: Vec<usize> = headers.iter().map(|header| length(header)).collect();
         for row in rows {
@@ -33,7 +32,7 @@ impl Columns {
         Self { widths }
     }
 
-    /// The line of one row.
+    /// Returns the line of one row.
     pub(crate) fn line(&self, row: &[String]) -> String {
         let mut line = String::new();
         for (index, cell) in row.iter().enumerate() {
@@ -51,7 +50,7 @@ impl Columns {
     }
 }
 
-/// Takes from the widest column until all fit, or none can give any more.
+/// Shrinks the widest column until all fit, or no column can shrink any more.
 fn shrink(widths: &mut [usize], width: usize) {
     let gaps = GAP * widths.len().saturating_sub(1);
     let mut excess = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
@@ -62,7 +61,7 @@ fn shrink(widths: &mut [usize], width: usize) {
         if widest <= NARROWEST {
             return;
         }
-        // The last one of the widest: names stand at the left, and are what is typed next.
+        // The last of the widest columns shrinks: names are on the left, and users type them next.
         if let Some(column) = widths.iter_mut().rev().find(|width| **width == widest) {
             let given = (widest - floor.min(widest - 1)).min(excess);
             *column -= given;
@@ -71,7 +70,7 @@ fn shrink(widths: &mut [usize], width: usize) {
     }
 }
 
-/// Characters that are seen: what sets a colour isn't.
+/// Counts visible characters, without colour codes.
 fn length(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().chars().count()
 }
@@ -80,14 +79,14 @@ fn cut(text: &str, width: usize) -> String {
     if length(text) <= width {
         return text.to_owned();
     }
-    // A cell that is cut loses its colour, too, or what follows would keep it.
+    // A cut cell loses its colour, or the following text would keep it.
     let plain = anstream::adapter::strip_str(text).to_string();
     let mut shown: String = plain.chars().take(width.saturating_sub(1)).collect();
     shown.push(ELLIPSIS);
     shown
 }
 
-/// Lines become one, with a space between them.
+/// Joins lines into one, with spaces.
 fn one_line(text: &str) -> String {
     if text.contains(['\n', '\r', '\t']) {
         text.split_whitespace().collect::<Vec<_>>().join(" ")

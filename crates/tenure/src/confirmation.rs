@@ -1,10 +1,10 @@
-//! The question before something that can't be taken back. Refuses to take anything for a yes but that.
+//! The confirmation of an irreversible action. Only a yes counts.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 
 use crate::failure::Failure;
 
-/// Who sits before a terminal may say yes; everybody else has to have said it: `otherwise` says how.
+/// Asks a user at a terminal. Without a terminal, the user must confirm in advance, as `otherwise` says.
 pub(crate) fn ask(otherwise: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::usage("nobody was asked whether this is meant").hint(otherwise));

@@ -1,4 +1,4 @@
-//! Which cluster. Owns how a kubeconfig is found; refuses to write one.
+//! Selects the cluster, and finds its kubeconfig. The module never writes a kubeconfig.
 
 use std::path::PathBuf;
 
@@ -9,13 +9,13 @@ use crate::client::open_client;
 use crate::failure::{Failure, chain};
 use crate::pod;
 
-/// Flags of every command that talks to a cluster.
+/// Flags of every command that connects to a cluster.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Connect {
-    /// The kubeconfig to use; else $KUBECONFIG, else ~/.kube/config.
+    /// Kubeconfig to use [default: $KUBECONFIG, else ~/.kube/config].
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The context of the kubeconfig; else its current one.
+    /// Context of the kubeconfig [default: its current context].
     #[arg(long, global = true, value_name = "NAME")]
     context: Option<String>,
 }
@@ -23,16 +23,16 @@ pub(crate) struct Connect {
 /// Flags of every command about objects in namespaces.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Scope {
-    /// The namespace; else the context's, else `default`.
+    /// Namespace of the objects [default: the context's namespace, else `default`].
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Every namespace.
+    /// All namespaces.
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
 }
 
 impl Scope {
-    /// The namespace to look in, or none for all.
+    /// Returns the selected namespace; `None` for all namespaces.
     pub(crate) fn namespace(&self, client: &kube::Client) -> Option<String> {
         if self.all_namespaces {
             None
@@ -47,7 +47,7 @@ impl Scope {
 }
 
 impl Connect {
-    /// From the words of a command line that is not finished yet.
+    /// Reads the flags from an incomplete command line.
     pub(crate) fn of_words(words: &[String]) -> Self {
         let value = |flag: &str| {
             let index = words.iter().position(|word| word == flag)?;
@@ -59,18 +59,18 @@ impl Connect {
         }
     }
 
-    /// The folder of the kubeconfig that is used; `tenure up` keeps what it fetched beside it.
+    /// Returns the folder of the current kubeconfig; `tenure up` stores its artifacts beside the kubeconfig.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let (_, file) = self.read().ok()?;
         file?.parent().map(PathBuf::from)
     }
 
-    /// A client for the cluster that the flags name.
+    /// Returns a client for the selected cluster.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
         Ok(open_client(self.read_config().await?)?)
     }
 
-    /// The cluster that the flags or $KUBECONFIG name; else, in a Pod, the one that the Pod is in, as its ServiceAccount.
+    /// Returns the configuration of the cluster that the flags or $KUBECONFIG name; else, in a Pod, that of the Pod's cluster, as its ServiceAccount.
     pub(crate) async fn read_config_of_cluster(&self) -> Result<kube::Config, Failure> {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let named = self.kubeconfig.is_some() || self.context.is_some() || is_set("KUBECONFIG");
@@ -82,7 +82,7 @@ impl Connect {
         pod::read_config(std::path::Path::new(pod::MOUNTED), &host, &port).await
     }
 
-    /// The cluster that the kubeconfig names.
+    /// Returns the configuration of the kubeconfig's cluster.
     async fn read_config(&self) -> Result<kube::Config, Failure> {
         let (kubeconfig, _) = self.read()?;
         let options = KubeConfigOptions {
@@ -94,7 +94,7 @@ impl Connect {
             .map_err(|error| Failure::usage(format!("the kubeconfig can't be used: {}", chain(&error))))
     }
 
-    /// The kubeconfig, and the file that the context in use comes from.
+    /// Returns the kubeconfig, and the file that has the current context.
     fn read(&self) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
         if let Some(path) = &self.kubeconfig {
             return Ok((read_file(path)?, Some(path.clone())));
@@ -112,8 +112,8 @@ impl Connect {
     }
 }
 
-/// Several kubeconfigs as one, as kubectl reads a list of them: of each cluster, user and context, and of the current context, the
-/// first one counts; files that are not there are passed over, as long as one is.
+/// Merges several kubeconfigs as kubectl does. The first definition counts for each cluster, user and context, and for the current context. Missing files are skipped,
+/// as long as one exists.
 fn merge(files: &[PathBuf], context: Option<&str>) -> Result<(Kubeconfig, Option<PathBuf>), Failure> {
     let mut merged: Option<Kubeconfig> = None;
     let mut read = Vec::new();

@@ -1,12 +1,12 @@
-//! Errors at the edge: a kind, a message and a hint. Owns exit codes; refuses causes that nobody can act on.
+//! Errors for users: a kind, a message and a hint. The kind decides the exit code. An error names only causes that a user can act on.
 
 use std::process::ExitCode;
 
-/// What `tenure --help` says of exit codes.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command ran and the answer is no, 2 wrong usage, \
-     3 the cluster or the machine refused or failed, 70 a defect of tenure itself, 130 interrupted.";
+/// The exit codes in `tenure --help`.
+pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 1 the command ran and its answer is no, 2 wrong usage, \
+     3 the cluster or this machine refused or failed, 70 a defect of tenure itself, 130 interrupted.";
 
-/// Whose turn it is to act.
+/// The party that has to act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// The command ran, and the answer is no.
@@ -15,17 +15,17 @@ enum Kind {
     Usage,
     /// The cluster, the disk or the network refused.
     Environment,
-    /// A defect of ours.
+    /// A defect of Tenure.
     Internal,
 }
 
-/// A failure as its reader meets it.
+/// A failure, as the user reads it.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: Kind,
-    /// What failed, and where.
+    /// The failed operation, and its place.
     pub(crate) message: String,
-    /// What to do.
+    /// The action for the user.
     pub(crate) hint: Option<String>,
 }
 
@@ -38,33 +38,33 @@ impl Failure {
         }
     }
 
-    /// The command ran, and the answer is no.
+    /// Returns a failure for a command that ran with a negative answer.
     pub(crate) fn negative(message: impl Into<String>) -> Self {
         Self::new(Kind::Negative, message)
     }
 
-    /// The command line or an input is wrong.
+    /// Returns a failure for a wrong command line or input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Kind::Usage, message)
     }
 
-    /// The cluster, the disk or the network refused.
+    /// Returns a failure of the cluster, the disk or the network.
     pub(crate) fn environment(message: impl Into<String>) -> Self {
         Self::new(Kind::Environment, message)
     }
 
-    /// A defect of ours.
+    /// Returns a failure for a defect of Tenure.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(Kind::Internal, message)
     }
 
-    /// Adds what to do.
+    /// Adds the action for the user.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same where exit code 1 has a meaning of its own: what isn't there is the cluster's no.
+    /// Returns the failure for commands where exit code 1 has another meaning: a missing object is then a refusal of the cluster.
     pub(crate) fn never_negative(self) -> Self {
         match self.kind {
             Kind::Negative => Self {
@@ -75,7 +75,7 @@ impl Failure {
         }
     }
 
-    /// The exit code that `EXIT_CODES` documents.
+    /// Returns the exit code that `EXIT_CODES` documents.
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self.kind {
             Kind::Negative => 1,
@@ -97,7 +97,7 @@ impl From<kube::Error> for Failure {
 }
 
 impl Failure {
-    /// What the API server said: one line, whose turn it is, and what to do.
+    /// Turns an answer of the API server into one line, with the party that has to act and a hint.
     fn from_status(status: &kube::core::Status) -> Self {
         let message = status.message.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = match status.reason.as_str() {
@@ -116,7 +116,7 @@ impl Failure {
     }
 }
 
-/// An error with its causes, each once.
+/// Returns an error with its causes, each once.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! Answers probes: `/livez` and `/healthz` while the process runs, `/readyz` while the controllers can do their work. Refuses to tell anything
-//! about objects, tenants or credentials, so that whoever can reach it learns one word.
+//! Answers probes: `/livez` and `/healthz` while the process runs, `/readyz` while the controllers can work. An answer is one word, without objects, tenants or
+//! credentials, because every client may reach the server.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use http::StatusCode;
 use crate::failure::Failure;
 use crate::plain_http::{self, Answer, write_text};
 
-/// How long a probe may take to take its answer.
+/// The timeout for a client to read its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Listens, and answers until the future is dropped.

@@ -1,6 +1,7 @@
-//! Takes requests to Receivers over plain HTTP: what stands before it ends TLS. Owns one listener, and how long and how much anybody may send;
-//! which paths there are, and what is answered, is the controllers'. It reads no body of a request whose path is nobody's, keeps no connection,
-//! and tells who can't prove to know a token nothing but one line.
+//! Takes requests to Receivers over plain HTTP, behind a proxy that ends TLS.
+//!
+//! The module bounds the time and the size of requests. The controllers know the paths and answer. The body of a request to an unknown path is not read, and no
+//! connection stays open. A client that can't prove the token gets only one line.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,22 +22,21 @@ use tokio::net::TcpListener;
 use crate::failure::Failure;
 use crate::plain_http::listen;
 
-/// How many connections there are at the same time, and how many of one address: of nobody else's, or of a proxy that waits for whole requests
-/// itself.
+/// The number of concurrent connections, in total and for one address. An address may be one client, or a proxy that collects whole requests.
 const BOUNDS: ListenerBounds = ListenerBounds {
     connections: 256,
     of_one: 96,
     handshake: HEAD,
 };
-/// How long a connection may take to send the head of its request.
+/// The timeout for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);
-/// How long a body may take to arrive.
+/// The timeout for the body.
 const BODY: Duration = Duration::from_secs(10);
-/// How long all of it may take, the answer included.
+/// The timeout for the whole request with its answer.
 const ALL: Duration = Duration::from_secs(45);
-/// How long the head of a request may be, in bytes.
+/// The longest head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
-/// How many headers there may be.
+/// The largest number of headers.
 const HEAD_LINES: usize = 64;
 
 /// Listens, and answers until the future is dropped.
@@ -66,7 +66,7 @@ async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
     .await;
 }
 
-/// What is answered: a request, or why it was not even one.
+/// Answers a request, or returns the status for an invalid one.
 async fn answer(hooks: &Hooks, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
     if request.method() != Method::POST {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
@@ -84,7 +84,7 @@ async fn answer(hooks: &Hooks, request: Request<Incoming>) -> Result<Verdict, St
     }
 }
 
-/// Those that somebody looks at.
+/// Returns the headers that the controllers read.
 fn choose_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::to_owned);
     HEADERS
@@ -93,7 +93,7 @@ fn choose_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A body as it arrives, charged to the tenant before it is kept.
+/// Reads a body in pieces, and charges each to the tenant before it is stored.
 async fn read_body(admission: &mut Admission, mut body: Incoming) -> Result<Vec<u8>, Result<Verdict, StatusCode>> {
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > tenure_controllers::WHOLE_BODY {

@@ -1,5 +1,4 @@
-//! What `tenure tree` and `tenure trace` ask the cluster, with the rights of whoever asks. Owns how an object is looked at; refuses to ask for what is
-//! in a Secret or a ConfigMap, of which the metadata say enough.
+//! The reads of `tenure tree` and `tenure trace`, with the caller's rights. Of Secrets and ConfigMaps they read only the metadata.
 
 use futures::StreamExt as _;
 use http::header::ACCEPT;
@@ -15,14 +14,14 @@ use crate::failure::{Failure, chain};
 use crate::resources::{self, Resource};
 use crate::{output, provenance, targets};
 
-/// How many objects are asked for at once.
+/// The number of concurrent reads.
 const AT_ONCE: usize = 16;
 /// The longest message beside an object.
 const LONGEST_MESSAGE: usize = 200;
-/// Metadata alone, in a form that every API server has.
+/// The media type for metadata alone, which every API server supports.
 pub(crate) const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// Somebody who looks.
+/// The client of one command, with its findings.
 pub(crate) struct Lookout {
     client: kube::Client,
     discovery: Discovery,
@@ -30,7 +29,7 @@ pub(crate) struct Lookout {
 }
 
 impl Lookout {
-    /// Connects, and finds which object the words of the command line name.
+    /// Connects, and resolves the object on the command line.
     pub(crate) async fn begin(words: &[String], connect: &Connect, scope: &Scope) -> Result<(Self, ObjectId), Failure> {
         let (kind, name) = targets::Asked::read_one(words)?;
         let client = connect.client().await?;
@@ -68,7 +67,7 @@ impl Lookout {
         }
     }
 
-    /// Looks at objects, several at a time.
+    /// Reads objects, several at a time.
     pub(crate) async fn look(&mut self, ids: Vec<ObjectId>) {
         let (client, discovery) = (&self.client, &self.discovery);
         let looks = ids.into_iter().map(|id| async move {
@@ -79,7 +78,7 @@ impl Lookout {
         self.found.objects.extend(looked);
     }
 
-    /// Finds out one thing.
+    /// Answers one question.
     pub(crate) async fn find(&mut self, sought: Sought) {
         match sought {
             Sought::Object(id) => self.look(vec![id]).await,
@@ -120,7 +119,7 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
     match client.request::<Value>(request).await {
         Ok(mut object) => {
             if let Some(fields) = object.as_object_mut() {
-                // Metadata alone come under a name of their own.
+                // A metadata answer has a kind of its own.
                 fields.insert("apiVersion".to_owned(), Value::from(api_version));
                 fields.insert("kind".to_owned(), Value::from(id.kind.clone()));
             }
@@ -140,7 +139,7 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
     }
 }
 
-/// How an object is, in a few words for people.
+/// Describes the state of an object in a few words for people.
 pub(crate) fn describe(standing: &Standing) -> String {
     let word = standing.state.as_str();
     let mut text = match standing.state {
@@ -162,7 +161,7 @@ pub(crate) fn describe(standing: &Standing) -> String {
     text
 }
 
-/// The first line of a message, of some length at most.
+/// Returns the first line of a message, up to a length.
 fn shorten(message: &str) -> String {
     let mut lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = visible_line(lines.next().unwrap_or_default()).into_owned();
@@ -174,12 +173,12 @@ fn shorten(message: &str) -> String {
     shown
 }
 
-/// What is shown to programs instead.
+/// Output formats for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Form {
-    /// As JSON.
+    /// The result as JSON.
     Json,
-    /// As YAML.
+    /// The result as YAML.
     Yaml,
 }
 

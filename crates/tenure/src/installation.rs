@@ -1,5 +1,5 @@
-//! What is put into the embedded control plane at every start, or into another cluster once, and the controllers on top of it. Owns no list of
-//! its own: the objects are `tenure_api::installation`, and the controllers choose nothing that is not in their Config.
+//! The objects that go into the embedded control plane at every start, or once into another cluster, and the controllers on top of them. The objects are those of
+//! `tenure_api::installation`. The controllers' choices are all in their Config.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,23 +24,22 @@ use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
 use crate::object_path::write_object_path;
 
-/// The field manager of what an installation applies.
+/// The field manager of installed objects.
 const FIELD_MANAGER: &str = "tenure";
 
-/// The kind by which it is known whose namespaces are.
+/// The kind that decides the tenant of a namespace.
 const TENANT: &str = "Tenant";
 
-/// How long a token of the controller is good for.
+/// The lifetime of a controller's token.
 const TOKEN_SECONDS: i64 = 3600;
 
-/// Applies everything that an installation consists of, with the rights that the controllers need which are on; what is as it should be is
-/// not written again. What is in a
-/// namespace comes after the namespaces; beyond that there is no order, and what is written together is on disk together.
+/// Applies all objects of an installation, with the rights that the enabled controllers need. Unchanged objects are not written again. Namespaced objects come after
+/// the namespaces; otherwise the order is free, and concurrent writes share one write to disk.
 pub(crate) async fn apply(installation: &Installation, settings: &ControllerSettings) -> Result<(), Failure> {
     let switches = settings.switches();
     let mut objects = list_objects(switches, &[], &settings.protected_namespaces)?;
     leave_definition_of_tenants(installation, switches, &mut objects).await?;
-    // Here everything that is written is judged: owners may make namespaces, and whose tokens are asked for is said.
+    // This server admits all writes, so owners may create namespaces, and the accounts whose tokens Tenure requests are declared.
     objects.extend(if switches.is_on(TENANT) {
         tenure_api::installation::provisioning()
     } else {
@@ -51,7 +50,7 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
         .into_iter()
         .partition(|object| ObjectView::of(object).has("/metadata/namespace"));
     for objects in [outside, inside] {
-        // Tasks of their own: a start is work for every core.
+        // Separate tasks let a start use every core.
         let tasks = objects.into_iter().map(|object| {
             let installation = installation.clone();
             tokio::spawn(async move { apply_one(&installation, &object).await })
@@ -63,7 +62,7 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
     Ok(())
 }
 
-/// The objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat
+/// Returns the objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat
 /// `protected_namespaces` as protected.
 pub(crate) fn list_objects(
     switches: &Switches,
@@ -79,21 +78,21 @@ pub(crate) fn list_objects(
     Ok(objects)
 }
 
-/// What is installed besides, where each lane has a Pod of its own: rights, and what bounds them.
+/// Returns the additional objects for lanes with Pods of their own: rights, and the policies that bound them.
 pub(crate) fn list_lanes(pods: &LanePods) -> Vec<Value> {
     let mut objects = tenure_api::installation::lane_pods();
     objects.extend(policy::list_lane_bounds(tenure_api::metadata::PLATFORM_NAMESPACE, pods));
     objects
 }
 
-/// What is installed besides, where policies are kept in force: rights. The policies are made by the controllers, once what they read is written.
+/// Returns the additional rights for policies that are kept in force. The controllers make the policies after they have written the facts that the policies read.
 pub(crate) fn list_policing() -> Vec<Value> {
     let policies = policy::list_kept(&Settings::default());
     tenure_api::installation::policing(&policies, &policy::list_roles())
 }
 
-/// Where Tenants are left to somebody else, as Capsule, so is their definition if there is one: it serves versions, defaults and a conversion that
-/// their controller needs. Tells its name.
+/// Leaves Tenants and their existing definition to another controller, such as Capsule's: the definition serves versions, defaults and a conversion that this
+/// controller needs. Returns the definition's name.
 pub(crate) async fn leave_definition_of_tenants(
     installation: &Installation,
     switches: &Switches,
@@ -112,8 +111,8 @@ pub(crate) async fn leave_definition_of_tenants(
     Ok(Some(name))
 }
 
-/// The kinds that a platform's packages are made of: what is to be installed of them, and the names of those that somebody else installed, as
-/// Cozystack does. These stay as they are, since their objects are written for them.
+/// Returns the definitions of a platform's packages to install, and the names of those that another product installed, as Cozystack does. The latter stay unchanged,
+/// since their objects are written for them.
 pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<Value>, Vec<String>), Failure> {
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for definition in list_packages()? {
@@ -125,17 +124,17 @@ pub(crate) async fn select_packages(installation: &Installation) -> Result<(Vec<
     Ok((own, others))
 }
 
-/// The definitions of the kinds that a platform's packages are made of.
+/// Returns the definitions of the kinds of a platform's packages.
 pub(crate) fn list_packages() -> Result<Vec<Value>, Failure> {
     tenure_api::crds::package_crds().map_err(|error| Failure::internal(chain(&error)))
 }
 
-/// Whether an object says that Tenure installed it.
+/// Whether the labels of an object say that Tenure installed it.
 pub(crate) fn is_labelled_ours(object: &Value) -> bool {
     ObjectView::of(object).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE)
 }
 
-/// Applies objects one after the other and tells what was applied: what is refused comes after all that was not.
+/// Applies objects one after the other, and reports each applied object. An error ends the loop.
 pub(crate) async fn apply_in_order(
     installation: &Installation,
     objects: &[Value],
@@ -159,26 +158,26 @@ async fn apply_one(installation: &Installation, object: &Value) -> Result<(), Fa
     })
 }
 
-/// What an object is called when it is told about.
+/// Returns the name of an object in messages.
 pub(crate) fn name(object: &Value) -> String {
     let text = |path: &str| ObjectView::of(object).read_text(path);
     format!("{} {}", text("/kind"), text("/metadata/name"))
 }
 
-/// The certificates of an authority.
+/// Reads the certificates of an authority.
 fn read_authorities(pem: &str) -> Result<Vec<Vec<u8>>, Failure> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let found = found.map_err(|error| Failure::internal(format!("the certificate of the authority: {error}")))?;
     Ok(found.into_iter().map(|certificate| certificate.to_vec()).collect())
 }
 
-/// What the controllers share with others of the same process.
+/// The parts that the controllers share with other code of the process.
 pub(crate) struct InPlane {
-    /// What sources of the platform namespace may reach, besides what the settings allow to all.
+    /// Addresses that sources of the platform namespace may reach, in addition to those that the settings allow for all.
     pub(crate) platform_sources: Vec<Endpoint>,
-    /// What is asked by whoever listens for requests to Receivers.
+    /// The handler for requests to Receivers, used by their listener.
     pub(crate) hooks: Hooks,
-    /// What is asked by whoever serves artifacts, and where that is.
+    /// The handler for artifacts, used by their server, and the advertised address.
     pub(crate) artifact_endpoint: ArtifactEndpoint,
     pub(crate) advertised: Option<ArtifactBase>,
 }
@@ -203,13 +202,13 @@ pub(crate) fn start_controllers(
                 .map_err(|error| format!("no token for {namespace}/{account}: {error}"))
         }
     };
-    // The next ones come from there, too: a request for one needs one that is good, and after a jump of the clock there is none.
+    // The next tokens come from the same function. A TokenRequest needs a valid token, and a jump of the clock can end all tokens.
     let connection = Connection::in_process(server.service(), issue().map_err(Failure::internal)?).issued_by(issue);
     let health = connection.health();
     server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
     let figures = config.figures.clone();
-    // With many objects it is long, and others of this worker go on elsewhere meanwhile.
+    // With many objects the metrics take long, so other tasks of this worker move to another thread.
     server.add_figures(move |out| tokio::task::block_in_place(|| figures.write(out)));
     config.lanes = settings.write_lanes(LaneServer {
         url: format!("https://{near}"),

@@ -1,4 +1,4 @@
-//! Reads RBAC with the rights of the user and reports lanes that may request an administrator's token and serve other namespaces too.
+//! Reads RBAC with the rights of the user, and reports lanes that may request an administrator's token and also serve other namespaces.
 
 use http::Request;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tenure_tenancy::shared_minters::{SharedMinter, find_shared_minters};
 
 use crate::failure::Failure;
 
-/// Finds them.
+/// Finds these lanes.
 ///
 /// # Errors
 /// If RBAC can't be read.
@@ -19,7 +19,7 @@ pub(crate) async fn find(client: &kube::Client) -> Result<Vec<SharedMinter>, Fai
     Ok(find_shared_minters(&roles, &bindings, PLATFORM_NAMESPACE))
 }
 
-/// Lists one kind in all namespaces. A list's items don't say their kind.
+/// Lists one kind in all namespaces, and adds the kind to the items of the list.
 async fn list(client: &kube::Client, plural: &str, kind: &str) -> Result<Vec<Value>, Failure> {
     let request = Request::get(format!("/apis/rbac.authorization.k8s.io/v1/{plural}")).body(Vec::new());
     let request = request.map_err(|error| Failure::internal(error.to_string()))?;

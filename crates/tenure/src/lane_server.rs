@@ -1,6 +1,7 @@
-//! Where lanes that have Pods of their own come to the controllers: the flags, the listener, and who is believed to be a lane's Pod. Owns the
-//! certificate that is shown there, the authority that Pods trust, and how much of somebody is heard before he has proven anything; refuses to
-//! decide what a lane is told: that is `tenure_controllers`.
+//! The listener for lanes in Pods of their own: the flags, the connections, and the check that a client is a lane's Pod.
+//!
+//! The module has the server certificate and the authority that Pods trust. It bounds the connections and data of unauthenticated clients. `tenure_controllers` decides
+//! the orders of a lane.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,42 +25,42 @@ use crate::logging;
 use crate::plain_http::{listen, parse_address};
 use crate::reviews::{Reviewer, User};
 
-/// How many there are at the same time who have proven nothing yet, and how many of one address. Who has proven himself counts no more.
+/// The number of concurrent unauthenticated connections, in total and for one address. Authenticated connections don't count.
 const BOUNDS: ListenerBounds = ListenerBounds {
     connections: 64,
     of_one: 16,
     handshake: Duration::from_secs(5),
 };
-/// How long a greeting may take.
+/// The timeout for a greeting.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long the API server may take to say who somebody is.
+/// The timeout for a TokenReview.
 const ASKING: Duration = Duration::from_secs(10);
-/// How many are asked about at the same time.
+/// The number of concurrent reviews.
 const REVIEWS: usize = 8;
-/// How long who proved nothing keeps his place: so often he can try.
+/// The time for which a refused client keeps its connection, which limits the rate of attempts.
 const PENALTY: Duration = Duration::from_secs(1);
-/// How often the authority is written again, in case somebody changed it, and how soon after it could not be.
+/// The interval for writing the authority again, in case of a change by others, and the pause after a failed write.
 const AGAIN: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(2);
-/// The claim by which a token is bound to a Pod.
+/// The claim that binds a token to a Pod.
 const POD_UID: &str = "authentication.kubernetes.io/pod-uid";
-/// Who writes the authority, as managedFields show it.
+/// The field manager of the authority.
 const MANAGER: &str = "tenure-lanes";
 
-/// Where lanes come that have Pods of their own.
+/// Flags of the listener for lanes that have Pods of their own.
 #[derive(Clone, Debug, Args)]
 #[group(id = "lane-pods")]
 pub(crate) struct Flags {
-    /// With --lanes deployment: take the connections of lanes here, over TLS, a port alone on every address.
+    /// Address at which lanes in Pods connect to the controllers, over TLS. A port alone means every address. Required with --lanes deployment, else refused.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     lane_address: Option<SocketAddr>,
-    /// With --lanes deployment: where the Pods of lanes find it [default: the Service tenure-lanes in tenure-system].
+    /// Address at which the Pods of lanes find the controllers, with --lanes deployment [default: the Service tenure-lanes in tenure-system].
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_place)]
     lane_url: Option<String>,
-    /// With --lanes deployment: the image of the Pods of lanes, with this program as /tenure.
+    /// Image of the Pods of lanes, with this program as /tenure. Required with --lanes deployment, else refused.
     #[arg(long, value_name = "NAME:TAG@DIGEST")]
     lane_image: Option<String>,
-    /// With --lanes deployment: the PriorityClass of the Pods of lanes.
+    /// PriorityClass of the Pods of lanes, with --lanes deployment.
     #[arg(long, value_name = "NAME")]
     lane_priority_class: Option<String>,
 }
@@ -74,7 +75,7 @@ fn parse_place(text: &str) -> Result<String, String> {
     }
 }
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Debug)]
 pub(crate) struct LanePodSettings {
     address: SocketAddr,
@@ -84,7 +85,7 @@ pub(crate) struct LanePodSettings {
 }
 
 impl Flags {
-    /// Reads them; nothing where lanes have no Pods.
+    /// Reads the flags; `None` if lanes have no Pods.
     pub(crate) fn read_settings(&self, is_wanted: bool) -> Result<Option<LanePodSettings>, Failure> {
         if !is_wanted {
             let said = [
@@ -115,7 +116,7 @@ impl Flags {
 }
 
 impl LanePodSettings {
-    /// A door by which lanes come that are told this.
+    /// Returns a listener for lanes with these settings.
     pub(crate) fn open_door(self, apart: ApartSettings) -> LaneListener {
         let log = logging::write_environment()
             .into_iter()
@@ -137,19 +138,19 @@ impl LanePodSettings {
     }
 }
 
-/// Where lanes come.
+/// The listener for lanes.
 pub(crate) struct LaneListener {
     address: SocketAddr,
     settings: PodSettings,
 }
 
 impl LaneListener {
-    /// What the controllers are told.
+    /// Returns the settings for the controllers.
     pub(crate) fn describe(&self) -> PodSettings {
         self.settings.clone()
     }
 
-    /// Listens, and takes lanes in until the future is dropped. The client asks whose a token is.
+    /// Listens and accepts lanes until the future is dropped. The client is used for TokenReviews.
     pub(crate) async fn serve(
         self,
         config: &Config,
@@ -174,7 +175,7 @@ impl LaneListener {
                 publish(&client, &trust),
                 Arc::clone(&gate).serve(listener, {
                     let trust = Arc::clone(&trust);
-                    // Nobody is heard where nobody takes lanes in: another one leads.
+                    // While another process leads, this one accepts no connection.
                     let door = gate.door.clone();
                     move || trust.acceptor().filter(|_| door.is_open())
                 }),
@@ -184,7 +185,7 @@ impl LaneListener {
     }
 }
 
-/// The certificate that is shown where the controllers are found.
+/// Returns the certificate's place, for the host name of the controllers.
 fn describe_certificate(hub: &str) -> CertificatePlace {
     let host = hub.rsplit_once(':').map_or(hub, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -196,7 +197,7 @@ fn describe_certificate(hub: &str) -> CertificatePlace {
     }
 }
 
-/// Writes the authority where the Pods of lanes have it from, each time that it changes, and now and then.
+/// Writes the authority to the place where Pods read it, after each change and at intervals.
 async fn publish(client: &Client, trust: &TrustKeeper) {
     let mut bundle = trust.bundle();
     let mut said = String::new();
@@ -239,7 +240,7 @@ async fn publish(client: &Client, trust: &TrustKeeper) {
     }
 }
 
-/// Who lets lanes in.
+/// The check of lanes that connect.
 struct Gate {
     reviewer: Reviewer,
     reviews: Semaphore,
@@ -258,7 +259,7 @@ impl Gate {
             async move {
                 if let Err(problem) = gate.let_in(stream).await {
                     tracing::info!(problem, from = %caller.address, "somebody came where lanes do, and was not let in");
-                    // He keeps his place, so that others have theirs.
+                    // The refused client keeps its connection for a while, so others can connect meanwhile.
                     tokio::time::sleep(PENALTY).await;
                 }
             }
@@ -266,7 +267,7 @@ impl Gate {
         .await;
     }
 
-    /// Lets somebody in who is a lane's Pod; why not, otherwise.
+    /// Accepts the Pod of a lane, or returns the reason of the refusal.
     async fn let_in(&self, stream: Stream) -> Result<(), String> {
         let socket = match &stream {
             Either::Left(socket) => socket,
@@ -290,7 +291,7 @@ impl Gate {
     }
 }
 
-/// The Pod of a lane that somebody is: by its account, and by a token that is bound to it.
+/// Returns the lane's Pod of a user, by the account, and by a token that is bound to the Pod.
 fn find_pod(user: &User) -> Result<ProvenPod, String> {
     let accounts = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:");
     let account = user.name.strip_prefix(&accounts);

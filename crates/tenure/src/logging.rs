@@ -1,6 +1,5 @@
-//! The program's own log, to standard error by a thread of its own. Owns what happens when nobody takes a line (the reader
-//! has gone away, the disk is full, the pipe is): it is counted and dropped. Refuses to let anything that is logged wait for
-//! it, fail or panic.
+//! The program's own log, written to standard error by a thread of its own. If a line can't be written (the reader is gone, the disk or the pipe is full), it is
+//! dropped and counted. Code that logs never waits, fails or panics because of the log.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -20,34 +19,34 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::failure::Failure;
 
-/// How much may wait to be written; what comes on top is dropped.
+/// The size of the queue; further lines are dropped.
 const LONGEST_QUEUE: usize = 1 << 20;
-/// How long the end of the program waits for what is still to be written.
+/// The time that the end of the program waits for lines in the queue.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// The forms of a log.
+/// Formats of the program's own log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum LogFormat {
-    /// A line of text each.
+    /// A line of text for each entry.
     Text,
-    /// A JSON object each, on a line of its own.
+    /// A JSON object for each entry, on a line of its own.
     Json,
 }
 
-/// Reads what is to be logged.
+/// Reads the filter of the log.
 pub(crate) fn filter(filter: &str) -> Result<tracing_subscriber::EnvFilter, Failure> {
     tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!("--log: {error}")).hint("try --log info, or --log tenure_controllers=debug")
     })
 }
 
-/// Logs to standard error from now on.
+/// Starts the log to standard error.
 pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
     let filter = filter(wanted)?;
     let _only_once = CHOSEN.set((wanted.to_owned(), format));
     let terminal = std::io::IsTerminal::is_terminal(&io::stderr());
     let log = Log::default();
-    // What a repository or another server said must not write lines, or colours, of its own.
+    // Text from a repository or another server must not write lines or colours of its own.
     let fields = debug_fn(|writer, field, value| {
         let value = format!("{value:?}");
         match field.name() {
@@ -56,7 +55,7 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
         }
     });
     let lines = tracing_subscriber::fmt::layer()
-        // What can't be logged must not be told on standard error: it may be just that which has gone.
+        // Errors of the log must not go to standard error, which may be the failed output.
         .log_internal_errors(false)
         .with_writer(log.clone());
     let subscriber = tracing_subscriber::registry();
@@ -75,10 +74,10 @@ pub(crate) fn start(wanted: &str, format: LogFormat) -> Result<Log, Failure> {
     Ok(log)
 }
 
-/// What was asked for.
+/// The chosen filter and format.
 static CHOSEN: OnceLock<(String, LogFormat)> = OnceLock::new();
 
-/// The environment in which another process of this program logs as this one does.
+/// Returns the environment with which another process of this program logs in the same way.
 pub(crate) fn write_environment() -> Vec<(OsString, OsString)> {
     let Some((filter, format)) = CHOSEN.get() else {
         return Vec::new();
@@ -93,7 +92,7 @@ pub(crate) fn write_environment() -> Vec<(OsString, OsString)> {
     ]
 }
 
-/// Lines on their way to where they are written. Clones share it.
+/// Lines in the queue. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log {
     shared: Arc<Shared>,
@@ -109,22 +108,22 @@ struct Shared {
 struct Queue {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// The thread is there.
+    /// Whether the thread is running.
     started: bool,
-    /// A line has been taken and is not written yet.
+    /// Whether a line has been taken and is not written yet.
     writing: bool,
 }
 
-/// Lines that nobody took, since the start of the program: there is one standard error in it.
+/// The lines lost since the start of the program, which has only one standard error.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Lines of the log that were lost since the start.
+/// Returns the number of lines lost since the start.
 pub(crate) fn lost_lines() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
 impl Log {
-    /// Takes a line, or drops it; never waits for who reads.
+    /// Queues a line, or drops it. It never waits for the reader.
     fn push(&self, line: &[u8], output: impl Write + Send + 'static, lost: &'static AtomicU64) {
         let mut queue = self.shared.queue.lock();
         if queue.bytes + line.len() > LONGEST_QUEUE {
@@ -134,7 +133,7 @@ impl Log {
         if !queue.started {
             let shared = Arc::clone(&self.shared);
             let thread = std::thread::Builder::new().name("log".to_owned());
-            // Without a thread for it there is no log; the next line tries again.
+            // Without a thread the line is lost, and the next line tries again.
             if thread.spawn(move || shared.write_all(output, lost)).is_err() {
                 lost.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -146,7 +145,7 @@ impl Log {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything is written, for a moment at most.
+    /// Waits until all lines are written, for a short time at most.
     pub(crate) fn finish(&self) {
         let mut queue = self.shared.queue.lock();
         let busy = |queue: &mut Queue| queue.writing || !queue.lines.is_empty();
@@ -156,7 +155,7 @@ impl Log {
 
 impl Shared {
     fn write_all(&self, mut output: impl Write, lost: &AtomicU64) {
-        // What was written of a line that did not get through must not be taken for the beginning of the next.
+        // A partly written line must not look like the beginning of the next.
         let mut torn = false;
         let mut queue = self.queue.lock();
         loop {
@@ -179,7 +178,7 @@ impl Shared {
     }
 }
 
-/// What `tracing` writes one event to.
+/// The writer for one event of `tracing`.
 #[derive(Debug)]
 pub(crate) struct Line<'a>(&'a Log);
 
@@ -208,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes nothing, or waits before each line until it is told to go on, and keeps what it took.
+    /// An output that fails, or waits before each line for a signal, and stores its input.
     struct Output {
         fails: usize,
         go_on: Option<mpsc::Receiver<()>>,
@@ -263,7 +262,7 @@ mod tests {
         let (output, taken) = output(0, Some(waits));
         let line = [b'x'; 1024];
         log.push(&line, output, &LOST);
-        // One is on its way, or will be; the rest has to wait, and there is an end to that.
+        // One line is being written or will be. The others wait, up to the size of the queue.
         for _ in 0..3000 {
             log.push(&line, io::sink(), &LOST);
         }

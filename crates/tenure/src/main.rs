@@ -1,5 +1,4 @@
-//! The program: one file a subcommand. Owns flags, output and exit codes; refuses to decide anything about a
-//! cluster (that is `crates/planner` and `crates/tenancy`).
+//! The program, with one file for each subcommand. It has flags, output and exit codes. `crates/planner` and `crates/tenancy` make all decisions about a cluster.
 
 use std::process::ExitCode;
 
@@ -48,14 +47,14 @@ mod uninstallation;
 use failure::Failure;
 use logging::LogFormat;
 
-/// What is logged when nothing else is asked for.
+/// The default filter of the log.
 const DEFAULT_LOG: &str = "warn";
 
-/// Git reconciled into Kubernetes as somebody: every change within the rights of one ServiceAccount, for one tenant.
+/// Reconcile Git into Kubernetes with tenant isolation: each change uses the rights of one ServiceAccount, for one tenant.
 #[derive(Debug, Parser)]
 #[command(name = "tenure", version, max_term_width = 100, after_help = failure::EXIT_CODES)]
 struct Arguments {
-    /// What the program logs about itself to standard error: error, warn, info, debug, trace, or a filter by module.
+    /// Level of the program's own log on standard error: error, warn, info, debug or trace, or a filter by module.
     #[arg(
         long,
         global = true,
@@ -64,7 +63,7 @@ struct Arguments {
         default_value = DEFAULT_LOG
     )]
     log: String,
-    /// How it is logged: for people, or one JSON object a line.
+    /// Format of the program's own log.
     #[arg(
         long,
         global = true,
@@ -78,7 +77,7 @@ struct Arguments {
     command: Command,
 }
 
-/// A kube-apiserver, for programs that insist on starting one: the embedded control plane of Tenure, without controllers.
+/// Run Tenure's embedded control plane without controllers, for programs that start a kube-apiserver.
 #[derive(Debug, Parser)]
 #[command(name = "kube-apiserver", version = apiserver_version(), max_term_width = 100)]
 struct KubeApiserver {
@@ -86,7 +85,7 @@ struct KubeApiserver {
     up: commands::up::Up,
 }
 
-/// What stands in the place of etcd where a program insists on starting one: it stores nothing.
+/// Stand in for etcd, for programs that start one. It stores nothing.
 #[derive(Debug, Parser)]
 #[command(name = "etcd", version, max_term_width = 100)]
 struct EtcdProgram {
@@ -94,7 +93,7 @@ struct EtcdProgram {
     etcd: commands::etcd::Etcd,
 }
 
-/// The release of Kubernetes that the API server answers like.
+/// Returns the Kubernetes release whose API server this one follows.
 fn apiserver_version() -> &'static str {
     tenure_apiserver::VERSION
 }
@@ -137,8 +136,7 @@ enum Command {
     Etcd(commands::etcd::Etcd),
 }
 
-/// What the command line asks for: the name that the program was started by can say it, too, as with envtest, which
-/// knows a kube-apiserver and an etcd and no subcommands.
+/// Returns the parsed arguments. The program's name can select the command as well: envtest starts a kube-apiserver and an etcd, and knows no subcommands.
 fn arguments() -> Result<Arguments, Failure> {
     let name = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = name.as_deref().and_then(std::path::Path::file_name);
@@ -164,14 +162,14 @@ fn main() -> ExitCode {
         .var(commands::completion::VARIABLE)
         .complete();
     let started = arguments().and_then(|arguments| match arguments.command {
-        // A build opens no connection and logs nothing, and is over before either could be made ready.
+        // A build opens no connection and logs nothing, and ends before either could be set up.
         Command::Build(build) => {
             if arguments.log != DEFAULT_LOG {
                 logging::filter(&arguments.log)?;
             }
             build.run()
         }
-        // It shuts itself in before it has a second thread.
+        // The process confines itself before it has a second thread.
         #[cfg(target_os = "linux")]
         Command::Lane(lane) if !lane.is_in_pod() => {
             let lane = lane.shut_in()?;
@@ -243,7 +241,7 @@ fn block_on<F: Future<Output = Result<ExitCode, Failure>>>(work: F) -> Result<Ex
         .block_on(work)
 }
 
-/// Flags are wrong in ways that only show when they are parsed.
+/// Wrong definitions of flags only show when arguments are parsed.
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

@@ -1,6 +1,5 @@
-//! Answers `/metrics` where the controllers run alone: to who shows a token with which the cluster's API server would answer `/metrics`, too.
-//! The figures name the objects of all tenants, so who may read them is the cluster's to say, by the same rule as on a kube-apiserver: the
-//! verb `get` on the path. Owns the asking, and what is remembered of the answers; refuses to decide anything itself.
+//! Serves `/metrics` where the controllers run alone. The metrics name objects of all tenants, so the cluster decides who may read them, as on a kube-apiserver: the
+//! user of the token needs the verb `get` on the path. The module asks the API server and caches the answers. It decides nothing itself.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,13 +15,13 @@ use crate::failure::Failure;
 use crate::plain_http::{self, Answer, write_text};
 use crate::reviews::{Reviewer, Unanswered, read_token};
 
-/// How long an answer may take to be made and taken: with many tenants it is long.
+/// The timeout for writing and sending the metrics, which are long with many tenants.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the API server may take to say who somebody is, and whether that one may.
+/// The timeout for a TokenReview or a SubjectAccessReview.
 const ASKING: Duration = Duration::from_secs(10);
-/// How long it is remembered that somebody may, and that somebody may not.
+/// The time for which an allowed and a denied answer is cached.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(10));
-/// How many tokens are remembered. Whoever shows many that are none makes only the like of them forgotten.
+/// The number of cached tokens. A client with many invalid tokens evicts only invalid tokens.
 const TOKENS: usize = 64;
 
 /// Listens, and answers until the future is dropped. The client is the controllers' own.
@@ -43,7 +42,7 @@ pub(crate) async fn serve_metrics(
             if let Err(refusal) = gate.admit(request.headers()).await {
                 return refusal.write();
             }
-            // Apart from the workers: with many objects it is long.
+            // The metrics are written on another thread, because they take long with many objects.
             let written = tokio::task::spawn_blocking(move || {
                 let mut out = String::new();
                 tenure_apiserver::write_process_figures(&mut out, started);
@@ -58,14 +57,14 @@ pub(crate) async fn serve_metrics(
     }))
 }
 
-/// Why somebody gets no figures.
+/// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// Nobody knows who that is.
+    /// The client is unauthenticated.
     Unknown,
-    /// It is known who that is, who may not.
+    /// The user is known and lacks the right.
     Forbidden(String),
-    /// It can't be found out.
+    /// The API server gave no answer.
     Unanswered,
 }
 
@@ -96,10 +95,10 @@ impl From<Unanswered> for Refusal {
     }
 }
 
-/// What was said of a token, and when.
+/// The answer about a token, and its time.
 type Verdict = (Instant, Result<(), Refusal>);
 
-/// Asks the API server about tokens, and remembers what it said for a while.
+/// Asks the API server about tokens, and caches its answers for a while.
 struct Gate {
     reviewer: Reviewer,
     known: Mutex<HashMap<String, Verdict>>,
@@ -185,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// An API server that knows two tokens, one of somebody who may; and how often it was asked.
+    /// Starts an API server that knows two tokens, one of them allowed; counts the questions.
     fn make_gate() -> (Gate, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let counting = Arc::clone(&asked);
@@ -255,7 +254,7 @@ mod tests {
         let before = asked.load(Ordering::Relaxed);
         assert_eq!(ask(&gate, Some("Bearer prometheus")).await, Ok(()));
         assert_eq!(asked.load(Ordering::Relaxed), before, "it is remembered");
-        // What could not be found out is no answer, and is asked again.
+        // A failed question is not cached, and is asked again.
         assert_eq!(ask(&gate, Some("Bearer broken")).await, Err(Refusal::Unanswered));
         assert!(gate.recall("broken", Instant::now()).is_none());
     }

@@ -1,12 +1,12 @@
-//! Where the objects of an installation are written to. Owns a table of their kinds: they are few and known, so that nothing has to be
-//! discovered in a cluster that has none of them yet. Refuses every other kind.
+//! The paths of an installation's objects, from a table of their kinds. The kinds are few and known, so a cluster without them needs no discovery. Other kinds are
+//! refused.
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 
 use crate::failure::Failure;
 
-/// The kinds: which group and version, plural, and whether they live in namespaces.
+/// The kinds: group and version, plural, and whether they are namespaced.
 const KINDS: [(&str, &str, &str, bool); 16] = [
     (
         "CustomResourceDefinition",
@@ -66,7 +66,7 @@ const KINDS: [(&str, &str, &str, bool); 16] = [
     ),
 ];
 
-/// The path of one object.
+/// Returns the path of one object.
 pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
     let text = |path: &str| ObjectView::of(object).read_text(path);
     let kind = text("/kind");

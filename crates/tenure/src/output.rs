@@ -1,5 +1,4 @@
-//! What people and programs read. Owns standard output and standard error; refuses colour where nobody sees it
-//! (anstream strips it from pipes and files).
+//! Output for people and programs, on standard output and standard error. anstream strips colours from pipes and files.
 
 use std::io::Write;
 
@@ -13,34 +12,34 @@ use tenure_api::text::{escape_json, escape_json_as_yaml, has_hidden, visible, vi
 use crate::columns::Columns;
 use crate::failure::Failure;
 
-/// How objects are printed.
+/// Output formats of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// The object as JSON.
     Json,
     /// The object as YAML.
     Yaml,
-    /// `resource/name`, one a line.
+    /// The names as `resource/name`, one per line.
     Name,
 }
 
-/// A line to standard output. A reader that has gone away (`| head`) is no error.
+/// Prints a line to standard output. A closed reader (`| head`) is no error.
 pub(crate) fn print_line(text: impl AsRef<str>) {
     let _reader_gone = writeln!(anstream::stdout().lock(), "{}", text.as_ref());
 }
 
-/// What a writer writes, to standard output as it is.
+/// Prints the output of a writer to standard output, unchanged.
 pub(crate) fn print_written(write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) {
     let mut stdout = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
     let _reader_gone = write(&mut stdout).and_then(|()| stdout.flush());
 }
 
-/// A line to standard error.
+/// Prints a line to standard error.
 pub(crate) fn print_note(text: impl AsRef<str>) {
     let _reader_gone = writeln!(anstream::stderr().lock(), "{}", text.as_ref());
 }
 
-/// A failure, as its reader meets it.
+/// Prints a failure for the user.
 pub(crate) fn failure(failure: &Failure) {
     print_note(format!(
         "{} {}",
@@ -56,32 +55,32 @@ pub(crate) fn failure(failure: &Failure) {
     }
 }
 
-/// Text in a style.
+/// Returns text in a style.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Green text.
+/// Returns green text.
 pub(crate) fn good(text: &str) -> String {
     paint(Style::new().fg_color(Some(AnsiColor::Green.into())), text)
 }
 
-/// Red text.
+/// Returns red text.
 pub(crate) fn bad(text: &str) -> String {
     paint(Style::new().fg_color(Some(AnsiColor::Red.into())), text)
 }
 
-/// Bold text.
+/// Returns bold text.
 pub(crate) fn bold(text: &str) -> String {
     paint(Style::new().bold(), text)
 }
 
-/// Faint text.
+/// Returns faint text.
 pub(crate) fn faint(text: &str) -> String {
     paint(Style::new().dimmed(), text)
 }
 
-/// A table without borders, as kubectl prints one: one line a row, as wide as the terminal at most.
+/// Formats a table without borders, like kubectl: one line for each row, at most as wide as the terminal.
 pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
     let headers: Vec<String> = headers.iter().map(|header| header.to_uppercase()).collect();
     let columns = Columns::fitting(&headers, &rows, width());
@@ -89,13 +88,13 @@ pub(crate) fn table(headers: &[String], rows: Vec<Vec<String>>) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// How wide the terminal is; nothing where standard output is none.
+/// Returns the width of the terminal; `None` if standard output is no terminal.
 pub(crate) fn width() -> Option<usize> {
     let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
     Some(usize::from(width.0))
 }
 
-/// Data as JSON. What can't be seen in its texts is written as `\u202e`: a terminal would obey it.
+/// Writes data as JSON. Invisible characters are written as escapes such as `\u202e`, because a terminal would obey them.
 pub(crate) fn write_json(data: &(impl Serialize + ?Sized)) -> Result<String, Failure> {
     let text = serde_json::to_string_pretty(data).map_err(|error| Failure::internal(error.to_string()))?;
     Ok(escape_json(&text).into_owned())
@@ -107,7 +106,7 @@ pub(crate) fn print_json(data: &(impl Serialize + ?Sized)) -> Result<(), Failure
     Ok(())
 }
 
-/// Prints data as YAML. Data with characters that can't be seen are printed in YAML's JSON form, which has an escape for each.
+/// Prints data as YAML. Data with invisible characters are printed in YAML's JSON form, which has an escape for each.
 pub(crate) fn print_yaml(data: &Value) -> Result<(), Failure> {
     let text = kustomize::to_yaml(data);
     if !has_hidden(&text) {

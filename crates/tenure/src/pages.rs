@@ -1,5 +1,5 @@
-//! Answers of an API server that may be as long as somebody likes, read within bounds: one object, or a list page by page. Owns how much of a list is in
-//! memory, which is one page, and that whoever makes many or large objects makes it neither endless nor too large. Refuses to keep what it reads.
+//! Reads answers of an API server within bounds: one object, or a list page by page. Only one page of a list is in memory, so users with many or large objects can't
+//! make the read endless or too large. The module stores nothing.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -10,23 +10,23 @@ use tenure_api::ObjectView;
 use crate::failure::chain;
 use crate::resources;
 
-/// How many objects a page has, and what that is divided by where they are large.
+/// The number of objects on a page, and its divisor for large objects.
 const PAGE: usize = 500;
 const FEWER: usize = 8;
-/// The longest page of several objects, in bytes, and the longest object.
+/// The longest page of several objects in bytes, and the longest object.
 const LONGEST_PAGE: usize = 16 << 20;
 const LONGEST_OBJECT: usize = 8 << 20;
 
-/// Why nothing was read.
+/// The reason of a failed read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It isn't there.
+    /// The object is missing.
     Absent,
-    /// Who asks may not.
+    /// The caller lacks the right.
     Forbidden(String),
-    /// It is longer than anything that is read.
+    /// The object is longer than the limit.
     TooLong,
-    /// Something else, in words that hold nothing of what was asked for.
+    /// A failure of another sort, in words without the object's content.
     Failed(String),
 }
 
@@ -40,17 +40,17 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// What stands at a path, as the API server sends it.
+/// Reads the text at a path, as the API server sends it.
 pub(crate) async fn read(client: &kube::Client, path: &str, accept: &str) -> Result<Bytes, Refusal> {
     read_bounded(client, path, accept, LONGEST_OBJECT).await
 }
 
-/// The same, read as an object.
+/// Reads the object at a path.
 pub(crate) async fn read_object(client: &kube::Client, path: &str, accept: &str) -> Result<Value, Refusal> {
     parse(&read(client, path, accept).await?)
 }
 
-/// Shows every object of a collection, `most` at most, and tells whether these were all. The path may have a query.
+/// Visits the objects of a collection, `most` at most, and returns whether these were all. The path may have a query.
 pub(crate) async fn visit(
     client: &kube::Client,
     path: &str,
@@ -79,7 +79,7 @@ pub(crate) async fn visit(
             .clone_into(&mut from);
         let objects = match page.get_mut("items").map(Value::take) {
             Some(Value::Array(objects)) => objects,
-            // A list of metadata without objects is written so.
+            // The API server writes an empty list of metadata this way.
             Some(Value::Null) => Vec::new(),
             _ => return Err(Refusal::Failed("what the API server answered is no list".to_owned())),
         };
@@ -131,6 +131,6 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
 }
 
 fn parse(text: &[u8]) -> Result<Value, Refusal> {
-    // A parser's words may hold a part of what it read.
+    // The parser's error may quote the text.
     serde_json::from_slice(text).map_err(|_| Refusal::Failed("what the API server answered is no JSON".to_owned()))
 }

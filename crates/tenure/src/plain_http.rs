@@ -1,5 +1,4 @@
-//! One listener for plain HTTP, for what a kubelet or Prometheus asks of a process. Owns how many are answered at the same time and how long
-//! each may take; refuses to know what is answered.
+//! A listener for plain HTTP, for requests of a kubelet or Prometheus. It bounds the concurrent connections and the time of each. The caller provides the answers.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -18,15 +17,15 @@ use tokio::sync::Semaphore;
 
 use crate::failure::Failure;
 
-/// How many connections are answered at the same time; others wait.
+/// The number of concurrent connections; others wait.
 const CONNECTIONS: usize = 16;
-/// How long a connection may take to send its request.
+/// The timeout for a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is answered.
+/// The type of an answer.
 pub(crate) type Answer = Response<Full<Bytes>>;
 
-/// Reads an address and a port, or a port alone, which stands for every address of both families.
+/// Reads an address and a port, or a port alone, which means all addresses of IPv4 and IPv6.
 pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
@@ -35,7 +34,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "a port, or an address with a port, is wanted, such as 9440 or 127.0.0.1:9440".to_owned())
 }
 
-/// Listens on an address that a flag names. Where there is no IPv6 at all, every address is every one of IPv4.
+/// Listens on the address of a flag. Without IPv6 on the machine, all addresses are all of IPv4.
 pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListener, Failure> {
     use nix::libc::{EADDRNOTAVAIL, EAFNOSUPPORT};
     let bound = match TcpListener::bind(address).await {
@@ -53,7 +52,7 @@ pub(crate) async fn listen(address: SocketAddr, flag: &str) -> Result<TcpListene
     })
 }
 
-/// Answers until the future is dropped; a connection is left when its answer is not taken `within` this time.
+/// Serves until the future is dropped. A connection is closed if the client does not take its answer `within` this time.
 pub(crate) async fn serve<F>(
     listener: TcpListener,
     within: Duration,
@@ -68,7 +67,7 @@ pub(crate) async fn serve<F>(
             return;
         };
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, or gone before it was looked at: another one may do better.
+            // The process is out of descriptors, or the connection is gone already. The next connection may succeed.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -83,14 +82,14 @@ pub(crate) async fn serve<F>(
                 .header_read_timeout(PATIENCE)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(stream), service);
-            // What one does wrong concerns nobody else; one that takes no answer is left after a while.
+            // A failed connection has no effect on others, and a client that takes no answer is closed after a while.
             let _whatever_became_of_it = tokio::time::timeout(PATIENCE + within, connection).await;
             drop(place);
         });
     }
 }
 
-/// An answer of a few words, or of many lines.
+/// Returns an answer with a text.
 pub(crate) fn write_text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
     let mut response = Response::new(Full::new(text.into()));
     *response.status_mut() = status;

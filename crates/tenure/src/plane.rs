@@ -1,5 +1,4 @@
-//! The embedded control plane with its controllers, as `up` and `demo` run it. Owns one data folder and one listener;
-//! refuses to share the folder with another process.
+//! The embedded control plane with its controllers, for `up` and `demo`. It locks its data folder against other processes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -30,11 +29,11 @@ use crate::installation::InPlane;
 use crate::repositories::{self, Repositories};
 use crate::{artifact_server, installation, output};
 
-/// How a control plane is started.
+/// The options of a control plane.
 pub(crate) struct Options {
-    /// Where everything is stored.
+    /// The folder for all data.
     pub(crate) data: PathBuf,
-    /// Where HTTPS is served; port 0 takes a free one.
+    /// The address for HTTPS; port 0 takes a free port.
     pub(crate) address: SocketAddr,
     /// Whether to run the API server alone, without any controllers.
     pub(crate) bare: bool,
@@ -44,22 +43,22 @@ pub(crate) struct Options {
     pub(crate) workload_status: bool,
     /// Folders of this machine that are served to sources of the platform namespace, as `NAME=FOLDER`.
     pub(crate) repositories: Vec<String>,
-    /// The port on loopback that they are served on; 0 takes a free one.
+    /// The loopback port for these folders; 0 takes a free port.
     pub(crate) repository_port: u16,
-    /// Where requests to Receivers are taken, if they are.
+    /// The address for requests to Receivers, if they are enabled.
     pub(crate) hook_address: Option<SocketAddr>,
-    /// Where artifacts are served to others, if they are.
+    /// The settings for serving artifacts.
     pub(crate) artifacts: ArtifactSettings,
-    /// What the controllers are told.
+    /// The settings of the controllers.
     pub(crate) controllers: ControllerSettings,
 }
 
 /// A running control plane.
 pub(crate) struct Plane {
     server: Server,
-    /// Where clients are told that it is.
+    /// The address that clients get.
     address: SocketAddr,
-    /// Where those on this machine find it.
+    /// The address for clients on this machine.
     near: SocketAddr,
     kubeconfig: Option<PathBuf>,
     ready: Duration,
@@ -67,12 +66,12 @@ pub(crate) struct Plane {
     serving: JoinHandle<()>,
     controlling: Option<JoinHandle<()>>,
     repositories: Repositories,
-    /// Where others find artifacts.
+    /// The base URL of artifacts.
     artifact_base: Option<ArtifactBase>,
 }
 
 impl Plane {
-    /// Starts everything; when it returns, the API answers and the controllers run.
+    /// Starts everything. When the function returns, the API answers and the controllers run.
     pub(crate) async fn start(mut options: Options) -> Result<Self, Failure> {
         let started = Instant::now();
         let named = repositories::read_all(&options.repositories)?;
@@ -92,12 +91,12 @@ impl Plane {
             &interface_addresses(),
         );
         let server = open(&options, &told).await?;
-        // After the folder has become this store's own: what others find in it first is left as it is.
+        // The repositories start after the store has taken the folder, so a folder of another store stays unchanged.
         let hooks = Hooks::default();
         let repositories = Repositories::start(&options.data, named, options.repository_port, &hooks).await?;
         let served = parse_allowances("--repository", repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());
-        // With another CA for clients, this server has nothing that an administrator could prove himself with.
+        // With another CA for clients, this server can't issue an administrator's certificate.
         let own_clients = options.settings.provided.client_authorities.is_none();
         let kubeconfig = own_clients.then(|| options.data.join("kubeconfig"));
         let serving = tokio::spawn({
@@ -132,7 +131,7 @@ impl Plane {
             let endpoint = ArtifactEndpoint::default();
             if let Some(bound) = artifact_server::bind(&options.artifacts).await? {
                 artifact_base = Some(bound.base.clone());
-                // Only asked who somebody is, and what that one may.
+                // Used only for TokenReview and SubjectAccessReview.
                 let reviewer = kube::Client::new(server.admin_service(), "default");
                 let serving = bound.serve(&endpoint, reviewer);
                 let ended = shutdown.clone();
@@ -171,43 +170,43 @@ impl Plane {
         })
     }
 
-    /// Clone URLs of the folders that are served.
+    /// Returns the clone URLs of the served folders.
     pub(crate) fn repository_urls(&self) -> Vec<String> {
         self.repositories.urls()
     }
 
-    /// Where others find artifacts, if they are served.
+    /// Returns the base URL of artifacts, if they are served.
     pub(crate) fn artifact_base(&self) -> Option<&ArtifactBase> {
         self.artifact_base.as_ref()
     }
 
-    /// The address of the API.
+    /// Returns the address of the API.
     pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// The administrator's kubeconfig, if this server can vouch for one.
+    /// Returns the administrator's kubeconfig, if this server can issue one.
     pub(crate) fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// The administrator's kubeconfig, where there has to be one.
+    /// Returns the administrator's kubeconfig, or an error without one.
     pub(crate) fn admin_kubeconfig(&self) -> Result<&Path, Failure> {
         self.kubeconfig()
             .ok_or_else(|| Failure::internal("this control plane has no administrator of its own"))
     }
 
-    /// From the call of [`Plane::start`] until the API answered.
+    /// Returns the time from the call of [`Plane::start`] until the API answered.
     pub(crate) fn ready(&self) -> Duration {
         self.ready
     }
 
-    /// An administrator's client, over the network as anybody's.
+    /// Returns an administrator's client, over the network like every client.
     pub(crate) async fn client(&self) -> Result<kube::Client, Failure> {
         self.client_with(None).await
     }
 
-    /// An administrator's client that impersonates a user.
+    /// Returns an administrator's client that impersonates a user.
     pub(crate) async fn client_as(&self, user: &str) -> Result<kube::Client, Failure> {
         self.client_with(Some(user)).await
     }
@@ -218,7 +217,7 @@ impl Plane {
         Ok(open_client(config)?)
     }
 
-    /// How an administrator reaches it, over the network as anybody does.
+    /// Returns the administrator's configuration, over the network like every client.
     pub(crate) async fn admin_config(&self) -> Result<kube::Config, Failure> {
         let failure = |error: kube::config::KubeconfigError| Failure::internal(chain(&error));
         let kubeconfig = kube::config::Kubeconfig::read_from(self.admin_kubeconfig()?).map_err(failure)?;
@@ -226,7 +225,7 @@ impl Plane {
         let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options)
             .await
             .map_err(failure)?;
-        // What others are told may be no address of this machine's.
+        // The advertised address may not exist on this machine.
         config.cluster_url = format!("https://{}", self.near)
             .parse()
             .map_err(|error| Failure::internal(format!("an address is no URL: {error}")))?;
@@ -244,7 +243,7 @@ impl Plane {
     }
 }
 
-/// Makes the folder for what is kept, for nobody else to read.
+/// Makes the data folder, with access for this user only.
 pub(crate) fn make_folder(data: &Path) -> Result<(), Failure> {
     use std::os::unix::fs::DirBuilderExt as _;
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data);
@@ -303,7 +302,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
     })
 }
 
-/// What an administrator set, where the server itself judges what is written.
+/// Returns the administrator's settings for a server that admits writes itself.
 fn guarded(settings: tenure_tenancy::Settings) -> tenure_tenancy::Settings {
     tenure_tenancy::Settings {
         is_guarded: true,

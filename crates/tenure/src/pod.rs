@@ -1,5 +1,5 @@
-//! The cluster that a Pod is in, as its ServiceAccount. Owns how what a kubelet mounts is read; refuses to go on with half of it. Both files
-//! are read again while the process runs: a kubelet renews the token, and an authority can change.
+//! The configuration of the cluster in which a Pod runs, as its ServiceAccount. Incomplete files are an error. The token and the authority are read again while the
+//! process runs: a kubelet renews the token, and an authority can change.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -9,10 +9,10 @@ use serde_json::json;
 
 use crate::failure::{Failure, chain};
 
-/// Where a kubelet mounts it.
+/// The folder where a kubelet mounts the files.
 pub(crate) const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// How the API server at `host` and `port` is reached with what `folder` holds.
+/// Returns the configuration for the API server at `host` and `port`, with the files in `folder`.
 pub(crate) async fn read_config(folder: &Path, host: &str, port: &str) -> Result<kube::Config, Failure> {
     let refuse =
         |problem: String| Failure::environment(format!("the ServiceAccount of this Pod can't be used: {problem}"));
@@ -53,7 +53,7 @@ pub(crate) async fn read_config(folder: &Path, host: &str, port: &str) -> Result
 mod tests {
     use super::*;
 
-    /// A certificate that nobody has the key of.
+    /// A certificate without a known private key.
     const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n";
 
     async fn check(files: &[(&str, &str)], host: &str, port: &str) -> Result<kube::Config, String> {

@@ -1,5 +1,5 @@
-//! Where an object came from: the Kustomization that applied it, the commit, and for each field the file and line. Owns
-//! nothing that is stored: it is computed from the artifact that was applied and from the build, which is pure.
+//! The origin of an object: the Kustomization that applied it, the commit, and for each field the file and line. Nothing is stored: the origin is computed from the
+//! applied artifact and from the build, which is pure.
 
 use std::path::Path;
 
@@ -15,10 +15,10 @@ use tenure_controllers::Rebuilt;
 use tenure_planner::inspection::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
-/// How many namespaces are read at the same time.
+/// The number of namespaces that are read at the same time.
 const READ_AT_ONCE: usize = 16;
 
-/// What is known of an object's origin.
+/// The known origin of an object.
 #[derive(Default)]
 pub(crate) struct Provenance {
     summary: Vec<String>,
@@ -32,8 +32,7 @@ struct Applied {
 }
 
 impl Provenance {
-    /// Finds out where an object came from. What can't be found out is said in the summary, and is no error: who owns a
-    /// field is known without it.
+    /// Finds the origin of an object. Unknown parts are noted in the summary and are no error, since the owner of a field is known without them.
     pub(crate) async fn of(client: &kube::Client, object: &Value, artifacts: Option<&Path>) -> Self {
         let view = ObjectView::of(object);
         let (Some(name), Some(namespace)) = (view.find_label(OWNER_NAME), view.find_label(OWNER_NAMESPACE)) else {
@@ -80,17 +79,17 @@ impl Provenance {
         }
     }
 
-    /// What there is to say before the table.
+    /// Returns the lines before the table.
     pub(crate) fn summary(&self) -> &[String] {
         &self.summary
     }
 
-    /// Whether a manager's fields came from Git.
+    /// Whether a manager's fields come from Git.
     pub(crate) fn is_by(&self, manager: &str) -> bool {
         manager == KUSTOMIZE_CONTROLLER
     }
 
-    /// File and line of a field.
+    /// Returns the file and line of a field.
     pub(crate) fn line_of(&self, path: &FieldPath) -> Option<String> {
         let built = self.built.as_ref()?;
         let location = built.locate(&pointer(&built.object, path)?)?;
@@ -98,7 +97,7 @@ impl Provenance {
     }
 }
 
-/// The JSON pointer of a path in an object: keyed list items become indices.
+/// Returns the JSON pointer of a path in an object. Keyed list items become indices.
 fn pointer(object: &Value, path: &FieldPath) -> Option<String> {
     let mut pointer = String::new();
     for (depth, element) in path.0.iter().enumerate() {
@@ -133,7 +132,7 @@ async fn applied(client: &kube::Client, namespace: &str, name: &str) -> Result<A
     Ok(Applied { kustomization, source })
 }
 
-/// The source of a Kustomization.
+/// Returns the source of a Kustomization.
 async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Value, String> {
     let kustomization = ObjectView::of(kustomization);
     let kind = kustomization.read_text("/spec/sourceRef/kind");
@@ -160,7 +159,7 @@ async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Val
     .await
 }
 
-/// What a Kustomization applied, as Git says it; or why that isn't known here.
+/// Returns the objects of a Kustomization as Git defines them, or the reason why they are unknown.
 pub(crate) async fn rebuild(client: &kube::Client, kustomization: &Value, artifacts: &Path) -> Result<Rebuilt, String> {
     let source = find_source(client, kustomization).await?;
     let (kustomization, source) = read_applied(artifacts, kustomization, &source)?;
@@ -191,12 +190,12 @@ async fn get(
     }
 }
 
-/// Whose a namespace is.
+/// Returns the placement of a namespace.
 pub(crate) async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, String> {
     place_beside(client, namespace, None).await
 }
 
-/// Whose a namespace is, and whether another one is of the same tenant.
+/// Returns the placement of a namespace, and whether another namespace belongs to the same tenant.
 pub(crate) async fn place_beside(
     client: &kube::Client,
     namespace: &str,
@@ -225,7 +224,7 @@ pub(crate) async fn place_beside(
         Err(error) => return Err(error.to_string()),
     };
     let tenants: Vec<TenantFacts> = tenants.iter().map(TenantFacts::from).collect();
-    // What is applied from there may be in any namespace of the same tenant's.
+    // The namespace's Kustomizations may apply to every namespace of the same tenant.
     let known: Vec<String> = found.iter().map(|facts| facts.name.clone()).collect();
     let of_same = tenants.iter().filter(|tenant| tenant.recorded.contains_key(namespace));
     let others = of_same.flat_map(|tenant| tenant.recorded.keys());
@@ -250,14 +249,14 @@ pub(crate) async fn place_beside(
     Ok(realm.place(namespace))
 }
 
-/// Builds again what was applied, and picks the object.
+/// Builds the applied content again, and picks the object.
 fn build(artifacts: &Path, applied: &Applied, object: &Value) -> Result<BuiltResource, String> {
     let (kustomization, source) = read_applied(artifacts, &applied.kustomization, &applied.source)?;
     let id = ObjectId::of(object).map_err(|error| error.to_string())?;
     tenure_controllers::build_object(artifacts, (&kustomization, &source), &id).map_err(|error| error.to_string())
 }
 
-/// What is needed to build again what was applied: the Kustomization, and the metadata of its source.
+/// Reads the inputs of the build: the Kustomization, and the metadata of its source.
 fn read_applied(
     artifacts: &Path,
     kustomization: &Value,

@@ -1,9 +1,9 @@
-//! Amounts as people write them on the command line: `64MiB`. Owns the units; what an amount is for is its flag's.
+//! Amounts on the command line, such as `64MiB`.
 
-/// Reads a number of bytes: digits alone, or with `KiB`, `MiB`, `GiB` or `TiB` behind them; `Mi` is the same as `MiB`.
+/// Reads a number of bytes: digits alone, or with `KiB`, `MiB`, `GiB` or `TiB` after them; `Mi` is the same as `MiB`.
 ///
 /// # Errors
-/// When it is no number, has another unit, or is too large.
+/// When the text is no number, has another unit, or is too large.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is no number of bytes; write it like 65536, 512KiB, 64MiB or 2GiB");
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

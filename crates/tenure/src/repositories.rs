@@ -1,5 +1,5 @@
-//! Folders of this machine, served as Git repositories to the platform's own sources, which are told when something new is there. Owns the folder `repositories` of the data folder and
-//! one listener on loopback; refuses pushes, and names that are no repository's.
+//! Folders of this machine, served as Git repositories to the platform's own sources, which are notified of changes. The module has the folder `repositories` of the
+//! data folder and one listener on loopback. It refuses pushes and unknown names.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::failure::{Failure, chain};
 
-/// How often a folder is looked at.
+/// The interval of the checks of a folder.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
-/// What is served, until it is dropped.
+/// The served folders, until the value is dropped.
 pub(crate) struct Repositories {
     serving: Option<GitServer>,
     names: Vec<String>,
@@ -21,8 +21,8 @@ pub(crate) struct Repositories {
 }
 
 impl Repositories {
-    /// Serves each folder under its name; nothing is started where none is named. When it returns, each has what its folder has.
-    /// Whoever fetches from one is told when there is something new.
+    /// Serves each folder under its name; without names, nothing starts. When the function returns, each repository has its folder's content. Sources that fetch from a
+    /// repository are notified of changes.
     pub(crate) async fn start(
         data: &Path,
         named: Vec<(String, PathBuf)>,
@@ -67,7 +67,7 @@ impl Repositories {
                         hooks.announce(&url).await;
                     }
                     let problem = updated.err().map(|error| chain(&error));
-                    // Once for each problem: it is there every second until somebody mends it.
+                    // Each problem is logged once, since it occurs every second until it is fixed.
                     if let Some(problem) = problem.as_ref().filter(|problem| said.as_ref() != Some(*problem)) {
                         tracing::warn!(
                             repository = name,
@@ -84,13 +84,13 @@ impl Repositories {
         Ok(repositories)
     }
 
-    /// Where they are served, as sources are allowed to reach it.
+    /// Returns the address of the server, for the policy of sources.
     pub(crate) fn address(&self) -> Option<String> {
         let server = self.serving.as_ref()?;
         Some(format!("http://{}", server.http_address()))
     }
 
-    /// The clone URLs.
+    /// Returns the clone URLs.
     pub(crate) fn urls(&self) -> Vec<String> {
         let urls = |server: &GitServer| self.names.iter().map(|name| server.http_url(name)).collect();
         self.serving.as_ref().map(urls).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! From what a user types (`ks`, `deployments`, `deploy.apps`, `Kustomization`) to a resource of the cluster. Owns the
-//! matching of names; refuses to guess between two groups without saying so. What is served is read by `tenure_cluster::discovery`.
+//! Resolves a user's input (`ks`, `deployments`, `deploy.apps`, `Kustomization`) to a resource of the cluster. A choice between two groups is reported.
+//! `tenure_cluster::discovery` reads the served kinds.
 
 use futures::StreamExt as _;
 use kube::discovery::ApiResource;
@@ -19,9 +19,9 @@ pub(crate) struct Resource {
     pub(crate) plural: String,
     /// The kind.
     pub(crate) kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether the objects are namespaced.
     pub(crate) namespaced: bool,
-    /// Singular and short names.
+    /// The singular and the short names.
     aliases: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl From<&Named> for Resource {
 }
 
 impl Resource {
-    /// As kube's client wants it.
+    /// Returns the resource in kube's type.
     pub(crate) fn api(&self) -> ApiResource {
         let api_version = if self.group.is_empty() {
             self.version.clone()
@@ -58,7 +58,7 @@ impl Resource {
         }
     }
 
-    /// The URL path of the collection, in one namespace or in all.
+    /// Returns the path of the collection, in one namespace or in all.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let base = if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -71,7 +71,7 @@ impl Resource {
         }
     }
 
-    /// How kubectl names it in messages: `deployments.apps`.
+    /// Returns kubectl's name of the resource in messages: `deployments.apps`.
     pub(crate) fn full_name(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()
@@ -91,12 +91,12 @@ impl Resource {
     }
 }
 
-/// The path of one object that is in no namespace.
+/// Returns the path of a cluster-scoped object.
 pub(crate) fn write_collection_path(resource: &Resource, name: &str) -> String {
     format!("{}/{}", resource.path(None), encode(name))
 }
 
-/// The path of one object.
+/// Returns the path of one object.
 pub(crate) fn write_path(resource: &tenure_cluster::Resource, namespace: &str, name: &str) -> String {
     let base = if resource.group.is_empty() { "/api" } else { "/apis" };
     let namespace = resource
@@ -111,7 +111,7 @@ pub(crate) fn write_path(resource: &tenure_cluster::Resource, namespace: &str, n
     )
 }
 
-/// The path of a collection, in one namespace or in all.
+/// Returns the path of a collection, in one namespace or in all.
 pub(crate) fn write_collection(resource: &tenure_cluster::Resource, namespace: Option<&str>) -> String {
     let base = if resource.group.is_empty() { "/api" } else { "/apis" };
     let namespace = namespace
@@ -121,7 +121,7 @@ pub(crate) fn write_collection(resource: &tenure_cluster::Resource, namespace: O
     format!("{base}/{}{namespace}/{}", resource.api_version(), resource.plural)
 }
 
-/// A part of a path or a value of a query: everything but letters, digits and what needs no escape (RFC 3986).
+/// Encodes a part of a path or a value of a query: everything except letters, digits and characters that need no escape (RFC 3986).
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -133,7 +133,7 @@ pub(crate) fn encode(text: &str) -> String {
     encoded
 }
 
-/// What stands at a path, in a form that the API server has; nothing where nothing is.
+/// Reads the object at a path, in a form of the API server; `None` if it is missing.
 pub(crate) async fn find_at(client: &kube::Client, path: &str, accept: &str) -> Result<Option<Value>, kube::Error> {
     let request = http::Request::get(path)
         .header(http::header::ACCEPT, accept)
@@ -146,16 +146,16 @@ pub(crate) async fn find_at(client: &kube::Client, path: &str, accept: &str) -> 
     }
 }
 
-/// Every resource that the cluster serves.
+/// Returns every resource that the cluster serves.
 pub(crate) async fn served(client: &kube::Client) -> Result<Vec<Resource>, Failure> {
     Ok(discover(client).await?.preferred().map(Resource::from).collect())
 }
 
-/// How many versions of groups are read at once from a server with the older form of discovery, and how many at most.
+/// The number of concurrent reads of versions from a server with the older form of discovery, and their largest number.
 const VERSIONS_AT_ONCE: usize = 8;
 const MOST_VERSIONS: usize = 2_000;
 
-/// Every kind that the cluster serves. A version of a group that can't be read leaves its kinds unknown.
+/// Returns every kind that the cluster serves. The kinds of an unreadable version are unknown.
 pub(crate) async fn discover(client: &kube::Client) -> Result<Discovery, Failure> {
     let (mut documents, mut has_core) = (Vec::new(), true);
     for path in [discovery::CORE_PATH, discovery::GROUPS_PATH] {
@@ -186,7 +186,7 @@ pub(crate) async fn discover(client: &kube::Client) -> Result<Discovery, Failure
     Ok(discovery)
 }
 
-/// Reads one document of all groups. Asks for the older form if the server refuses the aggregated one.
+/// Reads one document of all groups. Requests the older form if the server refuses the aggregated one.
 async fn ask_for_groups(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
     match ask_for_document(client, path, discovery::ACCEPT).await {
         Err(kube::Error::Api(status)) if discovery::is_form_refused(status.code) => {}
@@ -204,7 +204,7 @@ async fn ask_for_document(client: &kube::Client, path: &str, accept: &str) -> Re
     client.request(request).await
 }
 
-/// What the server's refusal of a whole collection means: which kind, and where.
+/// Explains the server's refusal of a whole collection, with the kind and the namespace.
 pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option<&str>) -> Failure {
     if let kube::Error::Api(status) = &error
         && status.code == 403
@@ -223,7 +223,7 @@ pub(crate) fn explain(error: kube::Error, resource: &Resource, namespace: Option
     Failure::from(error)
 }
 
-/// The one resource that `typed` names.
+/// Finds the one resource that `typed` names.
 pub(crate) fn find<'a>(resources: &'a [Resource], typed: &str) -> Result<&'a Resource, Failure> {
     resources.iter().find(|resource| resource.answers_to(typed)).ok_or_else(|| {
         Failure::usage(format!("the cluster doesn't serve {typed:?}"))

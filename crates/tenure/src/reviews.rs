@@ -1,5 +1,4 @@
-//! Asks the API server who shows a token, and what somebody may. Owns the two questions and what their answers look like; refuses to remember
-//! any of them, and to decide anything.
+//! Asks the API server for the user of a token, and for the rights of a user. The module defines both questions and reads their answers. It caches and decides nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +10,10 @@ use tenure_api::metadata::{CONTROLLER_SERVICE_ACCOUNT, PLATFORM_NAMESPACE};
 
 use crate::failure::chain;
 
-/// The longest token that is asked about.
+/// The longest token that is sent in a review.
 const LONGEST: usize = 8 << 10;
 
-/// Somebody whom the API server knows.
+/// A user that the API server knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct User {
     pub(crate) name: String,
@@ -23,16 +22,16 @@ pub(crate) struct User {
     pub(crate) extra: BTreeMap<String, Vec<String>>,
 }
 
-/// There was no answer; the log says why.
+/// The API server gave no answer; the log has the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered;
 
-/// Asks for one purpose.
+/// A client of reviews for one purpose.
 pub(crate) struct Reviewer {
     client: kube::Client,
-    /// What those come for about whom it asks, in words.
+    /// The purpose of the users' requests, in words.
     purpose: &'static str,
-    /// What it has to be allowed by.
+    /// The role that the reviewer needs.
     needs: &'static str,
 }
 
@@ -45,20 +44,20 @@ impl Reviewer {
         }
     }
 
-    /// One that is allowed to ask by something else.
+    /// Sets another role that the reviewer needs.
     pub(crate) fn needing(self, needs: &'static str) -> Self {
         Self { needs, ..self }
     }
 
-    /// Who shows a token; nobody, if it is none.
+    /// Returns the user of a token; `None` for an invalid token.
     pub(crate) async fn identify(&self, token: &str) -> Result<Option<User>, Unanswered> {
         self.review(json!({"token": token}), |_| true).await
     }
 
-    /// Who shows a token that is for this audience; nobody, if it is none or for others.
+    /// Returns the user of a token for this audience; `None` for an invalid token or another audience.
     pub(crate) async fn identify_for(&self, audience: &str, token: &str) -> Result<Option<User>, Unanswered> {
         let is_for = |reviewed: ObjectView<'_>| {
-            // An API server that doesn't know of audiences answers for its own, and says none.
+            // An API server without support for audiences answers for its own, and names none.
             let named = reviewed.list("/status/audiences");
             named.iter().any(|named| named == audience)
         };
@@ -86,7 +85,7 @@ impl Reviewer {
         }))
     }
 
-    /// Whether somebody may do what these attributes of a SubjectAccessReview say.
+    /// Checks whether a user may do the action in these attributes of a SubjectAccessReview.
     pub(crate) async fn is_allowed(&self, user: &User, (kind, attributes): (&str, Value)) -> Result<bool, Unanswered> {
         let review = json!({
             "apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
@@ -105,7 +104,7 @@ impl Reviewer {
             return Err(Unanswered);
         };
         self.client.request::<Value>(request).await.map_err(|error| {
-            // Its text is the API server's about the review's kind; a token is in none of it.
+            // The API server's message is about the review's kind, and never has the token.
             let error = match &error {
                 kube::Error::Api(status) => status.message.clone(),
                 other => chain(other),
@@ -121,7 +120,7 @@ impl Reviewer {
     }
 }
 
-/// The bearer's token that a request shows.
+/// Reads the bearer token of a request.
 pub(crate) fn read_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();

@@ -1,9 +1,9 @@
-//! What a user names on the command line: kinds (`ks`, `ks,gitrepo`), objects of one kind (`ks web`), objects of several (`ks/web
-//! surface/shop`). Owns the forms, which are kubectl's; refuses to mix them.
+//! Targets on the command line: kinds (`ks`, `ks,gitrepo`), objects of one kind (`ks web`), objects of several (`ks/web surface/shop`). The forms are kubectl's, and
+//! can't be mixed.
 
 use crate::failure::Failure;
 
-/// What was named.
+/// The targets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// Nothing.
@@ -14,7 +14,7 @@ pub(crate) enum Asked {
     Objects(Vec<(String, String)>),
 }
 
-/// How each form looks, for hints.
+/// The forms, for hints.
 const FORMS: &str = "KIND, KIND,KIND, KIND NAME, or KIND/NAME, such as ks, ks,gitrepo, ks web, ks/web";
 
 impl Asked {
@@ -50,7 +50,7 @@ impl Asked {
         }
     }
 
-    /// One object, for commands that take one only.
+    /// Reads one object, for commands that take only one.
     pub(crate) fn read_one(arguments: &[String]) -> Result<(String, String), Failure> {
         match Self::read(arguments)? {
             Self::Objects(objects) => match <[_; 1]>::try_from(objects) {
@@ -66,7 +66,7 @@ impl Asked {
     }
 }
 
-/// `KIND/NAME`.
+/// Reads `KIND/NAME`.
 pub(crate) fn read_object(text: &str) -> Result<(String, String), Failure> {
     match text.split_once('/') {
         Some((kind, name)) if !kind.is_empty() && !name.is_empty() && !name.contains('/') => {

@@ -1,5 +1,4 @@
-//! The flags about serving artifacts. Owns what they are read as; refuses tokens that would go over a network in the clear, and an address for
-//! everybody that nobody has named.
+//! The flags for serving artifacts. They refuse tokens over an unencrypted network, and an unauthenticated address without an explicit choice.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -10,40 +9,47 @@ use tenure_planner::artifact_address::ArtifactBase;
 use crate::failure::Failure;
 use crate::plain_http::parse_address;
 
-/// Whether artifacts are served to others, and to whom.
+/// Flags of the listeners that serve artifacts to other programs.
 #[derive(Clone, Debug, Args)]
 #[group(id = "artifacts")]
 pub(crate) struct Flags {
-    /// Serve artifacts here, a port alone on every address, to who may `get` the object: who shows a token of this cluster, or a certificate
-    /// of --artifact-client-ca. Without a certificate of its own, on loopback only.
+    /// Address at which other programs fetch artifacts after they prove their identity. A port alone means every address. Unset: no such listener.
+    ///
+    /// A client shows a token of this cluster, or a certificate of --artifact-client-ca. The client gets an artifact if its user may `get` the object.
+    /// Without --artifact-tls-cert, the address has to be a loopback address.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address)]
     artifact_address: Option<SocketAddr>,
-    /// The certificate that --artifact-address shows, in PEM; it is read again as it is renewed.
+    /// Certificate that --artifact-address shows, in PEM. A renewed file is read again.
     #[arg(long, value_name = "FILE", requires_all = ["artifact_tls_key", "artifact_address"])]
     artifact_tls_cert: Option<PathBuf>,
-    /// Its key.
+    /// Private key of --artifact-tls-cert, in PEM. A renewed file is read again.
     #[arg(long, value_name = "FILE", requires = "artifact_tls_cert")]
     artifact_tls_key: Option<PathBuf>,
-    /// The authority whose certificates prove at --artifact-address who somebody is, as an API server's --client-ca-file does: the common name
-    /// is the user, organizations are groups.
+    /// CA certificates, in PEM, by which clients prove their identity at --artifact-address.
+    ///
+    /// The common name of a client's certificate is the user, and its organizations are groups, as with --client-ca-file of an API server.
     #[arg(long, value_name = "FILE", requires = "artifact_tls_cert")]
     artifact_client_ca: Option<PathBuf>,
-    /// Serve artifacts here to whoever reaches it and knows an artifact's address, as Flux's controller does; a port alone on loopback. For
-    /// helm-controller, which proves nothing: a NetworkPolicy has to keep everybody else away.
+    /// Address at which other programs fetch artifacts without a proof of identity. A port alone means loopback. Unset: no such listener.
+    ///
+    /// A client gets an artifact if it reaches the listener and knows the address of the artifact, as with Flux's source-controller. The listener is for
+    /// helm-controller, which proves no identity. A NetworkPolicy has to keep all other clients away.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_open_address)]
     artifact_open_address: Option<SocketAddr>,
-    /// Where others find the artifacts, as statuses tell it [default: the address for everybody, or else the other one].
+    /// Base of the addresses that statuses name for artifacts [default: the address of --artifact-open-address, else of --artifact-address].
+    ///
+    /// The flag is required if each of these listeners is on all addresses of the machine. It is refused if neither listener is on.
     #[arg(long, value_name = "URL")]
     artifact_url: Option<ArtifactBase>,
 }
 
-/// What the flags say.
+/// The values of the flags.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ArtifactSettings {
-    /// Where somebody has to prove who it is.
+    /// The address with authentication.
     pub(super) proven: Option<SocketAddr>,
     pub(super) tls: Option<TlsFiles>,
-    /// Where nobody has to.
+    /// The address without authentication.
     pub(super) open: Option<SocketAddr>,
     pub(super) base: Option<ArtifactBase>,
 }
@@ -56,7 +62,7 @@ pub(super) struct TlsFiles {
     pub(super) client_authorities: Option<PathBuf>,
 }
 
-/// Reads an address and a port, or a port alone, which stands for loopback.
+/// Reads an address and a port, or a port alone, which means loopback.
 fn parse_open_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse() {
         Ok(port) => Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)),
@@ -65,7 +71,7 @@ fn parse_open_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Flags {
-    /// Reads what is written in them.
+    /// Reads the values of the flags.
     pub(crate) fn read_settings(&self) -> Result<ArtifactSettings, Failure> {
         let tls = self.artifact_tls_cert.clone().zip(self.artifact_tls_key.clone());
         let tls = tls.map(|(certificate, key)| TlsFiles {
@@ -96,7 +102,7 @@ impl Flags {
 }
 
 impl ArtifactSettings {
-    /// Whether artifacts are served at all.
+    /// Whether artifacts are served.
     pub(crate) fn is_on(&self) -> bool {
         self.proven.is_some() || self.open.is_some()
     }

@@ -1,6 +1,7 @@
-//! Who may read an artifact: whoever may `get` the object that it is of, by the cluster's own rules. Owns how somebody proves to be who it is,
-//! by a token of the cluster or a certificate of an authority that an administrator named, and what is remembered of the API server's answers:
-//! little, for a short time, and of each user its own part. Refuses to decide anything itself.
+//! The check of readers of artifacts: the cluster's own rules decide who may `get` the object of an artifact.
+//!
+//! A client authenticates with a token of the cluster, or with a certificate of an authority that an administrator named. Answers of the API server are cached in small
+//! number and for a short time, with a share for each user. The module decides nothing itself.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -17,29 +18,29 @@ use tokio::sync::Semaphore;
 
 use crate::reviews::{Reviewer, Unanswered, User, read_token};
 
-/// The group of everybody whom the API server knows.
+/// The group of all users that the API server knows.
 const AUTHENTICATED: &str = "system:authenticated";
-/// How long the API server may take to say who somebody is, and whether that one may.
+/// The timeout for a TokenReview or a SubjectAccessReview.
 const ASKING: Duration = Duration::from_secs(10);
-/// How long it is remembered that somebody may, and that somebody may not. A right that is taken away is gone after the former.
+/// The time for which an allowed and a denied answer is cached. A revoked right ends after the former.
 const REMEMBERED: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(5));
-/// How many tokens are remembered, how many users, and how many objects for each of these.
+/// The number of cached tokens and users, and the number of objects for each user.
 const TOKENS: usize = 128;
 const USERS: usize = 128;
 const OBJECTS: usize = 64;
 
-/// Why somebody may not.
+/// The reason of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// Nobody knows who that is.
+    /// The client is unauthenticated.
     Unknown,
-    /// It is known who that is, who may not.
+    /// The user is known and lacks the right.
     Forbidden { user: String, object: String },
-    /// It can't be found out.
+    /// The API server gave no answer.
     Unanswered,
 }
 
-/// An answer, and when it was given.
+/// An answer and its time.
 struct Remembered<T> {
     since: Instant,
     answer: T,
@@ -53,7 +54,7 @@ impl<T> Remembered<T> {
     }
 }
 
-/// Answers by what was asked, no more than so many.
+/// Cached answers by their question, up to a limit.
 struct Memory<K, T>(HashMap<K, Remembered<T>>);
 
 impl<K: Hash + Eq, T: Clone> Memory<K, T> {
@@ -62,7 +63,7 @@ impl<K: Hash + Eq, T: Clone> Memory<K, T> {
         Some(known.answer.clone())
     }
 
-    /// What is not good makes room first: whoever is refused often makes nothing forgotten of those who are not.
+    /// Stores an answer. A full cache first drops denied and expired answers, so a client that is often refused evicts no allowed answers.
     fn remember(&mut self, of: K, (answer, is_good): (T, bool), (now, most): (Instant, usize)) {
         if self.0.len() >= most {
             self.0.retain(|_, known| known.is_good && known.is_fresh(now));
@@ -74,10 +75,10 @@ impl<K: Hash + Eq, T: Clone> Memory<K, T> {
     }
 }
 
-/// Asks the API server about readers, and remembers what it said for a while.
+/// Asks the API server about readers, and caches its answers for a while.
 pub(super) struct Gate {
     reviewer: Reviewer,
-    /// Whose certificates count, if any do.
+    /// The authorities of client certificates, if any.
     clients: Option<Arc<ClientCertificates>>,
     tokens: Mutex<Memory<String, Option<Arc<User>>>>,
     users: Mutex<HashMap<Arc<User>, Memory<String, bool>>>,
@@ -99,7 +100,7 @@ impl Gate {
         }
     }
 
-    /// Who asks. A certificate that was shown counts before a token, as on an API server.
+    /// Identifies the client. A certificate counts before a token, as on an API server.
     pub(super) async fn identify(
         &self,
         headers: &HeaderMap,
@@ -138,7 +139,7 @@ impl Gate {
         known.ok_or(Refusal::Unknown)
     }
 
-    /// Whether somebody may get the object of an artifact.
+    /// Checks whether a user may get the object of an artifact.
     pub(super) async fn admit(&self, user: &Arc<User>, address: &ArtifactAddress) -> Result<(), Refusal> {
         let ArtifactAddress {
             resource,
@@ -189,7 +190,7 @@ impl Gate {
     }
 }
 
-/// Asks, but not for ever.
+/// Waits for an answer within the timeout.
 async fn within<T>(asked: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Refusal> {
     let answered = tokio::time::timeout(ASKING, asked).await;
     answered
@@ -218,7 +219,7 @@ mod tests {
         let now = Instant::now();
         let one = user("one".to_owned());
         gate.remember(&one, "mine", true, now);
-        // One user who asks for much, and many who may nothing.
+        // One user with many requests, and many users without rights.
         let greedy = user("greedy".to_owned());
         for number in 0..10 * OBJECTS {
             gate.remember(&greedy, &format!("object-{number}"), number % 2 == 0, now);

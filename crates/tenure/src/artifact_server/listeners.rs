@@ -1,5 +1,4 @@
-//! The listeners, and their connections. Owns how many there may be, and the certificate that one listener shows, which is read again as it is
-//! renewed; refuses to answer anything itself.
+//! The listeners and their connections: the bounds on connections, and the server certificate, which is read again after a renewal.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -30,38 +29,37 @@ use super::transfer::Deadline;
 use crate::failure::{Failure, chain};
 use crate::plain_http::listen;
 
-/// How many connections a listener has at the same time, and how many of one address: of nobody else's, or of all of a tenant's Pods behind one
-/// node.
+/// The number of concurrent connections, in total and for one address. An address may be one client, or all of a tenant's Pods behind one node.
 const BOUNDS: ListenerBounds = ListenerBounds {
     connections: 256,
     of_one: 64,
     handshake: Duration::from_secs(5),
 };
-/// How long the head of a request may take, and all that comes before an artifact.
+/// The timeout for the head of a request, and the timeout for everything before an artifact.
 const HEAD: Duration = Duration::from_secs(5);
 const BEFORE: Duration = Duration::from_secs(45);
-/// How long the head of a request may be, in bytes, and how many headers it may have.
+/// The longest head of a request in bytes, and the largest number of headers.
 const HEAD_BYTES: usize = 32 << 10;
 const HEAD_LINES: usize = 64;
-/// How often it is looked whether there is another certificate.
+/// The interval of the check for a new certificate.
 const RENEWED: Duration = Duration::from_secs(60);
 
-/// What is listened on, before anything is answered.
+/// The bound listeners, before they serve.
 pub(crate) struct Bound {
     proven: Option<(TcpListener, Option<Tls>)>,
     open: Option<TcpListener>,
-    /// Where artifacts are, as statuses tell it.
+    /// The base URL of artifacts in statuses.
     pub(crate) base: ArtifactBase,
 }
 
-/// What one listener proves itself with, and whose certificates count there.
+/// The server's certificate, and the authorities of client certificates.
 struct Tls {
     files: TlsFiles,
     clients: Option<Arc<ClientCertificates>>,
     acceptor: RwLock<TlsAcceptor>,
 }
 
-/// Begins to listen, where that is wanted.
+/// Binds the listeners that the settings ask for.
 pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, Failure> {
     let tls = settings.tls.as_ref().map(Tls::read).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
@@ -88,7 +86,7 @@ pub(crate) async fn bind(settings: &ArtifactSettings) -> Result<Option<Bound>, F
     Ok(Some(Bound { proven, open, base }))
 }
 
-/// Where those find a listener who are told of no other address; nothing where it has every one.
+/// Returns a listener's URL for clients without another address; `None` if the listener has all addresses.
 fn name_base(scheme: &str, listener: &TcpListener) -> Option<ArtifactBase> {
     let address = listener.local_addr().ok()?;
     (!address.ip().is_unspecified())
@@ -97,7 +95,7 @@ fn name_base(scheme: &str, listener: &TcpListener) -> Option<ArtifactBase> {
 }
 
 impl Bound {
-    /// Answers until the future is dropped. The client asks who somebody is, and what that one may.
+    /// Serves until the future is dropped. The client is used for TokenReviews and SubjectAccessReviews.
     pub(crate) fn serve(self, endpoint: &ArtifactEndpoint, client: kube::Client) -> BoxFuture<'static, ()> {
         let proven = self.proven.map(|(listener, tls)| {
             let tls = tls.map(Arc::new);
@@ -131,7 +129,7 @@ async fn answer_all(listener: TcpListener, tls: Option<Arc<Tls>>, service: Servi
     let answering = accept_all(listener, BOUNDS, shown, move |stream, caller| {
         let service = Arc::clone(&service);
         async move {
-            // What one does wrong concerns nobody else.
+            // A failed connection has no effect on others.
             let _whatever_became_of_it = answer_on(stream, caller, service).await;
         }
     });
@@ -188,7 +186,7 @@ impl Tls {
         self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the certificate again; what can't be used changes nothing.
+    /// Reads the certificate again; an unusable one changes nothing.
     fn renew(&self) {
         match make_acceptor(&self.files, self.clients.as_deref()) {
             Ok(acceptor) => *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor,
@@ -218,7 +216,7 @@ fn read_certificates(path: &PathBuf) -> Result<Vec<CertificateDer<'static>>, Fai
 fn make_acceptor(files: &TlsFiles, clients: Option<&ClientCertificates>) -> Result<TlsAcceptor, Failure> {
     let certificates = read_certificates(&files.certificate)?;
     let text = std::fs::read(&files.key).map_err(|error| refuse(&files.key, &error.to_string()))?;
-    // Of the text nothing is told: it is a key.
+    // The error doesn't quote the text, which is a key.
     let key = PrivateKeyDer::from_pem_slice(&text);
     let key = key.map_err(|_| refuse(&files.key, "there is no private key in it"))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

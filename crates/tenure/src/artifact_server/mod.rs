@@ -1,8 +1,8 @@
-//! Serves artifacts to others over HTTP, where somebody asked for that: on one listener to who proves to be somebody that may `get` the object,
-//! and on another one, whose address alone keeps others away, to whoever reaches it.
+//! Serves artifacts over HTTP if an administrator enables it. One listener serves clients that authenticate and may `get` the object. A second listener serves every
+//! client that reaches its address.
 //!
-//! Owns both listeners, and how long and how much anybody may take. Which artifacts there are is the controllers' to say, who may read one the
-//! API server's (`gate`). It lists nothing, reads no body, makes no name of a file of what is asked for, and keeps no connection.
+//! The module bounds the time and the capacity for each client. The controllers decide which artifacts exist, and the API server decides who may read one (`gate`). The
+//! server has no listing, reads no body, derives no file name from a request, and keeps no connection open.
 
 mod flags;
 mod gate;
@@ -25,13 +25,13 @@ use gate::{Gate, Refusal};
 pub(crate) use listeners::bind;
 use transfer::{Deadline, send};
 
-/// What is answered.
+/// The answer to a request.
 type Answer = Response<UnsyncBoxBody<Bytes, std::io::Error>>;
 
-/// What one listener answers with.
+/// The state of one listener.
 struct Service {
     endpoint: ArtifactEndpoint,
-    /// Who has to be asked; nobody, where reaching it is enough.
+    /// The check of clients; `None` if every client that reaches the listener may read.
     gate: Option<Gate>,
 }
 
@@ -60,7 +60,7 @@ impl Service {
                 let reader = format!("user {}", user.name);
                 self.endpoint.admit(&reader)?;
                 let address = ArtifactAddress::read(request.uri().path()).ok_or(Denial::Unknown)?;
-                // Before it is looked for: who may not get the object isn't told whether there is one.
+                // The check comes before the search, so a refused user doesn't learn whether the object exists.
                 gate.admit(&user, &address).await?;
                 return self.open(address, &reader, takes).await;
             }
@@ -81,13 +81,13 @@ impl Service {
     }
 }
 
-/// Why somebody gets nothing.
+/// The reason of a refusal.
 #[derive(Debug, PartialEq, Eq)]
 enum Denial {
     Method,
-    /// Nobody knows who that is.
+    /// The client is unauthenticated.
     Unauthenticated,
-    /// It is known who that is, who may not.
+    /// The user is known and lacks the right.
     Forbidden {
         user: String,
         object: String,
@@ -172,7 +172,7 @@ fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// The archive as it is stored: byte for byte what its digest is of.
+/// Sends the archive as stored, byte for byte the content of its digest.
 fn write_artifact(address: &ArtifactAddress, artifact: ServedArtifact, deadline: &Arc<Deadline>) -> Answer {
     let mut response = write_empty(StatusCode::OK);
     let headers = response.headers_mut();

@@ -1,5 +1,5 @@
-//! The bytes of an artifact on their way, and how long whoever takes them may take. Owns the one rule of patience: something has to be taken
-//! every half minute, and all of it at a rate that no working network is below. Holds one piece of each artifact in memory.
+//! The transfer of an artifact, and the time that a client may take. The client has to take some bytes every half minute, and all of them at a rate that every working
+//! network exceeds. Only one piece of each artifact is in memory.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,22 +14,22 @@ use tenure_controllers::ServedArtifact;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::Instant;
 
-/// Bytes that are read at once.
+/// The bytes of one read.
 const PIECE: u64 = 64 << 10;
-/// How long nothing may be taken.
+/// The longest time without progress.
 const STALL: Duration = Duration::from_secs(30);
-/// How many bytes have to be taken in a second, over all.
+/// The least average rate in bytes per second.
 const RATE: u64 = 128 << 10;
 
-/// When a connection is left, as it goes on.
+/// The end of a connection, which moves with its progress.
 #[derive(Debug)]
 pub(super) struct Deadline {
-    /// The next moment, and the last one.
+    /// The end without further progress, and the final end.
     moments: Mutex<(Instant, Instant)>,
 }
 
 impl Deadline {
-    /// So long for all that comes before an artifact.
+    /// Returns a deadline for everything before an artifact.
     pub(super) fn of(patience: Duration) -> Arc<Self> {
         let end = Instant::now() + patience;
         Arc::new(Self {
@@ -41,23 +41,23 @@ impl Deadline {
         self.moments.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes begin to be taken.
+    /// Starts the transfer of this many bytes.
     fn begin(&self, bytes: u64, now: Instant) {
         *self.lock() = (now + STALL, now + STALL + Duration::from_secs(bytes / RATE));
     }
 
-    /// Another piece is wanted: the one before was taken.
+    /// Records that the client took the previous piece and needs another one.
     fn advance(&self, now: Instant) {
         self.lock().0 = now + STALL;
     }
 
-    /// When it is over, as it looks now.
+    /// Returns the current end.
     fn end(&self) -> Instant {
         let (next, last) = *self.lock();
         next.min(last)
     }
 
-    /// Waits until it is over.
+    /// Waits until the end.
     pub(super) async fn pass(&self) {
         loop {
             let end = self.end();
@@ -69,7 +69,7 @@ impl Deadline {
     }
 }
 
-/// An artifact as the body of an answer. Its place among the transfers is held as long as that.
+/// Returns an artifact as the body of an answer. The body holds its slot among the transfers until its end.
 pub(super) fn send(artifact: ServedArtifact, deadline: &Arc<Deadline>) -> UnsyncBoxBody<Bytes, io::Error> {
     let ServedArtifact {
         file, size, transfer, ..
@@ -86,7 +86,7 @@ pub(super) fn send(artifact: ServedArtifact, deadline: &Arc<Deadline>) -> Unsync
         (&mut file).take(wanted).read_to_end(&mut piece).await?;
         let read = piece.len() as u64;
         if read == 0 {
-            // What was promised isn't there: the connection ends, and nobody takes the rest for the whole.
+            // The file is shorter than announced. The connection ends with an error, so no client takes the part for the whole.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let rest = (file, left.saturating_sub(read), transfer, deadline);
@@ -123,7 +123,7 @@ mod tests {
             .await
             .expect("whole");
         assert_eq!(whole.to_bytes(), content);
-        // A file that has grown meanwhile, and one that has shrunk.
+        // A file that has grown meanwhile, and a file that has shrunk.
         let cut = send(artifact(&content, size - 9), &deadline)
             .collect()
             .await
@@ -136,12 +136,12 @@ mod tests {
     async fn who_takes_nothing_is_left_and_who_takes_little_too() {
         let now = Instant::now();
         let deadline = Deadline::of(Duration::ZERO);
-        // It is over already.
+        // The deadline has passed already.
         deadline.pass().await;
         let after = |seconds: u64| now + Duration::from_secs(seconds);
         deadline.begin(100 * RATE, now);
         assert_eq!(deadline.end(), now + STALL);
-        // A piece every ten seconds keeps nothing open for ever.
+        // Progress every ten seconds doesn't keep a transfer open forever.
         for seconds in (10..=90).step_by(10) {
             deadline.advance(after(seconds));
             assert_eq!(deadline.end(), after(seconds) + STALL);

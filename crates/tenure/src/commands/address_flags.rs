@@ -4,7 +4,7 @@ use tenure_sources::{Cidr, Endpoint};
 
 use crate::failure::Failure;
 
-/// Reads what an administrator allows sources to reach; `flag` is where it is written.
+/// Reads the addresses that an administrator allows to sources; `flag` is the name of the flag.
 pub(crate) fn parse_allowances(flag: &str, texts: &[String]) -> Result<Vec<Endpoint>, Failure> {
     let parse = |text: &String| {
         text.parse().map_err(|error| {
@@ -15,7 +15,7 @@ pub(crate) fn parse_allowances(flag: &str, texts: &[String]) -> Result<Vec<Endpo
     texts.iter().map(parse).collect()
 }
 
-/// Reads which addresses are the cluster's.
+/// Reads the address ranges of the cluster.
 pub(super) fn parse_ranges(texts: &[String]) -> Result<Vec<Cidr>, Failure> {
     let parse = |text: &String| {
         text.parse()

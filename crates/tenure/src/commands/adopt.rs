@@ -1,5 +1,5 @@
-//! `tenure adopt`: an administrator says that namespaces are a Tenant's. Owns the order in which that is written, and what is told of it;
-//! which namespaces, is `tenancy`'s to decide, and whether somebody may, the API server's.
+//! `tenure adopt`: an administrator assigns namespaces to a Tenant. The module orders and reports the writes. `tenancy` decides which namespaces can be adopted, and
+//! the API server decides who may adopt.
 
 use std::process::ExitCode;
 
@@ -17,31 +17,33 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{caller, output, resources};
 
-/// Who writes, as managedFields will show it.
+/// The field manager of the writes.
 const FIELD_MANAGER: &str = "tenure-adopt";
-/// How often the record is written again after it has changed meanwhile.
+/// The number of retries after a concurrent change of the record.
 const ATTEMPTS: u32 = 5;
-/// How many Tenants are read at a time.
+/// The number of Tenants on a page.
 const PAGE: u32 = 500;
 
-/// Make namespaces a Tenant's: label them, let the Tenant own them, and record them in its status, as you. For namespaces that nothing else says
-/// are its: of a cluster where nobody judges what is written, after a restore, or ones that were there before.
+/// Assign namespaces to a Tenant, with your rights: label them, and record them in the Tenant's status.
+///
+/// Use the command for existing namespaces, after a restore, and in a cluster that doesn't check writes. It removes ownerReferences to the Tenant from the
+/// namespaces, since the garbage collector could delete them by such a reference.
 #[derive(Debug, Args)]
 pub(crate) struct Adopt {
-    /// The Tenant.
+    /// Name of the Tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
-    /// The namespaces.
+    /// Names of the namespaces.
     #[arg(required = true, value_name = "NAMESPACE")]
     namespaces: Vec<String>,
-    /// Say what would happen, and write nothing. The API server is asked, and judges it as it would be.
+    /// Show the changes, and write nothing. The API server checks them as a dry run.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// What is written with, and as whom.
+/// The client and its user.
 struct Cluster {
     client: kube::Client,
     tenants: Api<DynamicObject>,
@@ -57,7 +59,7 @@ impl Adopt {
         let mut names = self.namespaces.clone();
         names.sort_unstable();
         names.dedup();
-        // All of them are looked at before one is written.
+        // All namespaces are checked before the first write.
         let mut adoptions = Vec::new();
         for name in &names {
             let object = read(&cluster.namespaces, name).await?;
@@ -71,7 +73,7 @@ impl Adopt {
             dry_run: self.dry_run,
             ..PatchParams::default()
         };
-        // The record comes last: what is recorded names its Tenant already.
+        // The record comes last, so a recorded namespace already names its Tenant.
         for (adoption, _) in &adoptions {
             if let Some(patch) = &adoption.patch {
                 let patch = Patch::Merge(patch);
@@ -92,7 +94,7 @@ impl Adopt {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// All Tenants, and the one that is named.
+    /// Reads all Tenants, and the named one.
     async fn read_realm(&self, cluster: &Cluster) -> Result<(Realm, Tenant), Failure> {
         let mut realm = Realm {
             settings: Settings {
@@ -107,7 +109,7 @@ impl Adopt {
             let listed = cluster.tenants.list(&page).await?;
             for object in listed.items {
                 let object = serde_json::to_value(object).map_err(|error| Failure::internal(error.to_string()))?;
-                // Of one that can't be read it isn't known what is its.
+                // The namespaces of an unreadable Tenant are unknown, so the command fails.
                 let tenant = read_tenant(object)?;
                 realm.tenants.push(TenantFacts::from(&tenant));
                 if tenant.metadata.name.as_ref() == Some(&self.tenant) {
@@ -125,7 +127,7 @@ impl Adopt {
         Ok((realm, named))
     }
 
-    /// Writes the record over what was seen of it; somebody else may be writing it, too.
+    /// Writes the record if it is unchanged since the read, because other writers may change it.
     async fn record(
         &self,
         cluster: &Cluster,
@@ -179,7 +181,7 @@ impl Cluster {
         })
     }
 
-    /// Where nobody judges what is written, nobody else asks for this right: whoever may patch namespaces and a Tenant's status isn't meant by that alone.
+    /// Checks the right `adopt`. Without admission, no other component checks it, and the rights to patch namespaces and a Tenant's status are not meant to imply it.
     async fn check_right(&self, tenant: &str) -> Result<(), Failure> {
         let question = Question::about_tenant(ADOPT, tenant);
         if caller::may(&self.client, &question).await? {

@@ -1,5 +1,5 @@
-//! `tenure backup` and `tenure restore`: a whole data folder in one file, and back. Owns what belongs into the file:
-//! every object and the keys and certificates; refuses to overwrite anything.
+//! `tenure backup` and `tenure restore`: a whole data folder in one file, and back. The file has every object, the keys and the certificates. No existing file or
+//! folder is overwritten.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -20,22 +20,22 @@ use crate::output;
 /// The folder with keys and certificates, in the data folder and in the file.
 const KEYS: &str = "pki";
 
-/// Write a copy of everything stored into one file, whether the control plane runs or not.
+/// Write a copy of all stored data into one file, whether the control plane runs or not.
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
-    /// The file to write; it must not exist.
+    /// File to write. It must not exist.
     file: PathBuf,
-    /// The data folder, as given to `tenure up`.
+    /// Data folder, as given to `tenure up`.
     #[arg(long, value_name = "DIR", default_value = "tenure-data")]
     data: PathBuf,
 }
 
-/// Make a data folder out of a copy.
+/// Create a data folder from a copy.
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// The file that `tenure backup` wrote.
+    /// File that `tenure backup` wrote.
     file: PathBuf,
-    /// The data folder to make; it must be empty or not there.
+    /// Data folder to create. It must be empty or missing.
     #[arg(long, value_name = "DIR", default_value = "tenure-data")]
     data: PathBuf,
 }
@@ -52,7 +52,7 @@ impl Backup {
         let partial = beside(&self.file, "partial");
         let written = self.write(&partial).await;
         let named = written.and_then(|summary| {
-            // A link fails where a file is, and a rename would replace it.
+            // A hard link fails if the target exists, and a rename would replace it.
             std::fs::hard_link(&partial, &self.file).map_err(|error| at(&self.file, &error))?;
             Ok(summary)
         });
@@ -98,7 +98,7 @@ impl Backup {
         backup::verify(BufReader::new(again)).map_err(|error| Failure::environment(chain(&error)))
     }
 
-    /// Asks the control plane that has the folder open: the copy is of one moment, and it goes on meanwhile.
+    /// Asks the control plane that has the folder open. The copy is of one moment, and the control plane continues meanwhile.
     async fn ask(&self, files: Vec<(String, bytes::Bytes)>, out: &File) -> Result<(), Failure> {
         let kubeconfig = self.data.join("kubeconfig");
         let failure = |text: String| {
@@ -137,7 +137,7 @@ impl Backup {
     }
 }
 
-/// Writes a copy anew, with files in it.
+/// Writes a new copy that includes the files.
 fn merge(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Result<(), BackupError> {
     let mut decoder = Decoder::new(input)?;
     let mut encoder = Encoder::new(decoder.revision());
@@ -156,7 +156,7 @@ fn merge(input: impl Read, files: Vec<(String, bytes::Bytes)>, out: File) -> Res
     Ok(())
 }
 
-/// The pieces of an answer as a reader.
+/// A reader over the pieces of an answer.
 struct Pieces {
     receiver: mpsc::Receiver<bytes::Bytes>,
     current: bytes::Bytes,
@@ -231,7 +231,7 @@ impl Restore {
     }
 }
 
-/// Keys and certificates, by their path below the data folder.
+/// Returns keys and certificates, by their path below the data folder.
 fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
     let folder = data.join(KEYS);
     let mut files = Vec::new();
@@ -239,7 +239,7 @@ fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
     for entry in entries {
         let path = entry.map_err(|error| at(&folder, &error))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        // A certificate that is being replaced right now has its old file still.
+        // During a replacement, a certificate's old file still exists.
         if !path.is_file() || name.ends_with(".new") {
             continue;
         }
@@ -250,7 +250,7 @@ fn keys(data: &Path) -> Result<Vec<(String, bytes::Bytes)>, Failure> {
     Ok(files)
 }
 
-/// Puts one file of a copy into a data folder, for its owner only.
+/// Writes one file of a copy into a data folder, readable by its owner only.
 fn keep(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
     let mut parts = Path::new(path).components();
     let name = match (parts.next(), parts.next(), parts.next()) {
@@ -272,7 +272,7 @@ fn keep(data: &Path, path: &str, content: &[u8]) -> std::io::Result<()> {
     file.sync_all()
 }
 
-/// The path with another ending.
+/// Returns the path with another ending.
 fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");

@@ -1,16 +1,16 @@
-//! The flags of how much fetches, files and artifacts may take. Owns their names; the defaults are the controllers'.
+//! The flags for the budgets of fetches, files and artifacts. The defaults are the controllers'.
 
 use clap::Args;
 use tenure_controllers::{Budgets, Share};
 
 use crate::quantity::parse_bytes;
 
-/// How much of memory and disk repositories may take; what a tenant has no room for waits, or is refused by the name of the flag.
+/// Memory and disk for repositories. Work beyond what is free waits. Work beyond what a tenant can ever have is refused, with the name of the flag.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "What repositories may take")]
 #[group(id = "budgets")]
 pub(crate) struct Flags {
-    /// Memory for the files of one tenant's repositories, and so the largest repository, such as 64MiB (the default).
+    /// Memory for the files of one tenant's repositories, and so the size of the largest repository [default: 64MiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     tree_memory_per_tenant: Option<u64>,
     /// Memory for the files of all repositories [default: 160MiB].
@@ -22,10 +22,10 @@ pub(crate) struct Flags {
     /// Memory for all fetches [default: 128MiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     fetch_memory: Option<u64>,
-    /// Memory for the objects of the cluster that one tenant's reconciliations look at [default: 192MiB].
+    /// Memory for the cluster's objects that one tenant's reconciliations read [default: 192MiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     live_memory_per_tenant: Option<u64>,
-    /// Memory for the objects that all reconciliations look at [default: 320MiB].
+    /// Memory for the cluster's objects that all reconciliations read [default: 320MiB].
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     live_memory: Option<u64>,
     /// Disk for one tenant's artifacts [default: 1GiB].

@@ -1,5 +1,5 @@
-//! `tenure completion SHELL`: how a shell asks this program what could come next; and the answers, kinds and names of the cluster at
-//! hand. Refuses to keep anybody waiting: a cluster that doesn't answer at once has no names.
+//! `tenure completion SHELL`: the script with which a shell asks this program for completions, and the answers: kinds and names of the current cluster. A cluster that
+//! doesn't answer in time gives no names.
 
 use std::ffi::OsStr;
 use std::process::ExitCode;
@@ -15,19 +15,19 @@ use crate::connect::Connect;
 use crate::resources::{self, Resource};
 use crate::{failure::Failure, output};
 
-/// How long a cluster may take to say what there is.
+/// The timeout for the cluster.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// As many names are offered at most.
+/// The largest number of offered names.
 const MOST: usize = 200;
 
-/// The variable by which a shell's script asks.
+/// The variable with which a shell's script asks.
 pub(crate) const VARIABLE: &str = "TENURE_COMPLETE";
 
 /// Print the completion script of a shell.
 #[derive(Debug, Args)]
 pub(crate) struct Completion {
-    /// The shell.
+    /// Name of the shell.
     shell: clap_complete::Shell,
 }
 
@@ -47,7 +47,7 @@ impl Completion {
     }
 }
 
-/// What an argument that names a kind or an object may become.
+/// Returns the completions of an argument that names a kind or an object.
 pub(crate) fn complete_target(current: &OsStr) -> Vec<CompletionCandidate> {
     let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
     let Some(current) = current.to_str() else {
@@ -59,7 +59,7 @@ pub(crate) fn complete_target(current: &OsStr) -> Vec<CompletionCandidate> {
     let found = runtime.block_on(async { tokio::time::timeout(PATIENCE, complete(&words, current)).await });
     match found {
         Ok(Ok(found)) => found.into_iter().take(MOST).map(CompletionCandidate::new).collect(),
-        // There is nobody to tell: the shell shows nothing.
+        // An error can't be shown, so the shell shows nothing.
         Ok(Err(_)) | Err(_) => Vec::new(),
     }
 }
@@ -86,15 +86,15 @@ async fn complete(words: &[String], current: &str) -> Result<Vec<String>, Failur
         .collect())
 }
 
-/// The kind that stands before the word that is being typed, if there is one.
+/// Returns the kind before the current word, if any.
 fn kind_before<'a>(words: &[String], served: &'a [Resource]) -> Option<&'a Resource> {
-    // The program, the subcommand, and the word being typed are none.
+    // The program, the subcommand, and the current word are no kinds.
     let before = words.get(2..words.len().saturating_sub(1))?;
     let kind = before.iter().find(|word| !word.starts_with('-'))?;
     resources::find(served, kind).ok()
 }
 
-/// The value of `-n`.
+/// Returns the value of `-n`.
 fn namespace_of_words(words: &[String]) -> Option<String> {
     let index = words.iter().position(|word| word == "-n" || word == "--namespace")?;
     words.get(index + 1).cloned()
@@ -103,7 +103,7 @@ fn namespace_of_words(words: &[String]) -> Option<String> {
 async fn list_names(client: &kube::Client, resource: &Resource, namespace: &str) -> Result<Vec<String>, Failure> {
     let path = format!("{}?limit={MOST}", resource.path(Some(namespace)));
     let request = http::Request::get(path)
-        // Metadata is all that is wanted.
+        // The metadata is enough.
         .header(
             http::header::ACCEPT,
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",

@@ -1,5 +1,4 @@
-//! The flags of the controllers, the same wherever they run. Owns their names and what they are read as; refuses to choose more than the
-//! controllers' own defaults do.
+//! The flags of the controllers, the same for all commands that run them. The module only reads the flags. Settings without a flag have the controllers' own defaults.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,16 +23,16 @@ use crate::quantity;
 #[cfg(feature = "traces")]
 use crate::traces;
 
-/// How many namespaces a Tenant may have that doesn't say: as many as a large team has, and as few as cost nobody anything.
+/// The quota of namespaces for a Tenant without one: enough for a large team, and few enough to cost the cluster little.
 const DEFAULT_NAMESPACE_QUOTA: u32 = 100;
-/// What can be set as the least interval at most: with more, nobody would see that anything is done at all.
+/// The largest value of the least interval. With more, users would see no effect of the controllers at all.
 const LONGEST_LEAST_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What the controllers may do, and how much of the machine they may take.
+/// Flags of the controllers: their rights and rules, and how much of the machine they may use.
 #[derive(Debug, Args)]
 #[group(id = "controllers")]
 pub(crate) struct Flags {
-    /// Which controllers run, with commas between them: `*` for all, `-NAME` for one that is off.
+    /// Controllers to run, separated by commas: `*` for all (the default), `-NAME` to switch one off.
     #[arg(
         long = "controllers",
         value_name = "NAMES",
@@ -43,38 +42,36 @@ pub(crate) struct Flags {
         hide_default_value = true
     )]
     switches: Switches,
-    /// Where lanes run: each tenant's in a process of its own that can do little else (Linux; the default of tenure up), all as tasks of
-    /// this process (the default of tenure run), or each in a Pod of its own, by a Deployment that the controllers write (tenure run).
+    /// Where lanes run: the parts of the controllers that each work for one tenant [default: process for tenure up on Linux without --tls-cert-file, else task].
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
-    /// How long the process of a lane may be silent before it is ended and started again.
+    /// Seconds for which a lane's process may be silent before the controllers end and restart it.
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=3600), hide = true)]
     lane_patience: u64,
-    /// Allow sources, also those of tenants, to reach an address that is denied by default (loopback, link-local, private): exactly this
-    /// scheme, host and port.
+    /// Let all sources, also those of tenants, reach exactly this address that is denied by default (loopback, link-local, private). Can be repeated.
     #[arg(long = "allow-source", value_name = "SCHEME://HOST:PORT")]
     allowed_sources: Vec<String>,
-    /// The same for sources of the platform namespace alone.
+    /// Allow an address as with --allow-source, but only for sources of the platform namespace (tenure-system). Can be repeated.
     #[arg(long = "allow-platform-source", value_name = "SCHEME://HOST:PORT")]
     allowed_platform_sources: Vec<String>,
-    /// Addresses of the cluster (its Pods, Services and nodes) where they are not private ones: no source reaches them unless it is allowed
-    /// by name.
+    /// Range of public addresses of the cluster: of its Pods, Services or nodes. No source reaches them, unless --allow-source or --allow-platform-source names
+    /// the address. Can be repeated.
     #[arg(long = "cluster-range", value_name = "CIDR")]
     cluster_ranges: Vec<String>,
-    /// The ServiceAccount that Kustomizations of a namespace act as when they name none; `default` where nothing is set. In a tenant's home
-    /// namespace it is also who acts for what Flux's own controllers reconcile there: HelmReleases, and Kustomizations where they are off here.
+    /// ServiceAccount for Kustomizations of a namespace that name none; unset: `default`. In a tenant's home namespace, objects of Flux's own controllers act
+    /// as it, too: HelmReleases, and Kustomizations if --controllers switches them off. Can be repeated.
     #[arg(long = "default-service-account", value_name = "NAMESPACE=NAME")]
     default_service_accounts: Vec<String>,
-    /// Let Kustomizations refer to something in another namespace, besides those of their own tenant: FROM is a namespace, tenant:NAME or *,
-    /// KIND is GitRepository, OCIRepository, Bucket, ExternalArtifact or Kustomization, and the last NAME may be *.
+    /// Let Kustomizations and ArtifactGenerators refer to an object in another namespace, besides those of their own tenant. FROM is a namespace, tenant:NAME or
+    /// `*`. KIND is GitRepository, OCIRepository, Bucket, ExternalArtifact or Kustomization. The last NAME may be *. Can be repeated.
     #[arg(long = "allow-reference", value_name = "FROM=NAMESPACE/KIND/NAME")]
     allowed_references: Vec<ReferenceGrant>,
-    /// Use ExternalArtifacts that other controllers make, which their status names, as far as they are at an address below URL; NAME may be *.
-    /// The address is reached as a source's: one of the cluster needs --allow-source, too.
+    /// Use ExternalArtifacts of other controllers, if the address in their status is below URL, which ends with a slash. NAME may be *. An address in the
+    /// cluster needs --allow-source, too. Can be repeated.
     #[arg(long = "allow-external-artifact", value_name = "NAMESPACE/NAME=URL")]
     allowed_external_artifacts: Vec<ExternalGrant>,
-    /// Namespaces that no tenant gets, besides kube-*, default and tenure-system: names, or beginnings of names with a * behind. Said, it takes the
-    /// place of what is protected otherwise.
+    /// Namespaces that never belong to a tenant, besides kube-*, default and tenure-system: names, or prefixes that end with *, separated by commas. The value
+    /// replaces the default list.
     #[arg(
         long,
         value_name = "NAME",
@@ -82,42 +79,42 @@ pub(crate) struct Flags {
         default_value = "flux-system,capsule-system,cozy-*"
     )]
     protected_namespaces: Vec<String>,
-    /// Namespaces that no owner creates, besides those of common add-ons: names, or beginnings of names with a * behind. An administrator may
-    /// create them for a Tenant, and what a Tenant has already stays.
+    /// Namespaces that owners can't create, besides those of common add-ons: names, or prefixes that end with *, separated by commas. An administrator may
+    /// create them for a Tenant. A Tenant keeps the namespaces that it has already.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     reserved_namespaces: Vec<String>,
-    /// How many namespaces a Tenant may have whose spec.namespaceOptions.quota is not set; 0 is no bound. What a Tenant has already stays.
+    /// Maximum number of namespaces of a Tenant without spec.namespaceOptions.quota; 0 for no limit. A Tenant keeps the namespaces that it has already.
     #[arg(long, value_name = "NUMBER", default_value_t = DEFAULT_NAMESPACE_QUOTA)]
     default_namespace_quota: u32,
-    /// The Pod Security level that namespaces of Tenants have at least: privileged, baseline or restricted. The annotation tenure.dev/pod-security of a
-    /// Tenant says another one. Owners may choose a stricter level, and never a weaker one.
+    /// Minimum Pod Security level of namespaces of Tenants that set no level: privileged, baseline or restricted. The annotation tenure.dev/pod-security of a
+    /// Tenant sets another level. Owners may choose a stricter level, but no weaker one.
     #[arg(long, value_name = "LEVEL", default_value = "baseline")]
     pod_security: PodSecurityLevel,
-    /// Annotations of Ingresses that are refused where a Tenant bounds hostnames, besides those that are known to add hosts: a * at the beginning or the
-    /// end stands for anything. With a - before it, one of those is allowed.
+    /// Annotations of Ingresses to refuse if a Tenant limits hostnames, besides the known annotations that add hosts. Keys are separated by commas. A * at the
+    /// beginning or the end stands for any text. A - before a known key allows it.
     #[arg(long, value_name = "KEY", value_delimiter = ',', allow_hyphen_values = true)]
     refused_ingress_annotations: Vec<String>,
-    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, and write on namespaces what they read. `tenure install --policies` gives
-    /// the rights for it.
+    /// Enforce the tenancy rules by ValidatingAdmissionPolicies, and write the facts that they read on namespaces. `tenure install --policies` grants the
+    /// rights. `tenure up` refuses the flag, since its API server checks all rules itself.
     #[arg(long)]
     policies: bool,
-    /// How often at most what lives outside the platform namespace is fetched and applied again by itself: a shorter interval of a spec counts
-    /// as this one.
+    /// Shortest interval for fetches and applies outside the platform namespace, from 1s to 24h. A shorter interval of a spec counts as this one.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_least_interval)]
     least_interval: Duration,
-    /// What one rendering may make all together before it is given up.
+    /// Maximum number of bytes that one rendering makes in all. A rendering that needs more fails.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
-    /// What all renderings that run at the same time may make together; others wait.
+    /// Maximum number of bytes that all renderings at the same time make together. Other renderings wait.
     #[arg(long, value_name = "BYTES", default_value = "256MiB", value_parser = quantity::parse_bytes)]
     renderings_bytes: u64,
-    /// How many steps one rendering may take, of some five nanoseconds each.
+    /// Maximum number of steps that one rendering takes. A step takes some five nanoseconds.
     #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
     rendering_steps: u64,
-    /// Refuse files that were changed after SOPS had encrypted them, instead of only saying so.
+    /// Refuse files that were changed after SOPS encrypted them. Unset: the controllers only report such files.
     #[arg(long)]
     sops_strict: bool,
-    /// Send a span for each attempt, and each fetch, rendering, plan and round of requests in it, to a collector that takes OTLP over HTTP here.
+    /// Address of a collector that takes OTLP over HTTP. The controllers send it a span for each attempt, and for each fetch, rendering, plan and round of
+    /// requests in it.
     #[cfg(feature = "traces")]
     #[arg(long, value_name = "URL")]
     traces_endpoint: Option<String>,
@@ -129,35 +126,35 @@ pub(crate) struct Flags {
     budgets: budgets::Flags,
 }
 
-/// What the flags of the controllers say.
+/// The values of the controllers' flags.
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
     switches: Switches,
     lanes: Option<WhereLanesRun>,
     lane_patience: Duration,
-    /// What all sources may reach although it is denied by default.
+    /// Addresses that all sources may reach although they are denied by default.
     allowed_sources: Vec<Endpoint>,
-    /// What sources of the platform namespace may reach besides.
+    /// Further addresses that sources of the platform namespace may reach.
     allowed_platform_sources: Vec<Endpoint>,
-    /// What no source may reach although it looks public.
+    /// Ranges that no source may reach although they look public.
     pub(crate) cluster_ranges: Vec<Cidr>,
-    /// Who Kustomizations that name nobody act as, by namespace.
+    /// The accounts of Kustomizations without a ServiceAccount, by namespace.
     default_service_accounts: BTreeMap<String, String>,
-    /// Which references to other namespaces are allowed.
+    /// The allowed references to other namespaces.
     reference_grants: Vec<ReferenceGrant>,
-    /// Which artifacts of other controllers are used.
+    /// The artifacts of other controllers that are used.
     external_grants: Vec<ExternalGrant>,
     /// Protected namespaces: names, and prefixes that end in `*`.
     pub(crate) protected_namespaces: Vec<String>,
     /// Namespaces that no owner creates, besides those of common add-ons.
     reserved_namespaces: Vec<String>,
-    /// How many namespaces a Tenant may have that doesn't say.
+    /// The quota of namespaces for a Tenant without one.
     default_namespace_quota: u32,
     /// The weakest Pod Security level of tenants' namespaces.
     pod_security: PodSecurityLevel,
-    /// Annotations of Ingresses that are refused besides the known ones.
+    /// Annotations of Ingresses that are refused, in addition to the known ones.
     refused_ingress_annotations: Vec<String>,
-    /// Whether policies are kept in force.
+    /// Whether the controllers keep policies in force.
     policies: bool,
     least_interval: Duration,
     guards: Guards,
@@ -165,18 +162,18 @@ pub(crate) struct ControllerSettings {
     strict_sops: bool,
     budgets: Budgets,
     rendering: RenderLimits,
-    /// Where traces go.
+    /// The endpoint for traces.
     #[cfg(feature = "traces")]
     traces_endpoint: Option<String>,
 }
 
 impl Flags {
-    /// Whether each lane is to have a Pod of its own.
+    /// Whether each lane should have a Pod of its own.
     pub(crate) fn asks_for_lane_pods(&self) -> bool {
         self.lanes == Some(WhereLanesRun::Deployment)
     }
 
-    /// Reads what is written in them.
+    /// Reads the values of the flags.
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         if self.policies && !self.switches.is_on("Tenant") {
             return Err(Failure::usage(
@@ -218,7 +215,7 @@ impl Flags {
 }
 
 impl ControllerSettings {
-    /// Nothing but the defaults, and addresses that sources may reach.
+    /// Returns the defaults with addresses that sources may reach.
     pub(crate) fn allow_sources(addresses: &[String]) -> Result<Self, Failure> {
         Ok(Self {
             allowed_sources: parse_allowances("--allow-source", addresses)?,
@@ -226,14 +223,14 @@ impl ControllerSettings {
         })
     }
 
-    /// Tenants alone, in this process: nothing is fetched and nothing is applied.
+    /// Returns settings for Tenants alone, in this process: the controllers fetch nothing and apply nothing.
     pub(crate) fn only_tenants() -> Result<Self, Failure> {
         let switches = tenure_controllers::read_switches("tenant");
         let switches = switches.map_err(|error| Failure::internal(error.to_string()))?;
         Ok(Self::of(switches, Some(WhereLanesRun::Task)))
     }
 
-    /// The defaults for the controllers that are on.
+    /// Returns the defaults for the enabled controllers.
     fn of(switches: Switches, lanes: Option<WhereLanesRun>) -> Self {
         Self {
             switches,
@@ -262,23 +259,23 @@ impl ControllerSettings {
         }
     }
 
-    /// Begins to send traces, if somebody wants them.
+    /// Starts to send traces, if an endpoint is set.
     #[cfg(feature = "traces")]
     pub(crate) fn start_traces(&self) -> Result<Option<traces::Sending>, Failure> {
         self.traces_endpoint.as_deref().map(traces::start).transpose()
     }
 
-    /// Whether policies are kept in force.
+    /// Whether the controllers keep policies in force.
     pub(crate) fn has_policies(&self) -> bool {
         self.policies
     }
 
-    /// Which controllers run.
+    /// Returns the enabled controllers.
     pub(crate) fn switches(&self) -> &Switches {
         &self.switches
     }
 
-    /// How many bytes of memory, and of disk, they may take together.
+    /// Returns the bytes of memory and of disk that the controllers may use together.
     pub(crate) fn count_bytes(&self) -> (u64, u64) {
         let budgets = &self.budgets;
         let memory = [
@@ -290,14 +287,15 @@ impl ControllerSettings {
         (memory.into_iter().fold(0, u64::saturating_add), budgets.archives.all)
     }
 
-    /// Every address that some source may reach although it is denied by default, and whether that is for all of them or for the platform's alone.
+    /// Iterates over the addresses that some source may reach although they are denied by default. The boolean is true for all sources, and false for the platform's
+    /// alone.
     pub(crate) fn list_allowed_sources(&self) -> impl Iterator<Item = (&Endpoint, bool)> {
         let for_all = self.allowed_sources.iter().map(|endpoint| (endpoint, true));
         let for_platform = self.allowed_platform_sources.iter();
         for_all.chain(for_platform.map(|endpoint| (endpoint, false)))
     }
 
-    /// What sources of the platform namespace may connect to, and all others. What may be reached `besides` is for the former.
+    /// Returns the policy for sources of the platform namespace, and the policy for all others. Only the former may reach `besides`.
     fn write_policies(&self, besides: Vec<Endpoint>) -> (Policy, Policy) {
         let platform = Policy {
             allow: self
@@ -314,7 +312,7 @@ impl ControllerSettings {
         (platform, tenants)
     }
 
-    /// Settles where lanes run; what is returned is to be said.
+    /// Decides where lanes run, and returns the text to report.
     pub(crate) fn settle_lanes(
         &mut self,
         default: WhereLanesRun,
@@ -325,12 +323,12 @@ impl ControllerSettings {
         Ok(note)
     }
 
-    /// Whether each lane is to have a Pod of its own.
+    /// Whether each lane should have a Pod of its own.
     pub(crate) fn has_lane_pods(&self) -> bool {
         self.lanes == Some(WhereLanesRun::Deployment)
     }
 
-    /// What a lane is told that is apart, and reaches the API server so.
+    /// Returns the settings of a lane that is apart and reaches the API server by `server`.
     pub(crate) fn write_apart(&self, server: LaneServer) -> ApartSettings {
         ApartSettings {
             server,
@@ -339,7 +337,7 @@ impl ControllerSettings {
         }
     }
 
-    /// Where lanes run, once it is settled, if that is this machine; one that is a process reaches the API server so.
+    /// Returns the mode of lanes on this machine, after the decision. A lane that is a process reaches the API server by `server`.
     pub(crate) fn write_lanes(&self, server: LaneServer) -> LaneMode {
         match self.lanes {
             None | Some(WhereLanesRun::Task | WhereLanesRun::Deployment) => LaneMode::Tasks,
@@ -350,7 +348,7 @@ impl ControllerSettings {
         }
     }
 
-    /// What tenancy is told, whether something is reconciled or written.
+    /// Returns tenancy's settings, for reconciliation and for admission.
     pub(crate) fn write_tenancy(&self) -> tenure_tenancy::Settings {
         tenure_tenancy::Settings {
             default_service_accounts: self.default_service_accounts.clone(),
@@ -368,7 +366,7 @@ impl ControllerSettings {
         }
     }
 
-    /// Tells the controllers. What may be reached `besides` counts for sources of the platform namespace only.
+    /// Writes the settings into the controllers' configuration. Only sources of the platform namespace may reach `besides`.
     pub(crate) fn set_into(self, config: &mut Config, besides: Vec<Endpoint>) {
         #[cfg(feature = "traces")]
         if self.traces_endpoint.is_some() {
@@ -385,7 +383,7 @@ impl ControllerSettings {
     }
 }
 
-/// Reads a duration that nothing is to be done more often than.
+/// Reads the least interval between two reconciliations.
 fn parse_least_interval(text: &str) -> Result<Duration, String> {
     let interval = DurationText::new(text).parse().map_err(|error| error.to_string())?;
     if !(LEAST_INTERVAL..=LONGEST_LEAST_INTERVAL).contains(&interval) {
@@ -394,10 +392,10 @@ fn parse_least_interval(text: &str) -> Result<Duration, String> {
     Ok(interval)
 }
 
-/// The program that a lane's process runs.
+/// Returns the program that a lane's process runs.
 pub(crate) fn describe_lane_program() -> LaneProgram {
     LaneProgram {
-        // The program as it was started, also when another one has its name by now.
+        // The running program, even if another file has its name now.
         program: "/proc/self/exe".into(),
         name: "tenure".into(),
         arguments: vec!["lane".into()],
@@ -405,32 +403,33 @@ pub(crate) fn describe_lane_program() -> LaneProgram {
     }
 }
 
-/// What a lane's process takes besides what its budgets allow: the program, its threads, and what is told of its objects.
+/// The memory of a lane's process beyond its budgets: the program, its threads, and the data of its objects.
 const LANE_MEMORY: u64 = 256 << 20;
 
-/// All that the process of a lane is told by its environment: nothing that is secret, since others can read it.
+/// Returns the environment of a lane's process. The environment holds no secret, since other users can read it.
 fn write_lane_environment() -> Vec<(OsString, OsString)> {
     let mut environment = logging::write_environment();
-    // Memory is taken as it is used, so that a limit counts what is used.
+    // The process takes memory only when it uses the memory, so a limit counts the use.
     environment.push(("MIMALLOC_ARENA_EAGER_COMMIT".into(), "0".into()));
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"].into_iter();
-    // A lane's working directory is its own folder.
+    // The working directory of a lane is its own folder, so relative paths would break.
     let absolute = |path: OsString| std::path::absolute(&path).map_or(path, Into::into);
     environment.extend(named.filter_map(|name| Some((name.into(), absolute(std::env::var_os(name)?)))));
     environment
 }
 
-/// Deletions that wait until somebody allows them (see docs/reference/deletion.md).
+/// Deletions that wait until an annotation allows them (see docs/reference/deletion.md).
 #[derive(Debug, Args)]
 struct GuardFlags {
     /// Stop a prune of more than this share of an inventory, in percent; 100 stops none.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(0..=100))]
     guard_prune_percent: u8,
-    /// Stop no prune of fewer objects than this.
+    /// Smallest number of objects for which --guard-prune-percent stops a prune. If the source or the path has no objects any more, a prune of any number
+    /// stops, unless the percentage is 100.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     guard_prune_objects: usize,
-    /// Kinds of which nothing is pruned or recreated unasked, with commas between them; empty for none. `default` stands for claims, StatefulSets, databases
-    /// and others that hold data (docs/reference/deletion.md).
+    /// Kinds whose objects are not pruned, recreated or deleted with their Kustomization until an annotation allows it, separated by commas; empty for none.
+    /// `default` stands for claims, StatefulSets, databases and others that hold data (docs/reference/deletion.md).
     #[arg(long, value_name = "KIND[.GROUP],...", default_value = "default")]
     protected_kinds: String,
 }
@@ -451,13 +450,13 @@ impl GuardFlags {
     }
 }
 
-/// How every Kustomization is applied (Flux's flags of the same names).
+/// Rules by which every Kustomization is applied (Flux's flags of the same names).
 #[derive(Debug, Args)]
 struct ApplyFlags {
-    /// Kinds that are applied before others, after definitions, classes and roles, with commas between them.
+    /// Kinds to apply before the rest, but after definitions, classes, roles and admission policies, separated by commas.
     #[arg(long, value_name = "[GROUP/]KIND,...", default_value = "")]
     custom_apply_stage_kinds: String,
-    /// A field manager whose fields are taken over, as kubectl's are, also by the beginning of its name; may be given again.
+    /// Field manager whose fields a Kustomization takes over, as it takes over kubectl's. The beginning of the name is enough. Can be repeated.
     #[arg(long = "override-manager", value_name = "NAME")]
     overridden_managers: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! `tenure customizer`: administrators tune the platform's components from a repository. Owns the order in which it is put in place and taken
-//! away; what it consists of, and what its account may, is `tenure_api::customizer`'s to say. Refuses to take rights away while something still
-//! acts with them, and to change or delete what merely has the name of something that it makes.
+//! `tenure customizer`: administrators tune the platform's components from a repository. The module orders the installation and the removal; `tenure_api::customizer`
+//! defines the objects and the rights of the account. Rights are removed only after nothing acts with them. Objects that merely have the name of a customizer's object
+//! are neither changed nor deleted.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ use crate::failure::Failure;
 use crate::object_path::write_object_path;
 use crate::{installation, output, resources};
 
-/// Who says that it is suspended, as managedFields will show it: not who installs, so that installing again leaves it as it is.
+/// The field manager of the suspension. It differs from the installer's, so a new installation keeps the suspension.
 const SWITCH: &str = "tenure-customizer";
-/// How long it is waited for what the Surface generated.
+/// The timeout for the removal of the Surface's generated objects.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is looked for meanwhile.
+/// The interval of the checks.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Tune the platform's components from a repository: put it in place, switch it off and on, take it away.
+/// Tune the platform's components from a repository: install, disable, enable and uninstall the customizer.
 #[derive(Debug, Args)]
 pub(crate) struct Command {
     #[command(subcommand)]
@@ -37,36 +37,38 @@ pub(crate) struct Command {
 #[derive(Debug, Subcommand)]
 enum What {
     Install(Install),
-    /// Apply nothing any more, and leave what is there.
+    /// Stop applying the repository. Applied objects stay.
     Disable,
-    /// Apply again what the repository says.
+    /// Apply the repository again.
     Enable,
-    /// Take it away. What it applied stays, and so do its namespaces.
+    /// Remove the customizer. Applied objects and its namespaces stay.
     Uninstall,
 }
 
-/// Put it in place, or change it.
+/// Install the customizer, or change it.
 #[derive(Debug, Args)]
 struct Install {
     /// Address of the repository.
     #[arg(long, value_name = "URL")]
     url: String,
-    /// Folder of the repository that is applied, such as ./clusters/production.
+    /// Folder of the repository to apply, such as ./clusters/production.
     #[arg(long, value_name = "PATH")]
     path: String,
     /// Branch of the repository.
     #[arg(long, value_name = "NAME", default_value = "main")]
     branch: String,
-    /// How often the repository is asked.
+    /// Time between two fetches of the repository.
     #[arg(long, value_name = "DURATION", default_value = "1m")]
     interval: String,
     /// Secret in tenure-system with the credentials for the repository.
     #[arg(long, value_name = "NAME")]
     secret: Option<String>,
-    /// What its account may: `admin` writes Packages, PackageSources and sources everywhere, `restricted` reads Packages and writes PackageValues.
+    /// Rights of the customizer's account.
+    ///
+    /// `admin` writes Packages, PackageSources and sources in all namespaces. `restricted` reads Packages and writes PackageValues.
     #[arg(long, value_enum, default_value_t = Rights::Restricted)]
     profile: Rights,
-    /// A namespace in which it may make what it likes; may be given again.
+    /// Namespace in which the account may write: objects of applications with the profile `restricted`, everything with `admin`. Can be repeated.
     #[arg(long = "own", value_name = "NAMESPACE", default_values_t = [OWNED_NAMESPACE.to_owned()])]
     owned: Vec<String>,
     /// Print the objects as YAML and write nothing.
@@ -76,9 +78,9 @@ struct Install {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Rights {
-    /// Who writes the repository is an administrator in effect.
+    /// Every writer of the repository is in effect an administrator.
     Admin,
-    /// Packages are read, PackageValues written.
+    /// The account reads Packages and writes PackageValues.
     Restricted,
 }
 
@@ -140,7 +142,7 @@ impl Install {
     }
 }
 
-/// Nothing of somebody else's is overwritten. What a binding binds can't be changed: one of another profile goes first.
+/// Objects of others are never overwritten. The role of a binding can't be changed, so a binding of another profile is deleted first.
 async fn make_room(client: &kube::Client, installation: &Installation, wanted: &Value) -> Result<(), Failure> {
     if ObjectView::of(wanted).read_text("/kind") == "Namespace" {
         return Ok(());
@@ -162,7 +164,7 @@ async fn make_room(client: &kube::Client, installation: &Installation, wanted: &
     Ok(())
 }
 
-/// Deletes something of the customizer's, if it is there and its.
+/// Deletes an object of the customizer, if it exists and belongs to it.
 async fn take_away(client: &kube::Client, installation: &Installation, object: &Value) -> Result<(), Failure> {
     let path = write_object_path(object)?;
     match get(client, &path).await? {
@@ -187,7 +189,7 @@ fn name_with_place(object: &Value) -> String {
     }
 }
 
-/// The namespaces in which it may make what it likes, or might once.
+/// Returns the namespaces in which the customizer may create objects of every kind, now or earlier.
 async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
     let labelled = resources::encode(&format!("{OWNED_LABEL}=true"));
     let listed = get(client, &format!("/api/v1/namespaces?labelSelector={labelled}")).await?;
@@ -198,7 +200,7 @@ async fn list_owned(client: &kube::Client) -> Result<Vec<String>, Failure> {
     Ok(names.collect())
 }
 
-/// Switches it off, or on.
+/// Suspends or resumes the customizer.
 async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     let client = connect.client().await?;
     let path = surface_path()?;
@@ -223,7 +225,7 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes it away: the Surface first, then, once nothing acts for it any more, its rights.
+/// Removes the customizer: the Surface first, and its rights after nothing acts for it any more.
 async fn uninstall(connect: &Connect) -> Result<(), Failure> {
     let client = connect.client().await?;
     let installation = Installation::new(client.clone(), identity::use_for_installation());
@@ -239,7 +241,7 @@ async fn uninstall(connect: &Connect) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Waits for what the Surface generated: a Kustomization that is being deleted still acts as the account.
+/// Waits for the generated objects, because a terminating Kustomization still acts as the account.
 async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
     let labelled = resources::encode(&format!("{SURFACE_LABEL}={NAME}"));
     let path = format!(

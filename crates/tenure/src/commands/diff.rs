@@ -1,6 +1,5 @@
-//! `tenure diff`: what a Kustomization, or those of a Surface, would do with the files of a folder, before anybody commits them. The plan is the planner's own, made as
-//! the ServiceAccount that the Kustomization acts as, and nothing is written. Owns how somebody comes to act as that account, and how what
-//! differs is shown; refuses to look as anybody else.
+//! `tenure diff`: the effect of a folder's files on a Kustomization, or on those of a Surface, before a commit. The plan is the planner's own, made as the
+//! ServiceAccount of the Kustomization, and nothing is written. The command never plans with another identity.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,26 +25,29 @@ use crate::connect::{Connect, Scope};
 use crate::failure::{Failure, chain};
 use crate::{output, provenance, resources, targets};
 
-/// Lines around what differs.
+/// The number of lines around a difference.
 const CONTEXT: usize = 3;
 
-/// Show what a Kustomization or a Surface would create, change and prune if the files of a folder were committed; nothing is written.
+/// Show the objects that a Kustomization or a Surface would create, change and prune if you committed the files of a folder.
 ///
-/// It is looked at with the rights of the ServiceAccount that the Kustomization acts as: whoever asks may impersonate that account, or ask for
-/// a token for it. Values of Secrets are not shown. Exit codes: 0 nothing differs, 1 something does, more than 1 it can't be told.
+/// The command writes nothing. It acts with the rights of the ServiceAccount that the Kustomization acts as. For that, you need the right to impersonate the
+/// account or to request a token for it. Values of Secrets are not shown.
+///
+/// Exit codes: 0 nothing differs, 1 something differs, more than 1 the command can't tell.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The Kustomization or Surface: KIND NAME or KIND/NAME, such as ks/web.
+    /// Kustomization or Surface, as KIND NAME or KIND/NAME, such as ks/web.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
-    /// The folder that takes the place of the Kustomization's path, or a working copy of a Surface's source; what is named beside it is read in
-    /// the repository that it is in.
+    /// Folder that replaces the Kustomization's path, or a working copy of a Surface's source.
+    ///
+    /// Files outside of the folder are read from the Git repository of the folder.
     #[arg(long, value_name = "DIR")]
     path: PathBuf,
-    /// Which source of a Surface the folder is a working copy of, if it has several.
+    /// Source of the Surface that the folder is a working copy of, if the Surface has several. Not for a Kustomization.
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
-    /// What differs as data, for programs.
+    /// Print the differences as data, for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
     #[command(flatten)]
@@ -54,10 +56,10 @@ pub(crate) struct Diff {
     connect: Connect,
 }
 
-/// How it is shown to programs.
+/// Output formats for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// A list of what differs.
+    /// A list of the differences, as JSON.
     Json,
 }
 
@@ -104,7 +106,7 @@ impl Diff {
         }
     }
 
-    /// The source of a Surface that the folder is a working copy of.
+    /// Returns the source of a Surface whose working copy the folder is.
     fn find_source<'s>(&self, surface: &'s Surface) -> Result<&'s SurfaceSource, Failure> {
         let sources = &surface.spec.sources;
         let named = |name: &String| sources.iter().find(|source| source.name == *name);
@@ -120,7 +122,7 @@ impl Diff {
         })
     }
 
-    /// Looks at what one Kustomization would do with the folder that takes the place of its path.
+    /// Plans one Kustomization with the folder in place of its path.
     async fn look_at(
         &self,
         client: &kube::Client,
@@ -224,7 +226,7 @@ fn print(difference: &Difference) {
     }
 }
 
-/// The lines in which two objects differ as YAML, with some around them.
+/// Returns the differing lines of two objects as YAML, with some context.
 fn compare(before: Option<&Value>, after: Option<&Value>) -> Vec<String> {
     let text = |object: Option<&Value>| object.map(kustomize::to_yaml).unwrap_or_default();
     let (before, after) = (text(before), text(after));

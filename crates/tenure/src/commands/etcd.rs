@@ -1,6 +1,5 @@
-//! What stands in the place of etcd where a program insists on starting one before its API server, as envtest does.
-//! Owns one folder's name and a health check: the API server asks here where to store, and stores there itself.
-//! Refuses to be an etcd: no key can be read or written.
+//! A stand-in for etcd, for programs that start one before their API server, as envtest does. It tells the API server its folder, and answers a health check; the API
+//! server stores its data there itself. No key can be read or written.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -17,26 +16,26 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::failure::Failure;
 
-/// Where the folder is told.
+/// The path that returns the folder.
 const FOLDER: &str = "/tenure/folder";
-/// No path is longer.
+/// The longest answer, longer than every path.
 const LONGEST_ANSWER: usize = 16 * 1024;
-/// How long a question may take; both ends are on this machine.
+/// The timeout for a request; both ends are on this machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stand in for etcd: tell the API server where to store.
+/// Stand in for etcd: tell the API server its data folder.
 #[derive(Debug, Args)]
 pub(crate) struct Etcd {
-    /// The folder that the API server stores in.
+    /// Folder in which the API server stores its data.
     #[arg(long, value_name = "DIR", default_value = "default.etcd")]
     data_dir: PathBuf,
-    /// Where to listen, on the loopback: http://127.0.0.1:PORT.
+    /// Loopback address to listen on: http://127.0.0.1:PORT.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:2379")]
     listen_client_urls: String,
-    /// Taken for etcd's sake; the API server is told the address by who starts it.
+    /// Accepted without effect, since etcd has the flag. The program that starts the API server tells it the address.
     #[arg(long, value_name = "URL")]
     advertise_client_urls: Option<String>,
-    /// Taken for etcd's sake; there are no peers.
+    /// Accepted without effect, since etcd has the flag. There are no peers.
     #[arg(long, value_name = "URL")]
     listen_peer_urls: Option<String>,
 }
@@ -99,7 +98,7 @@ fn answer(request: &Request<hyper::body::Incoming>, folder: &Bytes) -> Response<
     response
 }
 
-/// Asks the stand-in at `url` where to store.
+/// Asks the stand-in at `url` for the folder.
 pub(crate) async fn folder(url: &str) -> Result<PathBuf, Failure> {
     let address = loopback("--etcd-servers", url)?;
     let failure = |why: &str| {
@@ -137,7 +136,7 @@ async fn ask(address: SocketAddr) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|_| "its answer is not in UTF-8".to_owned())
 }
 
-/// The address in `http://127.0.0.1:2379`; others on the network have no business here.
+/// Reads the address in `http://127.0.0.1:2379`; only loopback is allowed.
 fn loopback(flag: &str, url: &str) -> Result<SocketAddr, Failure> {
     let failure = || {
         Failure::usage(format!("{flag}: {url:?} is not an address on the loopback"))

@@ -1,4 +1,4 @@
-//! `tenure events`: what happened, oldest first.
+//! `tenure events`: prints events, with the oldest first.
 
 use std::process::ExitCode;
 
@@ -12,13 +12,13 @@ use crate::failure::Failure;
 use crate::resources::{self, Resource};
 use crate::{output, targets};
 
-/// Show events, oldest first; of one object with --for.
+/// Show events, oldest first. With --for, only those of one object.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Only of one object: KIND/NAME, with the kind in any form that `get` takes, such as ks/apps.
+    /// Only events of this object: KIND/NAME, such as ks/apps. The kind may have any form that `tenure get` accepts.
     #[arg(long = "for", value_name = "KIND/NAME")]
     object: Option<String>,
-    /// Only warnings.
+    /// Only events of type Warning.
     #[arg(long)]
     warnings: bool,
     #[command(flatten)]
@@ -82,11 +82,11 @@ fn is_about(event: ObjectView<'_>, resource: &Resource, name: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     event.read_text("/involvedObject/kind") == resource.kind
         && event.read_text("/involvedObject/name") == name
-        // Some writers of events leave it out.
+        // Some writers of events omit the group.
         && (api_version.is_empty() || group == resource.group)
 }
 
-/// RFC 3339 times of one zone sort as text.
+/// Returns the time of an event as text. RFC 3339 times of one zone sort as text.
 fn find_last_seen(event: ObjectView<'_>) -> String {
     ["/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"]
         .iter()

@@ -1,6 +1,6 @@
-//! `tenure export`: what is reconciled, as one would write it into a repository. Owns which objects are meant; what of them is left out is the
-//! planner's to say. Refuses kinds that nothing reconciles, Secrets that nobody asked for by name of the flag, and to end well when something
-//! of what was asked for is missing: an export is often the only copy.
+//! `tenure export`: prints reconciled objects in the form for a repository. The module selects the objects, and the planner decides which fields are left out. It
+//! refuses kinds without a reconciler, and prints Secrets only with the flag for them. A missing object causes an error at the end, because an export is often the only
+//! copy.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -20,22 +20,23 @@ use crate::output;
 use crate::resources::{self, Resource};
 use crate::targets::Asked;
 
-/// How many objects are asked for at once.
+/// The number of objects on a page.
 const PAGE: usize = 500;
 /// A word for all kinds of sources.
 const SOURCES: [&str; 2] = ["source", "sources"];
 
-/// Print tenants, surfaces, sources, Kustomizations, receivers, providers and alerts as YAML that can be applied again: without status, and without what the
-/// server and the controllers added.
+/// Print Tenants, Surfaces, sources, Kustomizations, Receivers, Providers and Alerts as YAML that can be applied again.
+///
+/// The output has no status, and no fields that the server or the controllers added.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// Objects (`ks web`, `ks/web`), or with --all kinds (`ks`, `ks,gitrepo`, `sources`; all of Tenure's when none is named).
+    /// Objects (`ks web`, `ks/web`), or with --all kinds (`ks`, `ks,gitrepo`, `sources`) [default with --all: all kinds above].
     #[arg(value_name = "KIND|KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     targets: Vec<String>,
-    /// All objects of the kinds, but for those that a Surface generates: these come with it.
+    /// Print all objects of the kinds, except objects that a Surface generates: they come with the Surface.
     #[arg(long)]
     all: bool,
-    /// The Secrets, too, with the credentials and keys that the objects name. Their values are printed.
+    /// Print also the Secrets with credentials and keys that the objects name, with their values.
     #[arg(long)]
     with_credentials: bool,
     #[command(flatten)]
@@ -44,7 +45,7 @@ pub(crate) struct Export {
     connect: Connect,
 }
 
-/// What is printed so far, and what went wrong.
+/// The printed objects so far, and the errors.
 #[derive(Default)]
 struct Printed {
     /// Namespaces and names of Secrets.
@@ -188,10 +189,10 @@ async fn read(client: &kube::Client, path: &str) -> Result<Value, kube::Error> {
     client.request(request).await
 }
 
-/// The kinds that were named; all of ours that are served, if none was.
+/// Returns the named kinds; without names, all served kinds of Tenure's.
 fn list_kinds<'s>(asked: &Asked, served: &'s [Resource]) -> Result<Vec<&'s Resource>, Failure> {
     let Asked::Kinds(kinds) = asked else {
-        // What a generator makes comes with it.
+        // Kinds of generated objects are left out, because an exported generator makes the objects again.
         let ours = OURS.iter().filter_map(|kind| resources::find(served, kind).ok());
         return Ok(ours.filter(|resource| is_exported(resource)).collect());
     };

@@ -1,4 +1,4 @@
-//! `tenure install`: what the controllers need in a cluster that is there already, and what runs them there.
+//! `tenure install`: installs the objects that the controllers need in an existing cluster, and the workload that runs them there.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -21,9 +21,9 @@ use crate::object_path::write_object_path;
 use crate::uninstallation::Uninstallation;
 use crate::{installation, lane_grants, output};
 
-/// Put the controllers into a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
+/// Install the controllers in a cluster: the kinds, the platform namespace, their ServiceAccount and its rights, and a Deployment.
 ///
-/// What is there already is applied again, and left alone where nothing differs. `tenure uninstall` takes it away.
+/// You can repeat the command: it writes only objects that differ. `tenure uninstall` removes the controllers.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
     #[command(flatten)]
@@ -31,11 +31,11 @@ pub(crate) struct Install {
     /// Print the objects as YAML and write nothing.
     #[arg(long)]
     export: bool,
-    /// Leave out what runs the controllers: for who starts `tenure run` in another way.
+    /// Leave out everything that runs the controllers, because you start `tenure run` in another way.
     #[arg(long, conflicts_with = "workload")]
     without_deployment: bool,
-    /// Which controllers run, with commas between them, as `tenure run` takes it: `*` for all, `-NAME` for one that is off. No more is granted
-    /// than these need.
+    /// Controllers to run, separated by commas, as for `tenure run`: `*` for all (the default), `-NAME` to switch one off. Only the rights that these need
+    /// are granted.
     #[arg(
         long = "controllers",
         value_name = "NAMES",
@@ -43,29 +43,36 @@ pub(crate) struct Install {
         allow_hyphen_values = true
     )]
     controllers: Option<String>,
-    /// A shard that has controllers of its own, for Tenants and for namespaces of nobody that bear the label sharding.fluxcd.io/key=NAME; may
-    /// be given again. The main ones see to what is in none of them.
+    /// Name of a shard with controllers of its own. Can be repeated.
+    ///
+    /// The controllers of the shard reconcile the Tenants, and the namespaces without a tenant, that have the label sharding.fluxcd.io/key=NAME. The main
+    /// controllers reconcile everything without a shard.
     #[arg(long = "shard", value_name = "NAME")]
     shards: Vec<ShardName>,
-    /// Let the API server ask Tenure about what is written, by webhooks at the Service tenure-webhook: owners then make their own namespaces, and
-    /// what a tenant may not write is refused before it is stored. The webhooks themselves are written by `tenure run`, once it answers.
+    /// Let the API server ask Tenure about writes before it stores them, by webhooks at the Service tenure-webhook.
+    ///
+    /// Then owners create their own namespaces, and the API server refuses writes that a tenant may not make. `tenure run` writes the webhooks once it can
+    /// answer them.
     #[arg(long)]
     admission: bool,
-    /// Keep tenancy's rules in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers. The controllers make them,
-    /// once what they read stands on the namespaces.
+    /// Enforce the tenancy rules by ValidatingAdmissionPolicies, which also hold while no process of Tenure answers.
+    ///
+    /// The controllers create the policies once the namespaces have the facts that the policies read.
     #[arg(long)]
     policies: bool,
-    /// Where lanes run, as `tenure run` takes it. With `deployment` the controllers write a Deployment for each lane, in tenure-system, and get
-    /// the right to it.
+    /// Where lanes run, as for `tenure run`.
+    ///
+    /// With `deployment`, the controllers write a Deployment for each lane in tenure-system, and get the right to do so. Not with --shard.
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
-    /// Serve Package, PackageSource and PackageValues (cozystack.io/v1alpha1), too. A definition that somebody else installed, as Cozystack does, stays as
-    /// it is. Nobody reconciles them yet.
+    /// Also install the kinds Package, PackageSource and PackageValues (cozystack.io/v1alpha1). No controller reconciles them yet.
+    ///
+    /// An existing definition of another program, such as Cozystack, stays unchanged.
     #[arg(long)]
     packages: bool,
     #[command(flatten)]
     workload: workload::Flags,
-    /// What `tenure run` is told in the Pods: its flags, after --.
+    /// Flags of `tenure run` in the Pods, after --.
     #[arg(last = true, value_name = "FLAG", conflicts_with = "without_deployment")]
     arguments: Vec<String>,
 }
@@ -127,13 +134,13 @@ impl Install {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The names of the shards, each once.
+    /// Returns the names of the shards, each once.
     fn list_shards(&self) -> Vec<String> {
         let names: BTreeSet<&str> = self.shards.iter().map(ShardName::as_str).collect();
         names.into_iter().map(str::to_owned).collect()
     }
 
-    /// What is installed, and for which controllers.
+    /// Returns the objects of the installation, and its controllers.
     fn list_objects(&self) -> Result<(Vec<Value>, Switches), Failure> {
         let shards = self.list_shards();
         if self.without_deployment {
@@ -148,7 +155,7 @@ impl Install {
             let mut objects =
                 installation::list_objects(&switches, &shards, &Settings::default().protected_namespaces)?;
             objects.extend(self.list_admission(&switches)?);
-            // What they run, and where they find the hub, is told to whatever runs it.
+            // The workload's arguments hold the image of lanes and the address of the hub.
             objects.extend(self.list_lanes(&LanePods::default()));
             if self.policies {
                 objects.extend(installation::list_policing());
@@ -174,7 +181,7 @@ impl Install {
         let mut objects = installation::list_objects(&chosen.switches, &shards, &chosen.protected_namespaces)?;
         objects.extend(self.list_admission(&chosen.switches)?);
         objects.extend(self.list_lanes(&chosen.workload.describe_lane_pods()));
-        // Who asks is found out in the same way, for metrics and for artifacts.
+        // The authentication of clients needs the same rights for metrics and for artifacts.
         if chosen.workload.metrics_from.is_some() || chosen.workload.artifact_secret.is_some() {
             objects.push(tenure_api::installation::metrics_reviews());
         }
@@ -189,7 +196,7 @@ impl Install {
         self.lanes == Some(WhereLanesRun::Deployment)
     }
 
-    /// What the controllers may do besides where they make a Pod for each lane, and what bounds that.
+    /// Returns the additional rights of controllers that make a Pod for each lane, and the policies that bound these rights.
     fn list_lanes(&self, pods: &LanePods) -> Vec<Value> {
         match self.has_lane_pods() {
             true => installation::list_lanes(pods),
@@ -197,7 +204,7 @@ impl Install {
         }
     }
 
-    /// What admission webhooks need, if there are to be any.
+    /// Returns the objects for admission webhooks, if they are enabled.
     fn list_admission(&self, switches: &Switches) -> Result<Vec<Value>, Failure> {
         match (self.admission, switches.is_on("Tenant")) {
             (false, _) => Ok(Vec::new()),
@@ -209,7 +216,7 @@ impl Install {
         }
     }
 
-    /// What `tenure run` is told: what runs, and what no more than that is granted to, is said once.
+    /// Returns the arguments of `tenure run`. The enabled controllers are listed once; RBAC is derived from that list.
     fn list_arguments(&self) -> Result<Vec<String>, Failure> {
         if self.arguments.iter().any(|argument| argument == "--policies") {
             return Err(
@@ -231,7 +238,7 @@ impl Install {
             match lanes {
                 WhereLanesRun::Task => arguments.push("--lanes=task".to_owned()),
                 WhereLanesRun::Process => arguments.push("--lanes=process".to_owned()),
-                // What runs says it, with what belongs to it.
+                // The workload sets this mode itself, with its other flags.
                 WhereLanesRun::Deployment => {}
             }
         }
@@ -250,7 +257,7 @@ impl Install {
     }
 }
 
-/// Whether a cluster has policies.
+/// Whether the cluster serves policies.
 async fn serves_policies(client: &kube::Client) -> Result<bool, Failure> {
     let request = http::Request::get("/apis/admissionregistration.k8s.io/v1").body(Vec::new());
     let request = request.map_err(|error| Failure::internal(error.to_string()))?;
@@ -259,13 +266,14 @@ async fn serves_policies(client: &kube::Client) -> Result<bool, Failure> {
     Ok(kinds.any(|kind| kind.read_text("/name") == "validatingadmissionpolicies"))
 }
 
-/// Controllers that don't answer are no exchange for those that do: what only they allow would be refused.
+/// For an installation without admission, checks that the cluster has none of Tenure's webhooks. The new controllers would not answer them, and the API server would
+/// deny writes that only the webhooks allow.
 async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
     for configuration in configurations(&WebhookPlace::Service, "", Surroundings::default()) {
         let request = http::Request::get(write_object_path(&configuration)?).body(Vec::new());
         let request = request.map_err(|error| Failure::internal(error.to_string()))?;
         match client.request::<Value>(request).await {
-            // Who may not look has no right to install either, and is told so.
+            // A user without the right to read them has no right to install either, and gets that error later.
             Err(_) => {}
             Ok(found) if !installation::is_labelled_ours(&found) => {}
             Ok(_) => {
@@ -280,7 +288,7 @@ async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Which controllers run, as it was written, if it can be read.
+/// Checks the list of controllers, and returns it as written.
 fn parse_controllers(text: &str) -> Result<String, String> {
     match tenure_controllers::read_switches(text) {
         Ok(_) => Ok(text.to_owned()),

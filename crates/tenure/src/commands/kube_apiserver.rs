@@ -1,5 +1,5 @@
-//! The flags of a kube-apiserver, for programs that start one: envtest does, and with it the test suites of operators
-//! written in Go. Owns what each flag means here; refuses, by its name, what would promise something that isn't there.
+//! The flags of a kube-apiserver, for programs that start one, such as envtest in test suites of Go operators. The module defines the effect of each flag. It refuses,
+//! by name, flags for features that don't exist here.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use tenure_apiserver::{OPTIONAL_PLUGINS, ServiceRange};
 use crate::failure::Failure;
 use crate::output;
 
-/// Admission plugins of Kubernetes that this server doesn't have, so that switching one off changes nothing.
+/// Admission plugins of Kubernetes that this server lacks, so disabling one changes nothing.
 const ABSENT_PLUGINS: &[&str] = &[
     "AlwaysPullImages",
     "CertificateApproval",
@@ -41,89 +41,91 @@ const ABSENT_PLUGINS: &[&str] = &[
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Flags of kube-apiserver")]
 pub(crate) struct Flags {
-    /// The etcd that names the folder for everything that is stored: this program under the name of etcd.
+    /// Address of the etcd that names the folder for all stored data. This etcd is the same program, started under the name etcd.
     #[arg(long, value_name = "URL", conflicts_with = "data")]
     pub(crate) etcd_servers: Option<String>,
-    /// Folder of apiserver.crt and apiserver.key, to serve with.
+    /// Folder with apiserver.crt and apiserver.key, the certificate and key of this server.
     #[arg(long, value_name = "DIR")]
     cert_dir: Option<PathBuf>,
-    /// The certificate to serve with, in PEM.
+    /// Certificate of this server, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// Its key, in PEM.
+    /// Private key of --tls-cert-file, in PEM.
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
-    /// The CAs that sign client certificates, in PEM.
+    /// CA certificates for client certificates, in PEM. With this flag, no administrator's kubeconfig is written.
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// The issuer of ServiceAccount tokens.
+    /// Issuer of ServiceAccount tokens.
     #[arg(long, value_name = "URL")]
     service_account_issuer: Option<String>,
-    /// The key that signs ServiceAccount tokens: ECDSA P-256, PKCS#8 in PEM.
+    /// Key that signs ServiceAccount tokens: ECDSA P-256, PKCS#8 in PEM.
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
-    /// What verifies ServiceAccount tokens; it has to belong to the signing key.
+    /// Key that verifies ServiceAccount tokens. It has to belong to the signing key.
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     service_account_key_file: Vec<PathBuf>,
-    /// Where Services get their addresses from: one IPv4 range.
+    /// IPv4 range from which Services get their addresses [default: 10.96.0.0/16].
     #[arg(long, value_name = "RANGE")]
     service_cluster_ip_range: Option<String>,
-    /// Authorization is by RBAC; there is no other.
+    /// Authorization modes. RBAC always applies, and `Node` adds nothing to it, since there are no nodes. Other modes are refused.
     #[arg(long, value_name = "MODES", value_delimiter = ',')]
     authorization_mode: Vec<String>,
-    /// Admission plugins to leave out; those that this server always runs can't be left out.
+    /// Admission plugins to switch off, separated by commas. Plugins that this server always runs are refused.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
-    /// Pods are stored and not run, so nothing is kept from being privileged: only true can be said.
+    /// Accepted only as true: Pods are stored and not run, so the server keeps no Pod from being privileged.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     allow_privileged: Option<bool>,
-    /// The address that clients are told, in the kubeconfig and in the cluster, and that the certificate is for; else the one that is
-    /// listened on, or one of this machine's if that is all of them.
+    /// Address that clients find in the kubeconfig and in the cluster, and that the certificate covers [default: the address of --bind].
+    ///
+    /// If --bind names all addresses, the default is an address of this machine.
     #[arg(long, value_name = "ADDRESS")]
     advertise_address: Option<std::net::IpAddr>,
-    /// The audit policy: which requests are noted, and how much of them (audit.k8s.io/v1, YAML).
+    /// Audit policy: the requests to record, and the level of detail (audit.k8s.io/v1, YAML).
     #[arg(long, value_name = "FILE", requires = "audit_log_path")]
     audit_policy_file: Option<PathBuf>,
-    /// Where audit events go, one JSON object a line; `-` for standard output.
+    /// File for audit events, a JSON object per line; `-` for standard output.
     #[arg(long, value_name = "FILE", requires = "audit_policy_file")]
     audit_log_path: Option<PathBuf>,
-    /// How many days old audit logs are kept; 0 for ever.
+    /// Days for which rotated audit logs are kept; 0 for ever.
     #[arg(long, value_name = "DAYS", default_value_t = 366, requires = "audit_log_path")]
     audit_log_maxage: u32,
-    /// How many old audit logs are kept; 0 for all.
+    /// Number of rotated audit logs that are kept; 0 for all.
     #[arg(long, value_name = "COUNT", default_value_t = 100, requires = "audit_log_path")]
     audit_log_maxbackup: usize,
-    /// The size after which an audit log is put aside, in megabytes.
+    /// Size at which the audit log is rotated, in megabytes; 0 for 100.
     #[arg(long, value_name = "MEGABYTES", default_value_t = 100, requires = "audit_log_path")]
     audit_log_maxsize: u64,
-    /// What happens when an event can't be written: `blocking` goes on and says so in the log, `blocking-strict` refuses the request.
-    /// Events are always written before the answer goes out.
+    /// Reaction if an event can't be written: `blocking` logs the failure and continues, `blocking-strict` refuses the request.
+    ///
+    /// In both modes, events are written before the response is sent.
     #[arg(long, value_name = "MODE", default_value = "blocking", value_parser = ["blocking", "blocking-strict"], requires = "audit_log_path")]
     audit_log_mode: String,
-    /// The form of the audit log: `json`, there is no other.
+    /// Format of the audit log. Only `json` exists.
     #[arg(long, value_name = "FORMAT", default_value = "json", value_parser = ["json"], requires = "audit_log_path")]
     audit_log_format: String,
 }
 
-/// What the flags come to.
+/// The settings that follow from the flags.
 #[derive(Debug, Default)]
 pub(crate) struct ServerSettings {
-    /// Certificates and keys that were made elsewhere.
+    /// Certificates and keys that the user provides.
     pub(crate) provided: ProvidedFiles,
-    /// The issuer of ServiceAccount tokens, if it isn't the usual one.
+    /// The issuer of ServiceAccount tokens, if it isn't the default.
     pub(crate) issuer: Option<String>,
-    /// Where Services get their addresses from.
+    /// The address range of Services.
     pub(crate) services: ServiceRange,
-    /// The address that clients are told.
+    /// The address that clients get.
     pub(crate) advertised: Option<std::net::IpAddr>,
-    /// Rules of admission that are left out.
+    /// Admission plugins that are disabled.
     pub(crate) left_out_plugins: Vec<String>,
-    /// The audit policy and where events go.
+    /// The audit policy and the log of its events.
     pub(crate) audit: Option<(PathBuf, LogConfig)>,
 }
 
 impl Flags {
-    /// Reads the flags together.
+    /// Reads all flags together.
     pub(crate) fn read_settings(&self) -> Result<ServerSettings, Failure> {
         for mode in &self.authorization_mode {
             match mode.as_str() {
@@ -174,7 +176,7 @@ impl Flags {
         })
     }
 
-    /// The audit policy and its log, which are named together.
+    /// Returns the audit policy and its log, which must be given together.
     fn audit(&self) -> Option<(PathBuf, LogConfig)> {
         let log = LogConfig {
             path: self.audit_log_path.clone()?,
@@ -186,7 +188,7 @@ impl Flags {
         Some((self.audit_policy_file.clone()?, log))
     }
 
-    /// Certificate and key that are named, or that lie in the folder of certificates.
+    /// Returns the named certificate and key, or those in the folder of certificates.
     fn serving(&self) -> Option<(PathBuf, PathBuf)> {
         if let (Some(certificate), Some(key)) = (&self.tls_cert_file, &self.tls_private_key_file) {
             return Some((certificate.clone(), key.clone()));

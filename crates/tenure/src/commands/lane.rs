@@ -1,6 +1,5 @@
-//! `tenure lane`: the process of one lane, which the controllers start; nobody else has use for it. Everything that it is told comes over its
-//! standard input, connections over its standard output, and it shuts itself in before it does anything with either. With a hub it is what stands
-//! between both in a lane's Pod (`super::lane_pod`), and starts such a process itself.
+//! `tenure lane`: the process of one lane, which only the controllers start. Its orders come over standard input, and connections over standard output. The process
+//! confines itself before it uses either. With a hub, the command is the relay in a lane's Pod (`super::lane_pod`), and starts such a process itself.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::os::fd::AsFd as _;
@@ -15,31 +14,31 @@ use crate::allocator;
 use crate::confinement::{self, Bounds, Confinement};
 use crate::failure::{Failure, chain};
 
-/// Threads that reconcile: what is large has threads of its own.
+/// Threads that reconcile; large work has threads of its own.
 const THREADS: usize = 2;
-/// Threads that read and write files, and resolve names, at the most.
+/// The largest number of threads for files and name resolution.
 const BLOCKING_THREADS: usize = 16;
 
-/// The process of one lane, for the controllers to start.
+/// Run one lane. Only the controllers start this command.
 #[derive(Debug, Args)]
 pub(crate) struct Lane {
     #[command(flatten)]
     pod: lane_pod::Flags,
 }
 
-/// A lane that has its orders and is shut in.
+/// A confined lane with its orders.
 pub(crate) struct ShutIn {
     process: LaneProcess,
     confinement: Confinement,
 }
 
 impl Lane {
-    /// Whether it is the one that is started first in a Pod.
+    /// Whether this is the first process of a Pod.
     pub(crate) fn is_in_pod(&self) -> bool {
         self.pod.is_in_pod()
     }
 
-    /// Stands between the controllers and the lane until it is told to end.
+    /// Relays between the controllers and the lane until a signal ends it.
     pub(crate) async fn run_in_pod(self) -> Result<ExitCode, Failure> {
         match self.pod.read_settings() {
             Some(pod) => pod.run().await,
@@ -47,7 +46,8 @@ impl Lane {
         }
     }
 
-    /// Waits for the orders, and gives up everything but system calls, which the runtime still makes when it starts. Must be called while there is one thread only.
+    /// Waits for the orders, and applies every limit except that of system calls, which the runtime still needs for its start. Must be called while only one thread
+    /// exists.
     pub(crate) fn shut_in(self) -> Result<ShutIn, Failure> {
         confinement::die_with_parent();
         confinement::close_inherited();
@@ -77,7 +77,7 @@ impl Lane {
 }
 
 impl ShutIn {
-    /// Reconciles until it is told to stop, or the controllers are gone.
+    /// Reconciles until an order to stop, or until the controllers are gone.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
         #[cfg(feature = "traces")]
         if let Some(outbox) = self.process.spans() {
@@ -89,7 +89,7 @@ impl ShutIn {
             .enable_all()
             .build()
             .map_err(|error| Failure::internal(format!("can't start the run time: {error}")))?;
-        // The runtime has its sockets by now, and nothing of the tenant's was read.
+        // The runtime has its sockets by now, and no data of the tenant has been read.
         self.confinement.refuse_calls();
         let gaps = self.confinement.tell_gaps(self.process.name());
         let ended = runtime.block_on(async {
@@ -98,7 +98,7 @@ impl ShutIn {
                 () = allocator::give_back_freed_memory() => Ok(()),
             }
         });
-        // What still computes is not waited for: what it makes is of use to nobody.
+        // Running computations are not waited for, since their results are useless.
         runtime.shutdown_background();
         ended.map_err(|error| fail(&error))?;
         Ok(ExitCode::SUCCESS)

@@ -1,37 +1,37 @@
-//! Where lanes run: what was asked for, and what is possible. Refuses to do something else than was asked for; what nobody asked for gives way, and
-//! that is said.
+//! The place where lanes run: the request and the possibilities. An explicit choice is followed or refused. A default falls back to a possible place, and the fallback
+//! is reported.
 
 use crate::failure::Failure;
 
 /// Where lanes run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum WhereLanesRun {
-    /// As tasks of one process.
+    /// Lanes are tasks of the controllers' process.
     Task,
-    /// Each in a process of its own.
+    /// Each lane is a confined process of its own (Linux).
     Process,
-    /// Each in a Pod of its own.
+    /// Each lane has a Pod of its own, by a Deployment that the controllers write (tenure run and tenure install).
     Deployment,
 }
 
-/// Where they run with an embedded control plane when nobody says it.
+/// The default with an embedded control plane.
 pub(crate) const DEFAULT_OF_UP: WhereLanesRun = WhereLanesRun::Process;
-/// The same for another cluster.
+/// The default for another cluster.
 pub(crate) const DEFAULT_OF_RUN: WhereLanesRun = WhereLanesRun::Task;
 
-/// What decides whether a lane can be a process.
+/// The circumstances that decide whether a lane can be a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// Whether the system can shut a process in.
+    /// Whether the system can confine a process.
     pub(crate) is_linux: bool,
-    /// Whether the server shows a certificate that this program has not made.
+    /// Whether the server has a certificate that this program has not made.
     pub(crate) has_other_certificate: bool,
-    /// Whether there is another cluster for Pods to be in.
+    /// Whether another cluster exists to run Pods.
     pub(crate) has_cluster: bool,
 }
 
 impl Circumstances {
-    /// Those of this machine.
+    /// Returns the circumstances of this machine.
     pub(crate) fn here(has_other_certificate: bool) -> Self {
         Self {
             is_linux: cfg!(target_os = "linux"),
@@ -40,7 +40,7 @@ impl Circumstances {
         }
     }
 
-    /// The same, for the cluster that is there already.
+    /// Returns the circumstances for an existing cluster.
     pub(crate) fn of_cluster() -> Self {
         Self {
             has_cluster: true,
@@ -49,7 +49,7 @@ impl Circumstances {
     }
 }
 
-/// Where lanes run, and what is to be said about it.
+/// Chooses where lanes run, and returns the text to report.
 pub(crate) fn choose(
     asked: Option<WhereLanesRun>,
     default: WhereLanesRun,

@@ -1,6 +1,5 @@
-//! What is in a lane's Pod besides the lane: it finds the controllers, proves who it is, and lets them run the lane's process
-//! (`tenure_controllers::LaneRelay`). Owns how they are found and believed, and how soon it tries again; refuses to show its token to who has no
-//! certificate of their authority.
+//! The relay in a lane's Pod: it finds the controllers, authenticates, and lets them run the lane's process (`tenure_controllers::LaneRelay`). The relay retries with
+//! pauses. It shows its token only to a server with a certificate of the controllers' authority.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,43 +23,43 @@ use crate::failure::Failure;
 use crate::health_server::serve_probes;
 use crate::plain_http::parse_address;
 
-/// How long connecting may take, and the handshake after it.
+/// The timeout for a connection, and the timeout for the handshake after it.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// How soon it is tried again, and how late at the most.
+/// The shortest and the longest pause before a retry.
 const SOON: Duration = Duration::from_millis(500);
 const LATE: Duration = Duration::from_secs(8);
 
-/// How a Pod finds the controllers.
+/// Flags of a lane's process in a Pod.
 #[derive(Debug, Args)]
 #[group(id = "lane-in-a-pod")]
 pub(crate) struct Flags {
-    /// In a Pod: where the controllers are.
+    /// Address of the controllers, for a lane in a Pod.
     #[arg(long, value_name = "HOST:PORT", value_parser = parse_hub, requires_all = ["hub_authority", "hub_token", "api_token", "data"])]
     hub: Option<Hub>,
-    /// The authorities of their certificate, in PEM.
+    /// CA certificates of the controllers, in PEM.
     #[arg(long, value_name = "FILE", requires = "hub")]
     hub_authority: Option<PathBuf>,
-    /// The token that proves to them who this is.
+    /// Token that proves the lane's identity to the controllers.
     #[arg(long, value_name = "FILE", requires = "hub")]
     hub_token: Option<PathBuf>,
-    /// The token for the API server.
+    /// Token for the API server.
     #[arg(long, value_name = "FILE", requires = "hub")]
     api_token: Option<PathBuf>,
-    /// Folder for what is fetched.
+    /// Folder for fetched content.
     #[arg(long, value_name = "DIR", requires = "hub")]
     data: Option<PathBuf>,
-    /// Answer GET /livez and /readyz here.
+    /// Address of the probes GET /livez and /readyz.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = parse_address, requires = "hub")]
     health_address: Option<std::net::SocketAddr>,
 }
 
 impl Flags {
-    /// Whether this is the process that is started first in a Pod.
+    /// Whether this is the first process of a Pod.
     pub(super) fn is_in_pod(&self) -> bool {
         self.hub.is_some()
     }
 
-    /// What they say, in a Pod.
+    /// Returns the settings, in a Pod.
     pub(super) fn read_settings(self) -> Option<LaneInPod> {
         Some(LaneInPod {
             hub: self.hub?,
@@ -73,7 +72,7 @@ impl Flags {
     }
 }
 
-/// What stands between the controllers and a lane.
+/// The relay between the controllers and a lane.
 #[derive(Debug)]
 pub(super) struct LaneInPod {
     hub: Hub,
@@ -84,7 +83,7 @@ pub(super) struct LaneInPod {
     health_address: Option<std::net::SocketAddr>,
 }
 
-/// Where the controllers are.
+/// The address of the controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hub {
     host: String,
@@ -105,7 +104,7 @@ fn parse_hub(text: &str) -> Result<Hub, String> {
 }
 
 impl LaneInPod {
-    /// Stands there until it is told to end.
+    /// Relays until a signal ends it.
     pub(super) async fn run(self) -> Result<ExitCode, Failure> {
         let api_token = self.api_token.clone();
         let program = controllers::describe_lane_program();
@@ -135,7 +134,7 @@ impl LaneInPod {
         }
     }
 
-    /// Serves the controllers, whoever leads, until this is told to end.
+    /// Serves the leading controllers until a signal ends the relay.
     async fn work(&self, relay: &LaneRelay, end: &CancellationToken) {
         let mut pause = SOON;
         while !end.is_cancelled() {
@@ -155,7 +154,7 @@ impl LaneInPod {
         }
     }
 
-    /// A connection to the controllers, and the token for them. Both files are read each time, since both are renewed.
+    /// Connects to the controllers, and returns the connection and the token. Both files are read each time, since both are renewed.
     async fn connect(&self) -> Result<(TlsStream<TcpStream>, String), String> {
         let (authority, token) = (self.hub_authority.clone(), self.hub_token.clone());
         let reading = tokio::task::spawn_blocking(move || {

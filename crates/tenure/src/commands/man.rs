@@ -1,5 +1,4 @@
-//! `tenure man DIR`: the manual, a page for the program and one for each subcommand, made from the same flags that are read. Owns roff's
-//! rules for plain text; refuses to know a flag by itself.
+//! `tenure man DIR`: writes the manual, a page for the program and one for each subcommand, from the definitions of the flags. The module escapes plain text for roff.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +8,10 @@ use clap::{Arg, Args, Command};
 use crate::failure::{EXIT_CODES, Failure};
 use crate::output;
 
-/// Write the manual's pages into a folder.
+/// Write the manual pages into a folder.
 #[derive(Debug, Args)]
 pub(crate) struct Man {
-    /// The folder.
+    /// Folder for the pages.
     folder: PathBuf,
 }
 
@@ -124,7 +123,7 @@ fn write_paragraphs(text: &str) -> String {
     paragraphs.join(".PP\n")
 }
 
-/// Text that roff takes for text: nothing in it is a command, and a hyphen can be copied.
+/// Escapes a text for roff, so that nothing in it is a command, and a hyphen can be copied.
 fn escape(text: &str) -> String {
     let escaped = text.trim().replace('\\', "\\e").replace('-', "\\-");
     let line = |line: &str| match line.as_bytes().first() {

@@ -1,4 +1,4 @@
-//! The subcommands, one file each.
+//! The subcommands, one file for each.
 
 pub(crate) mod access;
 pub(crate) mod address_flags;

@@ -6,7 +6,7 @@ use tenure_tenancy::settings::check_protected;
 
 use crate::failure::Failure;
 
-/// Reads who acts by default, by namespace.
+/// Reads the default accounts, by namespace.
 pub(super) fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let parse = |text: &String| match text.split_once('=') {
         Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
@@ -20,7 +20,7 @@ pub(super) fn parse_default_accounts(texts: &[String]) -> Result<BTreeMap<String
     texts.iter().map(parse).collect()
 }
 
-/// Reads names of namespaces and beginnings of names; an empty text is none.
+/// Reads names and prefixes of namespaces; an empty text means none.
 pub(super) fn parse_namespaces(flag: &str, texts: &[String]) -> Result<Vec<String>, Failure> {
     let named = texts.iter().filter(|text| !text.is_empty());
     let parse = |text: &String| match check_protected(text) {

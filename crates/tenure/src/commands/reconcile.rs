@@ -1,5 +1,5 @@
-//! `tenure reconcile`, `suspend` and `resume`: the three ways to tell a reconciler when to work. Owns the waiting for what comes of
-//! it; refuses kinds that nothing reconciles, and objects that are suspended.
+//! `tenure reconcile`, `suspend` and `resume`: the three commands that control when a reconciler works. `reconcile` waits for the outcome. The commands refuse kinds
+//! without a reconciler, and `reconcile` refuses suspended objects.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::{output, targets};
 /// The field of a status with the last handled request.
 const HANDLED: &str = "/status/lastHandledReconcileAt";
 
-/// Who writes these requests, as managedFields will show it.
+/// The field manager of these requests.
 const FIELD_MANAGER: &str = "tenure";
 
 /// The kinds that are reconciled on request and can be suspended.
@@ -37,16 +37,16 @@ pub(super) const RECONCILED: [(&str, &str); 7] = [
     ("tenure.dev", "Surface"),
 ];
 
-/// The kinds that can be suspended and have nothing to reconcile: they are acted on when something happens.
+/// The kinds that can be suspended and have nothing to reconcile, because they react to events.
 pub(super) const STANDING: [(&str, &str); 2] = [
     ("notification.toolkit.fluxcd.io", "Alert"),
     ("notification.toolkit.fluxcd.io", "Provider"),
 ];
 
-/// Which object.
+/// The object of the command.
 #[derive(Debug, Args)]
 pub(crate) struct Target {
-    /// The object: KIND NAME or KIND/NAME, such as ks web, gitrepo/web or surface/shop.
+    /// Object as KIND NAME or KIND/NAME, such as ks web, gitrepo/web or surface/shop.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
     #[command(flatten)]
@@ -55,37 +55,37 @@ pub(crate) struct Target {
     connect: Connect,
 }
 
-/// Ask for a reconciliation now, and wait for what comes of it: exit code 0 if the object is Ready, 1 if it is not.
+/// Request a reconciliation now, and wait for the result. Exit code 0 if the object is Ready, 1 if it is not.
 #[derive(Debug, Args)]
 pub(crate) struct Reconcile {
     #[command(flatten)]
     target: Target,
-    /// Ask for the Kustomization's source first, and wait for it, too.
+    /// Reconcile the Kustomization's source first, and wait for it, too.
     #[arg(long)]
     with_source: bool,
-    /// Only ask.
+    /// Request the reconciliation without waiting.
     #[arg(long)]
     no_wait: bool,
-    /// How long to wait for each object, in seconds.
+    /// Seconds to wait for each object.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     timeout: u64,
 }
 
-/// Stop reconciling an object; what is applied stays.
+/// Stop the reconciliation of an object. Applied objects stay.
 #[derive(Debug, Args)]
 pub(crate) struct Suspend {
     #[command(flatten)]
     target: Target,
 }
 
-/// Reconcile a suspended object again.
+/// Resume the reconciliation of a suspended object.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     #[command(flatten)]
     target: Target,
 }
 
-/// An object that a reconciler looks after.
+/// An object with a reconciler.
 struct Reconciled {
     resource: Resource,
     name: String,
@@ -169,7 +169,7 @@ impl Resume {
 
 impl Target {
     async fn connect(&self) -> Result<(kube::Client, Vec<Resource>), Failure> {
-        // What is wrong with the words is said before anybody is asked.
+        // A wrong argument is reported before any request.
         targets::Asked::read_one(&self.object)?;
         let client = self.connect.client().await?;
         let served = resources::served(&client).await?;
@@ -195,7 +195,7 @@ impl Target {
     }
 }
 
-/// What came of a reconciliation.
+/// The outcome of a reconciliation.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     is_ready: bool,
@@ -227,7 +227,7 @@ impl Reconciled {
         format!("{}/{}", self.resource.full_name(), self.name)
     }
 
-    /// What suspends it, or resumes it: a field, or of the kind that has none, an annotation.
+    /// Returns the patch that suspends or resumes the object: a field, or an annotation for the kind without one.
     fn write_suspension(&self, suspend: bool) -> Value {
         if self.resource.kind == "ArtifactGenerator" {
             let value = if suspend { json!("disabled") } else { Value::Null };
@@ -236,7 +236,7 @@ impl Reconciled {
         json!({"spec": {"suspend": suspend}})
     }
 
-    /// Whether that is so.
+    /// Whether the object is suspended.
     async fn is_suspended(&self) -> Result<bool, Failure> {
         let object = self.get().await?;
         let annotations = object.pointer("/metadata/annotations");
@@ -259,7 +259,7 @@ impl Reconciled {
         Ok(())
     }
 
-    /// The source of a Kustomization.
+    /// Returns the source of a Kustomization.
     async fn find_source(&self, client: &kube::Client, served: &[Resource]) -> Result<Self, Failure> {
         let object = self.get().await?;
         let text = |path: &str| ObjectView::of(&object).find_text(path);
@@ -270,7 +270,7 @@ impl Reconciled {
         let namespace = text("/spec/sourceRef/namespace").or(text("/metadata/namespace"));
         let (resource, namespace) = (resources::find(served, kind)?, namespace.unwrap_or_default());
         if kind == "ExternalArtifact" {
-            // Who makes it is asked: it has no requests of its own.
+            // The generator gets the request, since its artifact takes no requests.
             let made = Self {
                 api: Api::namespaced_with(client.clone(), namespace, &resource.api()),
                 resource: resource.clone(),
@@ -296,7 +296,7 @@ impl Reconciled {
                 Err(watcher::Error::WatchStartFailed(error) | watcher::Error::InitialListFailed(error)) => {
                     return Err(Failure::from(error));
                 }
-                // A watch that breaks begins again by itself.
+                // A failed watch restarts by itself.
                 Err(_) => continue,
             };
             if object.metadata.deletion_timestamp.is_some() {
@@ -313,8 +313,8 @@ impl Reconciled {
     }
 }
 
-/// The outcome of the request, or its progress. `before`: the last handled request before this one. `latest`: the request in the annotation now. A Receiver may have
-/// replaced this request with a later one; that one counts, too.
+/// Returns the outcome of the request, or its progress. `before`: the last handled request before this one. `latest`: the request in the annotation now. A Receiver may
+/// have replaced this request with a later one, which counts as well.
 fn read_outcome(
     object: &Value,
     generation: Option<i64>,
@@ -325,7 +325,7 @@ fn read_outcome(
     let handled = object.find_text(HANDLED);
     let handled = handled != before && (latest.is_none() || handled == latest);
     let observed = object.find_number("/status/observedGeneration") == generation;
-    // One that is stalled waits for a change of its spec, and handles no request.
+    // A stalled object waits for a change of its spec, and handles no request.
     let stalled = object
         .find_condition("Stalled")
         .is_some_and(|stalled| stalled.status == "True" && observed);
@@ -340,7 +340,7 @@ fn read_outcome(
     Err(step.message.lines().next().unwrap_or_default().to_owned())
 }
 
-/// A spinner on a terminal; nothing elsewhere.
+/// Returns a spinner on a terminal, and a hidden one elsewhere.
 fn progress(subject: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template(" {spinner} {wide_msg}  {elapsed}") {
@@ -369,7 +369,7 @@ mod tests {
             ("now", "Unknown", "False", None),
             ("before", "True", "False", None),
             ("before", "False", "True", Some(false)),
-            // Of a request that was made between the look and this one.
+            // The outcome of a request that was made between the read and this request.
             ("between", "True", "False", None),
         ] {
             let outcome = read_outcome(&object(handled, ready, stalled), Some(2), (Some("before"), Some("now")));
@@ -379,7 +379,7 @@ mod tests {
                 "{handled} {ready} {stalled}"
             );
         }
-        // What is stalled by an older spec says nothing of this one.
+        // A stalled status of an older spec says nothing about this one.
         assert_eq!(
             read_outcome(
                 &object("before", "False", "True"),
@@ -388,7 +388,7 @@ mod tests {
             ),
             Err("one".to_owned())
         );
-        // A Receiver asked after this request.
+        // A Receiver made a later request.
         let outcome = read_outcome(
             &object("later", "True", "False"),
             Some(2),

@@ -1,4 +1,4 @@
-//! `tenure run`: the controllers alone, for a cluster that is there already, until they are told to end.
+//! `tenure run`: the controllers alone, for an existing cluster, until a signal ends them.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,25 +26,26 @@ use crate::hook_server::serve_hooks;
 use crate::metrics_server::serve_metrics;
 use crate::{admission_server, allocator, artifact_server, caller, lane_server, output, plain_http, plane};
 
-/// Run the controllers for a cluster that is there already: the kubeconfig's, or the one that this Pod is in.
+/// Run the controllers for a cluster that is there already: the kubeconfig's, or in a Pod the Pod's own.
 ///
-/// They act as ServiceAccount tenure-system/tenure-controller, whoever the kubeconfig is for: another user has to be allowed to
-/// impersonate it. `tenure install` makes it, its rights and the kinds. Of several that run for one cluster, one leads and the others wait.
+/// The controllers act as ServiceAccount tenure-system/tenure-controller. A kubeconfig of another user needs the right to impersonate this account.
+/// `tenure install` makes the account, its rights and the kinds. If several processes run for one cluster, one leads and the others wait.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     connect: Connect,
-    /// Folder for what is fetched; each process has its own.
+    /// Folder for fetched content. Each process needs its own.
     #[arg(long, value_name = "DIR", default_value = "tenure-run")]
     data: PathBuf,
-    /// Answer GET /livez and /readyz here, over plain HTTP, a port alone on every address; without it, nothing is listened on.
+    /// Address of the probes GET /livez and /readyz, over plain HTTP. A port alone means every address. Unset: no probes.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     health_address: Option<SocketAddr>,
-    /// Answer GET /metrics here, over plain HTTP, to who shows a token of this cluster that may get /metrics; without it, nothing is
-    /// listened on.
+    /// Address of GET /metrics, over plain HTTP. A port alone means every address. Unset: no metrics.
+    ///
+    /// A client has to show a token of this cluster that may `get` /metrics.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     metrics_address: Option<SocketAddr>,
-    /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
+    /// Address at which Git hosts and registries call Receivers, over plain HTTP. A port alone means every address. Unset: no such requests are accepted.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address)]
     hook_address: Option<SocketAddr>,
     #[command(flatten)]
@@ -53,22 +54,24 @@ pub(crate) struct Run {
     admission: admission_server::Flags,
     #[command(flatten)]
     lane_pods: lane_server::Flags,
-    /// Which shard this instance sees to: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for what is in none. The key is that of
-    /// a Tenant, or of a namespace that is nobody's; without this, everything is seen to, and there may be no other instance.
+    /// Shard of this instance: sharding.fluxcd.io/key=NAME, or !sharding.fluxcd.io/key for everything without a shard.
+    ///
+    /// The label of a Tenant counts, or of a namespace without a tenant. Unset: this instance reconciles everything, and has to be the only one. Not with
+    /// --lanes deployment.
     #[arg(long, value_name = "SELECTOR")]
     watch_label_selector: Option<Instance>,
     #[command(flatten)]
     reconciling: Reconciling,
 }
 
-/// What they are told about their work; the rest of the flags is about where they run.
+/// Flags about the controllers' work. The other flags are about where they run.
 #[derive(Debug, Args)]
 #[group(id = "reconciling")]
 pub(crate) struct Reconciling {
-    /// The namespace of Flux's controllers: nothing begins while they reconcile the same kinds, and a leader stops once they do.
+    /// Namespace of Flux's controllers. While they reconcile the same kinds, this process starts no reconciliation, and a leader stops.
     #[arg(long, value_name = "NAME", default_value = "flux-system")]
     flux_namespace: String,
-    /// The namespace of Capsule's controller: nothing begins while it reconciles Tenants, and a leader stops once it does.
+    /// Namespace of Capsule's controller. While it reconciles Tenants, this process starts no reconciliation, and a leader stops.
     #[arg(long, value_name = "NAME", default_value = "capsule-system")]
     capsule_namespace: String,
     #[command(flatten)]
@@ -139,7 +142,7 @@ impl Run {
         output::print_line(format!("controllers {} for {address}", election.candidate));
         let shutdown = CancellationToken::new();
         let leading = tokio::spawn(tenure_controllers::run_as_leader(config, election, shutdown.clone()));
-        // They answer as long as the process lives, and where nobody is to be answered, nothing is waited for.
+        // The servers answer as long as the process lives. The future never ends, so the select also works without servers.
         let served = async {
             futures::future::join_all(servers).await;
             std::future::pending::<()>().await;
@@ -164,7 +167,7 @@ impl Run {
         finish(ended)
     }
 
-    /// Nothing begins while another reconciles a kind that is reconciled here.
+    /// Prepares the election. The controllers start after all other reconcilers of the same kinds have ended.
     fn prepare_election(&self, switches: &Switches) -> Result<Election, Failure> {
         let host = nix::unistd::gethostname()
             .map_err(|error| Failure::environment(format!("this machine's name can't be read: {error}")))?;
@@ -178,7 +181,7 @@ impl Run {
                 PLATFORM_NAMESPACE,
                 &self.watch_label_selector.as_ref().unwrap_or(&Instance::Only).lease(),
             ),
-            // Another process of the same machine, or a later one of the same number, is another candidate.
+            // Another process of the same machine, or a later one with the same number, is another candidate.
             candidate: format!(
                 "{}_{}_{}",
                 host.to_string_lossy(),
@@ -225,7 +228,7 @@ fn finish(
     }
 }
 
-/// How the process of a lane reaches the same API server; with credentials of its own.
+/// Returns the server for the process of a lane, which has credentials of its own.
 fn describe_server(cluster: &kube::Config) -> LaneServer {
     LaneServer {
         url: cluster.cluster_url.to_string(),
@@ -235,7 +238,7 @@ fn describe_server(cluster: &kube::Config) -> LaneServer {
     }
 }
 
-/// The same cluster, as the controller's ServiceAccount and nobody else: with an administrator's rights a mistake of ours would have them.
+/// Returns the configuration as the controller's ServiceAccount, since a defect in Tenure must not have an administrator's rights.
 async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Failure> {
     let account = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}");
     let user = ask_who(&cluster).await?;
@@ -256,12 +259,12 @@ async fn become_controller(mut cluster: kube::Config) -> Result<kube::Config, Fa
     }
 }
 
-/// Who the API server takes the requests of a configuration for.
+/// Returns the user of a configuration, as the API server sees it.
 pub(crate) async fn ask_who(cluster: &kube::Config) -> Result<String, Failure> {
     caller::ask_who(&open_client(cluster.clone())?).await
 }
 
-/// Keeps another process from the same folder until what is returned is dropped.
+/// Locks the folder against other processes until the result is dropped.
 fn lock_folder(data: &Path) -> Result<std::fs::File, Failure> {
     let path = data.join("lock");
     let refuse = |what: String| Failure::environment(format!("{}: {what}", path.display()));

@@ -1,5 +1,5 @@
-//! `tenure trace`: where an object came from. Owns how that is shown, and the exit code; what counts as a proof is the planner's to say. Refuses to
-//! take what may not be looked at for what isn't so.
+//! `tenure trace`: prints the origin of an object, and sets the exit code. The planner decides what counts as a proof. An unreadable object never counts as a missing
+//! one.
 
 use std::process::ExitCode;
 
@@ -13,16 +13,17 @@ use crate::failure::Failure;
 use crate::inspection::{Form, Lookout, describe, print_data};
 use crate::output;
 
-/// Show where an object came from: which Kustomization applied it as whom, from which source and revision, and whose it is.
+/// Show the origin of an object: the Kustomization that applied it, its account, source and revision, and the tenant.
 ///
-/// What an object says of itself is checked: its labels count only if the Kustomization's inventory lists it. Exit codes: 0 something manages
-/// it, 1 nothing here does, 3 it can't be told.
+/// The command checks the claims of an object: its labels count only if the Kustomization's inventory lists the object.
+///
+/// Exit codes: 0 something manages the object, 1 nothing here manages it, 3 the command can't tell.
 #[derive(Debug, Args)]
 pub(crate) struct Trace {
-    /// The object: KIND NAME or KIND/NAME, such as deployment/web.
+    /// Object as KIND NAME or KIND/NAME, such as deployment/web.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
-    /// The way as data, for programs.
+    /// Print the result as data, for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
     #[command(flatten)]
@@ -87,7 +88,7 @@ fn write_line(name: &str, value: &str) -> String {
     format!("{name:22}{value}")
 }
 
-/// `appliedAs` as `Applied as`.
+/// Writes `appliedAs` as `Applied as`.
 fn write_name(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     for (index, character) in name.chars().enumerate() {

@@ -1,5 +1,5 @@
-//! `tenure tree`: what a Kustomization applied, and what a Surface generated, down to the last object, and how each of them is. Owns how that is
-//! shown; what belongs below what is the planner's to say. Refuses to leave out what whoever asks may not look at: it is shown as that.
+//! `tenure tree`: the objects of a Kustomization or a Surface, down to the last one, with their states. The module prints the tree, and the planner builds it. Objects
+//! that the user may not read are shown as unreadable.
 
 use std::process::ExitCode;
 
@@ -13,25 +13,25 @@ use crate::failure::Failure;
 use crate::inspection::{Form, Lookout, describe, print_data};
 use crate::output;
 
-/// Show what a Kustomization applied or a Surface generated, as a tree, with the state of every object.
+/// Show the objects that a Kustomization applied or a Surface generated, as a tree, with the state of each object.
 ///
-/// Nested Kustomizations are followed. Objects are looked at with your own rights; what you may not look at is shown as Forbidden. What is in
-/// another cluster is named and not looked at.
+/// The command follows nested Kustomizations. It reads objects with your rights, and shows objects that you may not read as Forbidden. It names objects in
+/// another cluster, and does not read them.
 #[derive(Debug, Args)]
 pub(crate) struct Tree {
-    /// The Kustomization or Surface: KIND NAME or KIND/NAME, such as ks/web.
+    /// Kustomization or Surface, as KIND NAME or KIND/NAME, such as ks/web.
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     object: Vec<String>,
-    /// Only sources, Kustomizations and Surfaces, and not what they consist of.
+    /// Show only sources, Kustomizations and Surfaces.
     #[arg(long)]
     compact: bool,
-    /// How many steps down.
+    /// Number of levels to show, 32 at most.
     #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = parse_depth)]
     depth: usize,
-    /// How many objects at most.
+    /// Maximum number of objects to show.
     #[arg(long, value_name = "NUMBER", default_value_t = 5_000)]
     limit: usize,
-    /// The tree as data, for programs.
+    /// Print the tree as data, for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ impl Tree {
     }
 }
 
-/// Prints a node behind its branch, and what is below it behind the stem that goes on.
+/// Prints a node after its branch, and its children after the continued stem.
 fn print(node: &Node, branch: &str, stem: &str) {
     let object = visible_line(&node.object);
     output::print_line(format!("{branch}{object}  {}", describe(&node.standing)));

@@ -1,5 +1,5 @@
-//! `tenure uninstall`: takes the controllers out of a cluster and leaves what runs. Owns the question whether it is meant; what is done, and
-//! in which order, is `tenure_planner::uninstallation`.
+//! `tenure uninstall`: removes the controllers from a cluster and leaves running workloads. The module asks for confirmation; `tenure_planner::uninstallation` decides
+//! the steps and their order.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,41 +13,44 @@ use crate::failure::Failure;
 use crate::uninstallation::{Leadership, Uninstallation};
 use crate::{confirmation, output};
 
-/// How many lines of one stage are shown before a question; --dry-run shows all.
+/// The number of lines of a stage that are shown before a question; --dry-run shows all.
 const SHOWN: usize = 15;
 
-/// Take the controllers, their rights and their namespace out of a cluster. What Kustomizations applied stays, and runs on.
+/// Remove the controllers, their rights and their namespace from a cluster. Applied objects stay, and continue to run.
 ///
-/// Admission webhooks go first, then the controllers end. Then their finalizer is taken off what they reconcile, so that it can be deleted later; then the rest goes.
-/// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given. The protection of tenants (NetworkPolicies,
-/// quotas, LimitRanges, admission policies) stays with the bindings of owners, unless --with-protection is given.
+/// The command first deletes the admission webhooks, then ends the controllers. Then it removes their finalizers from the objects that they reconciled, so
+/// that these objects can be deleted later. Then it deletes the rest.
+///
+/// Flux's and Capsule's kinds stay with all their objects, unless --delete-kinds is given. The protection of tenants (NetworkPolicies, quotas, LimitRanges,
+/// admission policies) stays with the bindings of owners, unless --with-protection is given.
 #[derive(Debug, Args)]
 pub(crate) struct Uninstall {
     #[command(flatten)]
     connect: Connect,
-    /// Print what would be done, and do nothing.
+    /// Print the changes, and make none.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// Don't ask.
+    /// Skip the confirmation.
     #[arg(long)]
     yes: bool,
-    /// Leave Tenure's own kind, too: Surfaces stay.
+    /// Keep Tenure's own kinds, too, with their objects, such as Surfaces.
     #[arg(long, conflicts_with = "delete_kinds")]
     keep_kinds: bool,
-    /// Delete Flux's and Capsule's kinds, too, and all their objects. What they applied and the namespaces of Tenants stay.
+    /// Delete Flux's and Capsule's kinds, too, with all their objects. Applied objects and the namespaces of Tenants stay.
     #[arg(long)]
     delete_kinds: bool,
-    /// Delete what protects tenants from each other, too: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, and admission policies. The bindings
-    /// of owners go before it.
+    /// Delete the protection of tenants, too: NetworkPolicies, ResourceQuotas and LimitRanges of Tenants, and admission policies.
+    ///
+    /// The bindings of owners are deleted before it.
     #[arg(long)]
     with_protection: bool,
-    /// How long to wait for the controllers to end, in seconds.
+    /// Seconds to wait for the controllers to end.
     #[arg(long, value_name = "SECONDS", default_value_t = 90)]
     wait: u64,
-    /// The namespace of Flux's controllers: while they run, what is theirs is left to them.
+    /// Namespace of Flux's controllers. While they run, the command leaves Flux's finalizers to them and refuses --delete-kinds.
     #[arg(long, value_name = "NAME", default_value = "flux-system")]
     flux_namespace: String,
-    /// The namespace of Capsule's controller.
+    /// Namespace of Capsule's controller. While it runs, the command refuses --delete-kinds.
     #[arg(long, value_name = "NAME", default_value = "capsule-system")]
     capsule_namespace: String,
 }

@@ -1,4 +1,4 @@
-//! `tenure up`: the embedded control plane with all controllers, until it is told to end.
+//! `tenure up`: the embedded control plane with all controllers, until a signal ends it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -11,17 +11,16 @@ use crate::failure::Failure;
 use crate::plane::{Options, Plane};
 use crate::{artifact_server, output, plain_http};
 
-/// Run the embedded control plane with all controllers.
+/// Run the embedded control plane (an API server and its storage) with all controllers.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Folder for everything that is stored: objects, certificates, artifacts, and the administrator's kubeconfig
-    /// [default: tenure-data].
+    /// Folder for all stored data: objects, certificates, artifacts, and the administrator's kubeconfig [default: tenure-data].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Port to serve HTTPS on; 0 takes a free one.
+    /// Port for HTTPS; 0 takes a free port.
     #[arg(long, visible_alias = "secure-port", default_value_t = 6443)]
     port: u16,
-    /// Address to listen on.
+    /// Address to listen on for HTTPS.
     #[arg(
         long,
         visible_alias = "bind-address",
@@ -29,21 +28,21 @@ pub(crate) struct Up {
         default_value = "127.0.0.1"
     )]
     bind: IpAddr,
-    /// Run what a kube-apiserver is and nothing else: no controllers, neither Tenure's nor those that a
-    /// kube-controller-manager has.
+    /// Run only the API server: no controllers of Tenure, and none that a kube-controller-manager has.
     #[arg(long)]
     bare: bool,
-    /// Report stored workloads as rolled out (nothing is run; see docs/reference/workload-status.md).
+    /// Report stored workloads as rolled out. Nothing is run (see docs/reference/workload-status.md).
     #[arg(long)]
     workload_status: bool,
-    /// Serve a folder of this machine as a Git repository on loopback, for surfaces and sources of the platform namespace: its files as
-    /// they are, looked at every second; or HEAD, where it is a Git repository itself.
+    /// Serve a folder of this machine as a Git repository on loopback, for surfaces and sources of the platform namespace. Can be repeated.
+    ///
+    /// The command reads the folder every second, and serves its files as they are. If the folder is a Git repository itself, the command serves HEAD.
     #[arg(long = "repository", value_name = "NAME=FOLDER")]
     repositories: Vec<String>,
-    /// Port on loopback that --repository serves on; 0 takes a free one, another at each start.
+    /// Loopback port for --repository; 0 takes a free port, another one at each start.
     #[arg(long, value_name = "PORT", default_value_t = 6480)]
     repository_port: u16,
-    /// Take requests to Receivers here, over plain HTTP, a port alone on every address; without it, there are none.
+    /// Address at which Git hosts and registries call Receivers, over plain HTTP. A port alone means every address. Unset: no such requests are accepted.
     #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = plain_http::parse_address, conflicts_with = "bare")]
     hook_address: Option<SocketAddr>,
     #[command(flatten)]
@@ -55,7 +54,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// This program under the name of kube-apiserver: nothing but that, on a store that somebody names.
+    /// Turns the command into kube-apiserver alone, on a store that the user names, for the program's name kube-apiserver.
     pub(crate) fn only_kube_apiserver(self) -> Result<Self, Failure> {
         if self.flags.etcd_servers.is_none() && self.data.is_none() {
             return Err(Failure::usage("--etcd-servers must be specified")

@@ -1,4 +1,4 @@
-//! `tenure version`: which program.
+//! `tenure version`: prints the program's version.
 
 use std::process::ExitCode;
 

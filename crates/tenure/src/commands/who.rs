@@ -1,5 +1,5 @@
-//! `tenure who`: who owns each field of an object, for what came from Git from which commit, file and line, and who a manager was, where an audit log
-//! tells. Owns the reading of managedFields for people; refuses to print what is in a Secret.
+//! `tenure who`: the owner of each field of an object, the commit, file and line of fields from Git, and the users behind managers by an audit log. The content of a
+//! Secret is never printed.
 
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -19,19 +19,19 @@ use crate::failure::Failure;
 use crate::provenance::Provenance;
 use crate::{output, resources};
 
-/// The longest value that is shown.
+/// The longest printed value.
 const LONGEST_VALUE: usize = 48;
 
 /// Show who owns each field of an object, and from which commit, file and line it came.
 ///
-/// A manager's name is what its writer says of itself. Who that was, the API server's audit log tells, if it is given.
+/// The name of a field manager is only the writer's own claim. With --audit-log, the command shows the user that the API server recorded, too.
 #[derive(Debug, Args)]
 pub(crate) struct Who {
-    /// The object: KIND/NAME, such as deployment/web.
+    /// Object as KIND/NAME, such as deployment/web.
     object: String,
-    /// Only this field and what is in it: .spec.replicas, '.spec.template.spec.containers[name="web"].image'.
+    /// Only this field and the fields in it: .spec.replicas, '.spec.template.spec.containers[name="web"].image'.
     field: Option<String>,
-    /// Folder with the artifacts that were fetched; beside the kubeconfig when absent (`tenure up` keeps them there).
+    /// Folder with the fetched artifacts [default: `artifacts` beside the kubeconfig, where `tenure up` stores them].
     #[arg(long, value_name = "DIR")]
     artifacts: Option<std::path::PathBuf>,
     #[command(flatten)]
@@ -103,7 +103,7 @@ impl Who {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Looks for who the managers were.
+    /// Searches for the users of the managers.
     fn search(&self, address: &Address, owned: &[Owned]) -> Result<Option<Search>, Failure> {
         if !self.log.is_given() {
             return Ok(None);
@@ -142,7 +142,7 @@ fn print(owned: &[Owned], provenance: &Provenance, writer: &dyn Fn(&ManagedField
     output::print_line(output::table(&headers, rows.collect()));
 }
 
-/// Every owned field, in the order of the paths; at or below `within` if there is one.
+/// Returns every owned field, ordered by path, at or below `within` if given.
 fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failure> {
     let managed = Managed::of_object(object)
         .map_err(|error| Failure::environment(format!("managedFields can't be read: {error}")))?;
@@ -174,12 +174,12 @@ fn owned(object: &Value, within: Option<&FieldPath>) -> Result<Vec<Owned>, Failu
     Ok(fields)
 }
 
-/// Whether the field itself, or something around it as a whole, is owned.
+/// Whether the field itself is owned, or a parent as a whole.
 fn owns_around(set: &FieldSet, path: &FieldPath) -> bool {
     (1..=path.0.len())
         .filter_map(|length| path.0.get(..length))
         .any(|prefix| {
-            // Something around it counts only if it is owned as a whole, which shows in nothing being owned inside it.
+            // A parent counts only if it is owned as a whole, that is, without owned children.
             set.contains(prefix) && (prefix.len() == path.0.len() || !has_children(set, prefix))
         })
 }
@@ -195,7 +195,7 @@ fn has_children(set: &FieldSet, path: &[structured_merge::PathElement]) -> bool 
     !below.is_empty()
 }
 
-/// A map or list is a line of its own only when it is owned as a whole; else its fields are.
+/// Whether a field has a line of its own. A map or list has one only if it is owned as a whole; else its fields have lines.
 fn shown(value: &Value, set: &FieldSet, path: &FieldPath) -> bool {
     !(value.is_object() || value.is_array()) || !has_children(set, &path.0)
 }
@@ -212,11 +212,11 @@ fn since(entry: &ManagedFieldsEntry) -> String {
     entry.time.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// A value in one line; what is in a Secret is not printed.
+/// Describes a value in one line, without the content of a Secret.
 fn describe_value(object: &Value, path: &FieldPath, value: &Value) -> String {
     let secret = ObjectView::of(object).read_text("/kind") == "Secret";
     let text = path.to_string();
-    // kubectl keeps a copy of the whole object in an annotation.
+    // kubectl stores a copy of the whole object in an annotation.
     let holds_values = [".data", ".stringData", ".metadata.annotations"];
     if secret && holds_values.iter().any(|field| text.starts_with(field)) {
         return "(secret)".to_owned();

@@ -1,5 +1,5 @@
-//! The flags that say how the controllers run inside a cluster. Owns what they are read as, and refuses an image that could be
-//! exchanged unseen; what comes of them is `tenure_api::workload`.
+//! The flags for the workload of the controllers in a cluster. The module reads them, and refuses an image that could be replaced unnoticed. `tenure_api::workload`
+//! makes the objects.
 
 use std::net::SocketAddr;
 
@@ -12,56 +12,62 @@ use tenure_sources::Cidr;
 use super::run;
 use crate::failure::Failure;
 
-/// What the process takes besides its budgets: itself, its caches, and what it says to the API server.
+/// The memory of the process beyond its budgets: the program, its caches, and its requests to the API server.
 const MEMORY_BESIDES: u64 = 384 << 20;
-/// What is on disk besides artifacts: what is fetched until it is one.
+/// The disk beyond the artifacts: fetched data before it is an artifact.
 const DISK_BESIDES: u64 = 1 << 30;
 
-/// How the controllers run in the cluster.
+/// Flags of the Deployment that runs the controllers.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "What runs the controllers")]
 #[group(id = "workload")]
 pub(crate) struct Flags {
-    /// The image with the program as /tenure.
+    /// Image with this program as /tenure. It needs a digest, except with --unpinned-image.
     #[arg(long, value_name = "NAME:TAG@DIGEST", required_unless_present = "without_deployment")]
     image: Option<String>,
-    /// Take an image without a digest. Whoever can move its tag then chooses the program that holds the controllers' rights.
+    /// Accept an image without a digest. Every user who can move its tag can then choose the program that has the controllers' rights.
     #[arg(long, requires = "image")]
     unpinned_image: bool,
-    /// How many Pods: one leads, the others wait [default: 2, or 1 with --hooks or where artifacts are served].
+    /// Number of Pods, from 1 to 16: one leads, the others wait [default: 2, or 1 with --hooks, --helm-controller or --artifact-secret].
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=16))]
     replicas: Option<u32>,
-    /// Take requests to Receivers, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod.
+    /// Accept requests of Git hosts and registries to Receivers, at the Service webhook-receiver. Only the leader can answer, so there is one Pod. Not with --shard.
     #[arg(long)]
     hooks: bool,
-    /// Serve artifacts to Flux's helm-controller in this namespace, at the Service tenure-artifacts. It proves nothing, so a NetworkPolicy lets
-    /// its Pods (app: helm-controller) in and nobody else: the cluster's network has to enforce those. There is one Pod, as for --hooks.
+    /// Serve artifacts to Flux's helm-controller in this namespace, at the Service tenure-artifacts.
+    ///
+    /// helm-controller proves no identity. So a NetworkPolicy admits only its Pods (app: helm-controller), and the cluster's network has to enforce
+    /// NetworkPolicies. There is one Pod, as with --hooks. Not with --shard.
     #[arg(long, value_name = "NAMESPACE")]
     helm_controller: Option<String>,
-    /// Serve artifacts over HTTPS to who shows a token of this cluster that may `get` the object, at the Service tenure-artifacts, with the
-    /// certificate in this Secret (kubernetes.io/tls) of namespace tenure-system.
+    /// Serve artifacts over HTTPS, at the Service tenure-artifacts, with the certificate in this Secret (kubernetes.io/tls) of tenure-system.
+    ///
+    /// A client shows a token of this cluster, and gets an artifact if its user may `get` the object. There is one Pod, as with --hooks. Not with --shard.
     #[arg(long, value_name = "NAME")]
     artifact_secret: Option<String>,
-    /// The API server shows a certificate, and is answered only with one of the authority in this Secret (`ca.crt`) of namespace tenure-system.
-    /// Without it, whoever reaches the port can send a review, which tells him nothing.
+    /// Answer admission webhooks only for clients with a certificate of the authority in this Secret (`ca.crt`) of tenure-system. Needs --admission.
+    ///
+    /// Use the flag if the API server shows a certificate. Without the flag, every client that reaches the port can send a review, which tells the client
+    /// nothing.
     #[arg(long, value_name = "NAME")]
     admission_client_secret: Option<String>,
-    /// The PriorityClass of the Pods.
+    /// PriorityClass of the Pods.
     #[arg(long, value_name = "NAME")]
     priority_class: Option<String>,
-    /// Where the API server is, to let the Pods connect to nothing else of the cluster; several times for several addresses. Without it,
-    /// they may connect to ports 443 and 6443 of any address.
+    /// Address of the API server. The Pods may then connect to it instead of to ports 443 and 6443 of every address. Can be repeated.
+    ///
+    /// With the flag, they reach nothing else of the cluster, except DNS and allowed sources.
     #[arg(long = "api-server", value_name = "ADDRESS:PORT")]
     api_servers: Vec<SocketAddr>,
-    /// A range that sources may be fetched from although it is private; the controllers need an --allow-source for each address there, too.
+    /// Private range from which sources may be fetched. The controllers need an --allow-source for each address in it, too. Can be repeated.
     #[arg(long = "source-network", value_name = "CIDR")]
     source_networks: Vec<String>,
-    /// Let the Pods of a namespace ask for metrics on port 8080, `http-prom`. Whoever does shows a token that may get /metrics.
+    /// Namespace whose Pods may get metrics, on port 8080 (`http-prom`). A client has to show a token that may `get` /metrics.
     #[arg(long, value_name = "NAMESPACE")]
     metrics_from: Option<String>,
 }
 
-/// What `tenure run` takes in a Pod, and nothing that says where it runs.
+/// Flags of `tenure run` that an installation passes on to its Pods.
 #[derive(Debug, Parser)]
 #[command(name = "tenure run", no_binary_name = true, disable_help_flag = true)]
 struct HandedOn {
@@ -71,19 +77,19 @@ struct HandedOn {
     log: Option<String>,
 }
 
-/// What runs the controllers, and what its installer should know.
+/// The workload of the controllers, and notes for the installer.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) workload: Workload,
-    /// Which controllers run.
+    /// The enabled controllers.
     pub(crate) switches: Switches,
-    /// Protected namespaces.
+    /// The protected namespaces.
     pub(crate) protected_namespaces: Vec<String>,
     pub(crate) notes: Vec<String>,
 }
 
 impl Flags {
-    /// Reads them, together with what is handed on to `tenure run`.
+    /// Reads the flags, together with the arguments for `tenure run`.
     pub(crate) fn read(&self, arguments: &[String], shards: &[String]) -> Result<Chosen, Failure> {
         let image = self.image.as_deref().unwrap_or_default();
         check_image(image, self.unpinned_image)?;
@@ -202,7 +208,7 @@ impl Flags {
     }
 }
 
-/// A name that can be that of a Secret.
+/// Checks that a name is valid for a Secret.
 fn check_secret(flag: &str, name: Option<&str>) -> Result<(), Failure> {
     let known = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || b"-.".contains(&letter);
     match name {
@@ -213,7 +219,7 @@ fn check_secret(flag: &str, name: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// An image by its digest is the same one tomorrow and on every node.
+/// Checks that an image has a digest, so it is the same image later and on every node.
 fn check_image(image: &str, unpinned: bool) -> Result<(), Failure> {
     let refuse = |problem: &str| {
         Failure::usage(format!("--image {image:?}: {problem}"))
@@ -384,7 +390,7 @@ mod tests {
             assert_eq!(policy.check(&endpoint, address).is_err(), closed, "{address}");
         }
         let (global, closed) = (range("2000::/3"), CLOSED_IPV6.map(range));
-        // Those that carry an address of IPv4 are judged by it.
+        // An address that contains an IPv4 address is judged by that IPv4 address.
         let carrying = range("2002::/16");
         for high in 0..=0xffff_u16 {
             for second in [0, 0x1ff, 0x200, 0xdb7, 0xdb8, 0xdb9, 0xfff, 0x1000, 0xffff] {

@@ -17,7 +17,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
-    // The other filter answers for these two.
+    // The other filter decides about these two.
     libc::SYS_clone3,
     libc::SYS_sched_getaffinity,
     libc::SYS_close,
@@ -61,7 +61,7 @@ const ANY: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Calls of this processor that are older than those of [`ANY`]; C libraries still make them.
+/// Calls of this processor that are older than the ones in [`ANY`]; C libraries still make them.
 #[cfg(target_arch = "x86_64")]
 const ANY_HERE: &[libc::c_long] = &[
     libc::SYS_epoll_wait,
@@ -78,7 +78,7 @@ const ANY_HERE: &[libc::c_long] = &[38];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const ANY_HERE: &[libc::c_long] = &[];
 
-/// The flags of a new thread, as glibc and musl set them: it shares everything with the thread that makes it.
+/// The flags of a new thread, as glibc and musl set them: the thread shares everything with its creator.
 const THREAD: u64 = 0x003d_0f00;
 /// A flag without effect, which musl sets.
 const DETACHED: u64 = 0x0040_0000;
@@ -116,12 +116,12 @@ struct Check {
     value: u64,
 }
 
-/// An argument of the type `int`.
+/// Returns a check of an argument of the type `int`.
 const fn int(at: u8, value: u64) -> Check {
     int_bits(at, u32::MAX as u64, value)
 }
 
-/// Some bits of an argument of the type `int`.
+/// Returns a check of some bits of an argument of the type `int`.
 const fn int_bits(at: u8, mask: u64, value: u64) -> Check {
     Check {
         at,
@@ -131,7 +131,7 @@ const fn int_bits(at: u8, mask: u64, value: u64) -> Check {
     }
 }
 
-/// Some bits of an argument of the type `long`, or of an address.
+/// Returns a check of some bits of an argument of the type `long`, or of an address.
 const fn long_bits(at: u8, mask: u64, value: u64) -> Check {
     Check {
         at,
@@ -141,13 +141,13 @@ const fn long_bits(at: u8, mask: u64, value: u64) -> Check {
     }
 }
 
-/// A call that may be made with some arguments only: one of several sets of checks must hold.
+/// A call that is allowed with some arguments only: one of several sets of checks must hold.
 type Limited = (libc::c_long, Vec<Vec<Check>>);
 
 fn list_limited(own: u32) -> Vec<Limited> {
     let one_of = |at, values: &[u64]| values.iter().map(|value| vec![int(at, *value)]).collect();
     let mut fcntl: Vec<Vec<Check>> = one_of(1, &FCNTL);
-    // No signal to another process when something can be read.
+    // Without O_ASYNC, readable data sends no signal to another process.
     fcntl.push(vec![int(1, F_SETFL), long_bits(2, O_ASYNC, 0)]);
     let futex = FUTEX_COMMANDS.map(|command| vec![int_bits(1, u64::from(u32::MAX) & !FUTEX_FLAGS, command)]);
     let own_thread = vec![vec![int(0, 0), int(1, 0)]];
@@ -166,15 +166,15 @@ fn list_limited(own: u32) -> Vec<Limited> {
         (libc::SYS_mprotect, vec![vec![long_bits(2, !READ_WRITE, 0)]]),
         (libc::SYS_openat, vec![vec![int_bits(3, SET_ID, 0)]]),
         (libc::SYS_prctl, vec![vec![int(0, PR_SET_NAME)]]),
-        // Its limits are read, and stay as they are.
+        // A lane may read its own limits, and may not change them.
         (libc::SYS_prlimit64, vec![vec![int(0, 0), long_bits(2, u64::MAX, 0)]]),
         (libc::SYS_renameat2, vec![vec![int(4, 0)]]),
-        // To the peer of the socket, which the hub chose.
+        // Only to the peer of the socket, which the hub chose.
         (libc::SYS_sendto, vec![vec![long_bits(4, u64::MAX, 0)]]),
-        // A thread that computes for long steps back (`tenure_background`).
+        // A thread with a long computation lowers its priority (`tenure_background`).
         (libc::SYS_setpriority, own_thread),
         (libc::SYS_setsockopt, vec![vec![int(1, NO_DELAY.0), int(2, NO_DELAY.1)]]),
-        // A signal to itself is how a program aborts.
+        // A program aborts with a signal to itself.
         (libc::SYS_tgkill, vec![vec![int(0, own.into())]]),
     ]
 }
@@ -192,12 +192,12 @@ fn list_limited_here() -> Vec<Limited> {
     Vec::new()
 }
 
-/// The error numbers that a process gets.
+/// The error numbers that refused calls return.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Errors {
-    /// For a call that is not on the list.
+    /// The error number for a call that is not on the list.
     pub(super) refused: i32,
-    /// For a call that the C library has a substitute for.
+    /// The error number for a call that the C library can replace with another one.
     pub(super) missing: i32,
 }
 
@@ -210,16 +210,16 @@ pub(super) const ERRORS: Errors = Errors {
 /// The list, as programs that the kernel runs at each call.
 #[derive(Debug)]
 pub(super) struct CallFilters {
-    /// In the order in which they are applied.
+    /// The programs, in the order in which they are applied.
     pub(super) programs: [BpfProgram; 2],
 }
 
 impl CallFilters {
-    /// The filters of the process with this number.
+    /// Compiles the filters of the process with this number.
     pub(super) fn compile(own: u32, errors: Errors) -> Result<Self, String> {
         let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())?;
         let answer = |error: i32| SeccompAction::Errno(error.unsigned_abs());
-        // The flags of clone3 are in memory, where a filter can't look. C libraries then call clone. The affinity of another thread is not read.
+        // The flags of clone3 are in memory, where a filter can't look, so C libraries get the answer to call clone. The affinity of another thread is not readable.
         let missing = BTreeMap::from([
             (libc::SYS_clone3, Vec::new()),
             (
@@ -246,7 +246,7 @@ impl CallFilters {
         })
     }
 
-    /// Applies the list to all threads of this process, and to those that they start.
+    /// Applies the list to all threads of this process, and to the threads that they start.
     pub(super) fn apply(&self) -> Result<(), String> {
         for program in &self.programs {
             apply_filter_all_threads(program).map_err(|error| error.to_string())?;
@@ -268,7 +268,7 @@ fn make_rule(checks: &[(Check, SeccompCmpOp)]) -> Result<SeccompRule, String> {
     rule.map_err(|error| error.to_string())
 }
 
-/// A filter with the actions for a call without a rule that holds, and for one with such a rule.
+/// Makes a filter with two actions: one for a call without a matching rule, and one for a call with a matching rule.
 fn make_program(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     (otherwise, matched): (SeccompAction, SeccompAction),

@@ -1,5 +1,5 @@
-//! System calls made from a process that is confined as a lane is (`injector.c`): every number, as the user of a lane and as root, and each
-//! attack beside a control outside of the confinement. What the kernel lets through is compared with docs/reference/lane-calls.md.
+//! System calls from a process that is confined like a lane (`injector.c`): every number, as the user of a lane and as root, and each attack with a control outside of
+//! the confinement. The calls that the kernel lets through are compared with docs/reference/lane-calls.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,29 +15,29 @@ use tenure_planner::lane_process::user::LANE_USERS;
 
 use super::calls::{CallFilters, Errors};
 
-/// Error numbers that no call has, so that what the filters answer is known from what the kernel does.
+/// Error numbers that no call returns, so an answer of the filters differs from one of the kernel.
 const ERRORS: Errors = Errors {
     refused: 4001,
     missing: 4002,
 };
 
-/// A number that stands for this process where a call names one.
+/// A number that stands for this process in the arguments of a call.
 const OWN: u32 = 77;
 
-/// What came of a call.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// The filters refused it.
+    /// The filters refused the call.
     Refused,
     /// The filters answered that the kernel has no such call.
     Missing,
-    /// The kernel ended the process for it.
+    /// The kernel killed the process because of the call.
     Killed,
-    /// It did what it does.
+    /// The call succeeded.
     Done,
-    /// It failed with this error.
+    /// The call failed with this error.
     Failed(i32),
-    /// It ended or stopped the process, or its way to say so.
+    /// The call ended or stopped the process, or closed its channel for results.
     Ended,
 }
 
@@ -61,22 +61,22 @@ impl Outcome {
     }
 }
 
-/// The injector and the filters that it applies.
+/// The injector, with the filters that it applies.
 struct Injector {
     folder: tempfile::TempDir,
 }
 
-/// A call: whether the filters are applied, the user, the number, and the arguments as the injector reads them.
+/// A call: whether the filters apply, the user, the number, and the arguments as the injector reads them.
 type Call = (bool, Option<u32>, String, String);
 
 impl Injector {
-    /// Builds it; nothing where there is no C compiler.
+    /// Builds the injector; `None` without a C compiler.
     fn build() -> Option<&'static Self> {
         static BUILT: OnceLock<Option<Injector>> = OnceLock::new();
         BUILT
             .get_or_init(|| {
                 let folder = tempfile::tempdir().unwrap();
-                // Other users run it.
+                // Other users run the injector.
                 std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
                 let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/confinement/injector.c");
                 let built = Command::new("cc")
@@ -134,7 +134,7 @@ impl Injector {
         outcomes
     }
 
-    /// One call outside of the confinement, and inside.
+    /// Makes one call outside of the confinement and one inside.
     fn try_both(&self, number: libc::c_long, arguments: &str) -> [Outcome; 2] {
         let call = |is_confined| (is_confined, None, number.to_string(), arguments.to_owned());
         let mut outcomes = self.run(&[call(false), call(true)]).into_iter();
@@ -146,7 +146,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The users that calls are made as: this one, which may be root, and that of a lane.
+/// Returns the users for calls: this one, which may be root, and that of a lane.
 fn list_users() -> Vec<Option<u32>> {
     let mut users = vec![None];
     match is_root() {
@@ -156,7 +156,7 @@ fn list_users() -> Vec<Option<u32>> {
     users
 }
 
-/// The calls of this processor by their numbers, as the headers of the kernel have them.
+/// Returns this processor's calls by their numbers, from the kernel's headers.
 fn name_calls() -> BTreeMap<u64, String> {
     let mut child = Command::new("cc")
         .args(["-E", "-dM", "-"])
@@ -179,7 +179,7 @@ fn name_calls() -> BTreeMap<u64, String> {
     names.collect()
 }
 
-/// The names in the first column of the page's tables: of all processors, and of this one.
+/// Returns the names in the first column of the page's tables, for all processors and for this one.
 fn read_page() -> BTreeSet<String> {
     let page = include_str!("../../../../docs/reference/lane-calls.md");
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `"));
@@ -193,13 +193,12 @@ fn read_page() -> BTreeSet<String> {
     names
 }
 
-/// Whether the kernel itself lets a call pass every filter. `uretprobe` and `uprobe` do nothing but end a process that makes them outside of the
-/// kernel's own trampolines.
+/// Whether the kernel itself lets a call pass every filter. `uretprobe` and `uprobe` only kill a process that makes them outside of the kernel's own trampolines.
 fn is_exempt(number: &str) -> bool {
     cfg!(target_arch = "x86_64") && ["335", "336"].contains(&number)
 }
 
-/// Arguments with which a call that is bounded by them is let through.
+/// Returns arguments with which bounded calls are let through.
 fn list_good_arguments() -> BTreeMap<libc::c_long, &'static str> {
     BTreeMap::from([
         (libc::SYS_clone, "0x3d0f00"),
@@ -221,7 +220,7 @@ fn lanes_make_the_calls_of_the_page_and_no_others() {
     let last = names.keys().last().copied().unwrap();
     assert!(last > 400, "{last}");
     let good = list_good_arguments();
-    // Numbers that no kernel has yet, those of the x32 way, and some at the ends.
+    // Numbers that no kernel has yet, those of the x32 ABI, and some at the ends.
     let mut numbers: Vec<u64> = (0..=last + 200).collect();
     numbers.extend((0..=last + 200).map(|number| number | 0x4000_0000));
     numbers.extend([u64::MAX, 1 << 31, u64::from(u32::MAX)]);
@@ -252,7 +251,7 @@ fn lanes_make_the_calls_of_the_page_and_no_others() {
             more.is_empty() && fewer.is_empty(),
             "as {user:?}: beyond the page {more:?}, only there {fewer:?}"
         );
-        // The way of 32-bit programs ends the process, whatever is called.
+        // A call through the 32-bit ABI always kills the process.
         #[cfg(target_arch = "x86_64")]
         {
             let gate: Vec<Call> = (0..=last)
@@ -287,7 +286,7 @@ fn arguments_of_calls_are_bounded() {
             .collect::<Vec<_>>()
     };
     let second = |value: u64| format!("0 {value}");
-    // A thread, and no process, namespace or signal at its end.
+    // The filter allows a thread. It allows no process, no namespace, and no signal at its end.
     let threads = sweep(libc::SYS_clone, &|flags| format!("{flags}"), bits(0x3d_0f00));
     assert_eq!(threads, [0x3d_0f00 ^ 0x40_0000, 0x3d_0f00]);
     let options = sweep(
@@ -314,7 +313,7 @@ fn arguments_of_calls_are_bounded() {
     assert_eq!(commands, BTreeSet::from([0, 1, 3, 4, 9, 10]));
     let advice = sweep(libc::SYS_madvise, &|advice| format!("0 0 {advice}"), (0..120).collect());
     assert_eq!(advice, [4, 8, 14, 15]);
-    // Private memory that is not run, does not grow by itself, and is not locked.
+    // The filter allows private memory. It allows no executable, growing or locked memory.
     let mappings = sweep(libc::SYS_mmap, &|flags| format!("0 4096 3 {flags} -1 0"), bits(0x22));
     let kept = [
         0x22 ^ 0x10,
@@ -386,7 +385,7 @@ fn arguments_of_calls_are_bounded() {
     );
 }
 
-/// A process that stands for the hub or another lane, and is ended with the test.
+/// A process that stands for the hub or another lane, and ends with the test.
 struct StandIn(Child);
 
 impl StandIn {
@@ -407,8 +406,7 @@ impl Drop for StandIn {
     }
 }
 
-/// What is refused is refused by the filters, for a lane of the hub's user too; a lane with a user of its own is refused by the kernel's own
-/// rules besides.
+/// The filters refuse these calls, also for a lane with the hub's user. For a lane with a user of its own, the kernel's own rules refuse them, too.
 #[test]
 fn a_lane_changes_no_file_and_no_process_of_others() {
     let Some(injector) = Injector::build() else { return };
@@ -420,7 +418,7 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
     if is_root() {
         let user = Some(LANE_USERS.start() + 1);
         chown(&other, user, user).unwrap();
-        // Only so far that paths lead there: their own modes keep them.
+        // Paths may pass through the folder; the modes of the files protect them.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
     }
     let reset = || {
@@ -451,7 +449,7 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
         assert_eq!((control, mode(path)), (vec![Outcome::Done], wanted));
     }
     reset();
-    // Other changes of what a path leads to that Landlock doesn't bound.
+    // Other changes by path that Landlock doesn't bound.
     for (call, rest) in [
         (libc::SYS_fchownat, format!("-100 {} -1 -1 0", text(&key))),
         (libc::SYS_utimensat, format!("-100 {} 0 0", text(&key))),
@@ -466,7 +464,7 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
             assert_eq!(inside, [Outcome::Refused], "{call}");
         }
         let control = injector.run(&[(false, None, call.to_string(), rest)]);
-        // A file system may have no attributes.
+        // A file system may lack attributes.
         let is_control = matches!(control.as_slice(), [Outcome::Done | Outcome::Failed(libc::EOPNOTSUPP)]);
         assert!(is_control, "{call}: {control:?}");
     }
@@ -475,7 +473,7 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
     for (victim, victims_user) in [(&hub, None), (&neighbour, lane.map(|lane| lane + 1))] {
         let process = victim.0.id();
         for (call, rest) in [
-            // SCHED_IDLE, one processor, the lowest priority, of processor and disk.
+            // SCHED_IDLE, one processor, the lowest priority for processor and disk.
             (libc::SYS_sched_setscheduler, format!("{process} 5 b:")),
             (libc::SYS_sched_setaffinity, format!("{process} 8 s:\u{1}")),
             (libc::SYS_setpriority, format!("0 {process} 5")),
@@ -490,14 +488,14 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
             (libc::SYS_ptrace, format!("0x4206 {process} 0 0")),
         ] {
             let make = |is_confined, user| (is_confined, user, call.to_string(), rest.clone());
-            // As the user of the victim, which a lane without a user of its own has.
+            // The call as the victim's user, which a lane without a user of its own has.
             let control = injector.run(&[make(false, victims_user)]);
             assert_eq!(control, [Outcome::Done], "the control of {call}");
             for user in list_users().into_iter().chain([victims_user]) {
                 let inside = injector.run(&[make(true, user)]);
                 assert_eq!(inside, [Outcome::Refused], "{call} as {user:?}");
             }
-            // Some of these say nothing and change nothing, so everybody may.
+            // Some of these calls reveal and change nothing, so every user may make them.
             let harmless = [libc::SYS_pidfd_open, libc::SYS_process_vm_readv];
             if let Some(lane) = lane.filter(|_| !harmless.contains(&call)) {
                 let without_filters = injector.run(&[make(false, Some(lane))]);
@@ -511,7 +509,7 @@ fn a_lane_changes_no_file_and_no_process_of_others() {
     }
 }
 
-/// Memory that would not count as the data of a process: shared, as a file without a name, of System V, and a stack.
+/// Memory that would not count as the data of a process: shared memory, an unnamed file, System V memory, and a stack.
 #[test]
 fn a_lane_has_no_memory_beyond_its_limit() {
     let Some(injector) = Injector::build() else { return };

@@ -1,7 +1,6 @@
-//! The limits of a lane's process: its user, its files, its memory and its system calls. The process takes them on before it reconciles.
+//! The limits of a lane's process: its user, its files, its memory and its system calls. The process applies them before it reconciles.
 //!
-//! A limit that this kernel lacks is reported as a gap, and the others are taken on all the same. The token of a lane bounds its rights in the
-//! cluster.
+//! A limit that this kernel lacks is reported as a gap, and the others apply all the same. The token of a lane bounds its rights in the cluster.
 
 mod calls;
 #[cfg(test)]
@@ -19,22 +18,21 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 
-/// The newest rules of Landlock that are made use of; an older kernel takes what it knows of them.
+/// The newest rules of Landlock that are used. An older kernel applies the rules that it knows.
 const RULES: ABI = ABI::V6;
 
 const NO_LANDLOCK: &str = "this kernel has no Landlock: every file of their user can be opened";
 
-/// Files and connections at the same time.
+/// The largest number of open files and connections.
 const OPEN_FILES: u64 = 4096;
 
-/// Bytes of addresses besides those of its memory: the program, stacks, and what the allocator reserves and does not use.
+/// Address space beyond the memory: the program, stacks, and unused reservations of the allocator.
 const ADDRESSES: u64 = 8 << 30;
 
-/// Threads at the same time, where the lane has a user of its own. Renderings and the runtime take some forty.
+/// The largest number of threads, if the lane has a user of its own. Renderings and the runtime take some forty.
 const THREADS: u64 = 512;
 
-/// What is read besides the lane's own folder: who signs certificates. It is the same for every user of the machine. Names are resolved by the
-/// hub.
+/// The readable files outside the lane's own folder: certificate authorities, the same for every user of the machine. The hub resolves names.
 const READ: [&str; 8] = [
     "/dev/null",
     "/dev/urandom",
@@ -46,24 +44,24 @@ const READ: [&str; 8] = [
     "/usr/share/pki",
 ];
 
-/// Ends this process when the one that started it ends, however that comes. Where that can't be had, the line between them tells it.
+/// Ends this process when its parent ends for any reason. On systems without this signal, the closed line ends the process.
 pub(crate) fn die_with_parent() {
     let _the_line_tells_it = prctl::set_pdeathsig(Signal::SIGKILL);
 }
 
-/// Closes what whoever started the hub left open for it, and for all that it starts. Must be called before anything is opened.
+/// Closes files that the hub inherited from its own parent. The call must come before the process opens files.
 pub(crate) fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = open
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
     for number in numbers.into_iter().filter(|number| *number > libc::STDERR_FILENO) {
-        // The folder itself was among them, and is closed by now.
+        // The folder itself was in the list, and is closed already.
         let _closed_already = nix::unistd::close(number);
     }
 }
 
-/// Goes by the name of its lane in lists of processes, as far as there is room for it.
+/// Sets the name of the process in process lists to the lane's name, as far as it fits.
 pub(crate) fn take_name(lane: &str) {
     if let Ok(name) = std::ffi::CString::new(lane) {
         let _only_a_name = prctl::set_name(&name);
@@ -73,29 +71,28 @@ pub(crate) fn take_name(lane: &str) {
 /// The bounds of one lane's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Bytes of memory.
+    /// The memory in bytes.
     pub(crate) memory: u64,
-    /// Whether its user is that of no other process.
+    /// Whether no other process has this user.
     pub(crate) has_own_user: bool,
 }
 
-/// The limits that were taken on, and what the kernel lacks of them.
+/// The applied limits, and those that the kernel lacks.
 #[derive(Debug)]
 pub(crate) struct Confinement {
-    /// Limits that are missing or incomplete, each with its reason.
+    /// The missing or incomplete limits, each with its reason.
     gaps: Vec<String>,
 }
 
 impl Confinement {
-    /// Takes on every limit but that of system calls. The working directory is the one folder that stays open to it.
+    /// Applies every limit except that of system calls. Only the working directory stays open.
     pub(crate) fn enter(bounds: Bounds) -> Self {
         let mut gaps = limit(bounds);
         gaps.extend(close_the_rest(Path::new(".")));
         Self { gaps }
     }
 
-    /// Refuses every system call that a lane does not make, on all threads. Sockets and the instances of epoll that the runtime needs
-    /// must exist.
+    /// Refuses every system call that a lane does not need, on all threads. The runtime's sockets and instances of epoll must exist already.
     pub(crate) fn refuse_calls(&mut self) {
         let filters = CallFilters::compile(std::process::id(), ERRORS);
         if let Err(problem) = filters.and_then(|filters| filters.apply()) {
@@ -104,7 +101,7 @@ impl Confinement {
         }
     }
 
-    /// The gaps in words; logged here at debug level, since they are the same for every lane.
+    /// Returns the gaps in words. They are logged here at debug level, since they are the same for every lane.
     pub(crate) fn tell_gaps(self, lane: &str) -> Vec<String> {
         for gap in &self.gaps {
             tracing::debug!(lane, "a lane is less shut in than it should be: {gap}");
@@ -113,12 +110,12 @@ impl Confinement {
     }
 }
 
-/// The limits of the process: memory, address space, open files, threads, and no image of its memory when it crashes.
+/// Limits the process: memory, address space, open files, threads, and no core dump after a crash.
 fn limit(bounds: Bounds) -> Vec<String> {
     let memory = bounds.memory;
     let mut limits = vec![
         (Resource::RLIMIT_DATA, memory, "its memory"),
-        // Tables of pages that are only read count as no data.
+        // Page tables that are only read don't count as data.
         (Resource::RLIMIT_AS, memory.saturating_add(ADDRESSES), "its addresses"),
         (Resource::RLIMIT_NOFILE, OPEN_FILES, "its open files"),
         (Resource::RLIMIT_MEMLOCK, 0, "its locked memory"),
@@ -126,7 +123,7 @@ fn limit(bounds: Bounds) -> Vec<String> {
         (Resource::RLIMIT_CORE, 0, "images of its memory"),
     ];
     if bounds.has_own_user {
-        // The kernel counts threads by user: without a user of its own, those of the hub would count.
+        // The kernel counts threads by user: without a user of its own, the hub's threads would count.
         limits.push((Resource::RLIMIT_NPROC, THREADS, "its threads"));
     }
     let set = limits.into_iter().map(|(resource, most, what)| {
@@ -136,7 +133,7 @@ fn limit(bounds: Bounds) -> Vec<String> {
     set.flatten().collect()
 }
 
-/// Closes files and the memory of other processes, for this thread and those that it starts.
+/// Closes files and the memory of other processes, for this thread and its children.
 fn close_the_rest(folder: &Path) -> Vec<String> {
     let mut gaps = Vec::new();
     if let Err(error) = prctl::set_no_new_privs() {
@@ -145,7 +142,7 @@ fn close_the_rest(folder: &Path) -> Vec<String> {
     let is_whole = match close_files(folder) {
         Ok(RulesetStatus::FullyEnforced) => true,
         Ok(RulesetStatus::PartiallyEnforced) => {
-            // All that is about files is as old as Landlock.
+            // The rules about files are as old as Landlock.
             gaps.push("this kernel's Landlock is older than what is asked of it".to_owned());
             true
         }
@@ -158,14 +155,14 @@ fn close_the_rest(folder: &Path) -> Vec<String> {
             false
         }
     };
-    // Otherwise others of the same user could look into its memory by files.
+    // Otherwise other processes of the same user could read its memory through files.
     if !is_whole && let Err(error) = prctl::set_dumpable(false) {
         gaps.push(format!("its memory can be looked into: {error}"));
     }
     gaps
 }
 
-/// Leaves one folder to write, and the certificates of authorities to read.
+/// Leaves one folder to write, and the certificate authorities to read.
 fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
     let mut read: Vec<std::path::PathBuf> = READ.iter().map(std::path::PathBuf::from).collect();
     let named = ["SSL_CERT_FILE", "SSL_CERT_DIR"]
@@ -179,7 +176,7 @@ fn close_files(folder: &Path) -> Result<RulesetStatus, RulesetError> {
         .create()?;
     let ruleset = match PathFd::new(folder) {
         Ok(own) => ruleset.add_rule(PathBeneath::new(own, AccessFs::from_all(RULES) & !AccessFs::Execute))?,
-        // Then it can't write, and says so when it does.
+        // The folder can't be opened, so later writes fail with an error.
         Err(_) => ruleset,
     };
     let files = AccessFs::from_read(RULES) & !AccessFs::Execute;
@@ -200,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// In a thread of its own, since the others are not to be shut in. What this kernel lacks is told, and not tried.
+    /// The test runs in a thread of its own, since the other threads must stay unconfined. Limits that this kernel lacks are reported and not tried.
     #[test]
     fn who_is_shut_in_reaches_its_folder_and_no_more() {
         let folder = tempfile::tempdir().unwrap();
@@ -214,7 +211,7 @@ mod tests {
             TcpListener::bind("127.0.0.1:0").unwrap(),
         );
         let elsewhere = other_listener.local_addr().unwrap();
-        // As the hub hands one over.
+        // A connection as the hub hands it over.
         let mut given = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut peer, _) = listener.accept().unwrap();
         let datagrams = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -224,7 +221,7 @@ mod tests {
             let mut gaps = close_the_rest(&own);
             let filters = CallFilters::compile(std::process::id(), ERRORS);
             let refusing = filters.and_then(|filters| {
-                // For this thread alone.
+                // Only for this thread.
                 let applied = filters
                     .programs
                     .iter()
@@ -233,7 +230,7 @@ mod tests {
             });
             gaps.extend(refusing.err().map(|problem| format!("calls of the kernel: {problem}")));
             let has = |what: &str| !gaps.iter().any(|gap| gap.contains(what));
-            // What it is for.
+            // The allowed uses.
             assert_eq!(std::fs::read_to_string(own.join("file")).unwrap(), "words");
             std::fs::write(own.join("new"), "words").unwrap();
             std::fs::rename(own.join("new"), own.join("newer")).unwrap();
@@ -243,7 +240,7 @@ mod tests {
             given.write_all(b"words").unwrap();
             let mut heard = [0; 5];
             peer.read_exact(&mut heard).unwrap();
-            // What is not its.
+            // The denied uses.
             if has("Landlock") {
                 for file in [other.join("file"), "/etc/passwd".into(), "/proc/self/environ".into()] {
                     let error = std::fs::read(&file).expect_err("it is not its");
@@ -265,7 +262,7 @@ mod tests {
         });
         let gaps = shut_in.join().expect("a thread that ends well");
         println!("this kernel lacks: {gaps:?}");
-        // The control: who is not shut in may.
+        // The control: an unconfined thread may do this.
         assert!(std::fs::read("/etc/passwd").is_ok());
         assert!(Command::new("/bin/true").status().unwrap().success());
         let free = TcpStream::connect(elsewhere).unwrap();
@@ -276,7 +273,7 @@ mod tests {
         assert!(hand_over(&own, &free).is_ok());
     }
 
-    /// No socket of any kind is opened, and one that is open leads nowhere else and to nobody else.
+    /// Checks that no socket of any kind can be opened, and that an open socket can't connect or send elsewhere.
     fn refuse_sockets(elsewhere: SocketAddr, given: &TcpStream, datagrams: &UdpSocket, line: &UnixStream) {
         let is_refused = |error: std::io::Error| assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
         is_refused(TcpStream::connect(elsewhere).unwrap_err());

@@ -1,4 +1,4 @@
-//! Who is let in where lanes come, and how much of somebody is heard before that.
+//! The clients that the lanes' listener accepts, and the bounds for unauthenticated clients.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -14,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::*;
 
-/// An API server that knows these tokens, and counts how often it is asked.
+/// Returns an API server that knows these tokens, and counts its reviews.
 fn reviews(asked: &Arc<AtomicUsize>) -> kube::Client {
     let asked = Arc::clone(asked);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -31,7 +31,7 @@ fn reviews(asked: &Arc<AtomicUsize>) -> kube::Client {
             };
             let status = match review["spec"]["token"].as_str().expect("a token") {
                 "good" => user("tenure-system:tenure-lane-tenant-blue", bound, LANE_AUDIENCE),
-                // As an API server answers that knows nothing of audiences, or whose own are meant.
+                // The answer of an API server without audiences, or for its own audience.
                 "of the API server" => user(
                     "tenure-system:tenure-lane-tenant-blue",
                     bound,
@@ -83,7 +83,7 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
         let _no_more_comes = lane.shutdown().await;
         gate.let_in(Either::Left(hub)).await.expect_err("nobody leads here")
     };
-    // The control: one that is proven comes as far as the hub, which is none here.
+    // The control: an authenticated client reaches the hub, which doesn't exist here.
     assert_eq!(try_in(greet("good", version)).await, "these controllers don't lead");
     for (token, refused) in [
         ("none", "its token is none"),
@@ -133,13 +133,13 @@ async fn a_flood_before_anything_is_proven_leaves_room_for_others_and_asks_nobod
     for _ in 0..BOUNDS.of_one + 8 {
         held.push(connect_from(Ipv4Addr::LOCALHOST).await);
     }
-    // Those that are too many hear their end at once, and the others nothing.
+    // Excess connections are closed at once, and the others get no data.
     for stream in held.iter_mut().rev().take(8) {
         let read = stream.read(&mut [0; 1]).await;
         closed += usize::from(matches!(read, Ok(0) | Err(_)));
     }
     assert_eq!(closed, 8);
-    // Somebody at another address is heard: he gets an answer to what is no handshake.
+    // A client at another address is served: it gets an answer to an invalid handshake.
     let mut other = connect_from(Ipv4Addr::new(127, 0, 0, 2)).await;
     other.write_all(b"no handshake").await.expect("said");
     let mut answer = Vec::new();

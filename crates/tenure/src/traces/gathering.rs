@@ -1,5 +1,4 @@
-//! Spans in the process of a lane, put together until their attempt is over. Owns how many are kept; refuses what no attempt is known of, and to
-//! keep anybody waiting.
+//! Collects spans in the process of a lane until their attempt ends. The number of attempts is bounded, excess parts are dropped, and no caller waits.
 
 use std::collections::HashMap;
 
@@ -8,14 +7,14 @@ use tenure_controllers::{SpanOutbox, TRACED_PARTS, TracedAttempt, TracedPart, Tr
 
 use super::otlp::Span;
 
-/// Attempts under way of which parts are kept: more than a lane works on at once.
+/// The number of attempts whose parts are stored: more than a lane works on at the same time.
 const ATTEMPTS: usize = 256;
 
-/// Puts spans together.
+/// A collector of spans.
 #[derive(Debug)]
 pub(super) struct Gathering {
     outbox: SpanOutbox,
-    /// The parts that are over, by their trace.
+    /// The finished parts, by their trace.
     parts: Mutex<HashMap<u128, Vec<Span>>>,
 }
 
@@ -27,7 +26,7 @@ impl Gathering {
         }
     }
 
-    /// Takes a span that is over: parts end before what they are parts of.
+    /// Takes a finished span. Parts end before the spans that contain them.
     pub(super) fn take(&self, span: Span) {
         if span.parent.is_none() {
             let parts = self.parts.lock().remove(&span.trace).unwrap_or_default();

@@ -1,8 +1,7 @@
-//! Traces of what the controllers do, for a collector of OpenTelemetry: a span for each attempt, with its fetch, rendering, plans and requests as
-//! children.
+//! Traces of the controllers for an OpenTelemetry collector: a span for each attempt, with its fetch, rendering, plans and requests as children.
 //!
-//! Owns what of a span is told: names of kinds and objects, revisions and reasons, and nothing else, whatever a span may bear. It refuses to let
-//! anybody wait for a collector: what doesn't fit into a queue is dropped and counted.
+//! A span exports only names of kinds and objects, revisions and reasons, even if it has other fields. No controller waits for the collector: spans that don't fit into
+//! the queue are dropped and counted.
 
 mod gathering;
 mod otlp;
@@ -28,18 +27,18 @@ use otlp::Span;
 use queue::Queue;
 pub(crate) use send::{Sending, start};
 
-/// What of a span is told.
+/// The fields of a span that are exported.
 const TOLD: [&str; 5] = ["kind", "namespace", "name", "revision", "reason"];
 /// The name of an attempt's span.
 const ATTEMPT: &str = "reconcile";
-/// The longest of these that is told, in bytes.
+/// The longest exported value, in bytes.
 const LONGEST: usize = 512;
 
-/// Where spans go, once somebody wants them: to a collector, or, in the process of a lane, to the hub.
+/// The destination of spans after traces are enabled: a collector, or in the process of a lane the hub.
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 static GATHERING: OnceLock<Gathering> = OnceLock::new();
 
-/// The part of the log's subscriber that takes spans; it costs next to nothing before they are wanted.
+/// Returns the layer of the log's subscriber that takes spans. It costs next to nothing before traces are enabled.
 pub(crate) fn layer<S>() -> impl Layer<S>
 where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
@@ -65,12 +64,12 @@ fn take(span: Span) {
     }
 }
 
-/// From now on, what is traced in the process of a lane is told to the hub. Once in a process.
+/// Sends later spans of a lane's process to the hub. Called once in a process.
 pub(crate) fn tell_hub(outbox: SpanOutbox) {
     let _first_come = GATHERING.set(Gathering::new(outbox));
 }
 
-/// Who takes what lanes tell that are apart. Their identifiers are made here.
+/// Returns the receiver of spans from lanes that run apart. The hub makes their identifiers.
 pub(crate) fn take_from_lanes() -> SpanSink {
     SpanSink::new(|attempt, has_room| {
         if let Some(queue) = QUEUE.get() {
@@ -82,7 +81,7 @@ pub(crate) fn take_from_lanes() -> SpanSink {
     })
 }
 
-/// An attempt and its parts as spans of a trace of their own.
+/// Turns an attempt and its parts into spans of one trace.
 fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
     let trace = make_trace();
     let ids: Vec<u64> = attempt.parts.iter().map(|_| make_id()).collect();
@@ -110,7 +109,7 @@ fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
     let attributes = of_object.into_iter().flatten().collect();
     let first = span(root, None, ATTEMPT, attempt.time, attributes);
     let parts = attempt.parts.into_iter().zip(&ids).map(|(part, id)| {
-        // What is within itself, or in what isn't there, is a part of the attempt.
+        // A part within itself, or within a missing part, becomes a part of the attempt.
         let within = part
             .within
             .and_then(|within| ids.get(within))
@@ -122,12 +121,12 @@ fn write_spans(attempt: TracedAttempt) -> Vec<Span> {
     first.into_iter().chain(parts.flatten()).collect()
 }
 
-/// Makes spans of what the controllers trace.
+/// Collects spans of the controllers.
 struct Collector {
     take: fn(Span),
 }
 
-/// A span that is open.
+/// An open span.
 struct Open(Span);
 
 impl Visit for Open {
@@ -140,13 +139,13 @@ impl Visit for Open {
             return;
         };
         let value = cut(value);
-        // What is said later is truer.
+        // A later value of a field replaces the earlier one.
         self.0.attributes.retain(|(known, _)| *known != name);
         self.0.attributes.push((name, value));
     }
 }
 
-/// As much of a text as is told.
+/// Cuts a text to the exported length.
 fn cut(value: &str) -> String {
     let mut end = value.len().min(LONGEST);
     while !value.is_char_boundary(end) {
@@ -159,7 +158,7 @@ fn make_trace() -> u128 {
     (u128::from(make_id()) << 64) | u128::from(make_id())
 }
 
-/// An identifier that nobody else has, and that isn't zero.
+/// Makes a unique identifier other than zero.
 fn make_id() -> u64 {
     RandomState::new().hash_one(SystemTime::now()).max(1)
 }
@@ -217,7 +216,7 @@ mod tests {
 
     static TRIED: OnceLock<Arc<Queue>> = OnceLock::new();
 
-    /// What a lane tells becomes spans of one trace, whose identifiers no lane knows or chooses.
+    /// Spans of a lane become one trace, whose identifiers the lane neither knows nor chooses.
     #[test]
     fn what_a_lane_tells_has_identifiers_of_the_hubs() {
         let outbox = SpanOutbox::default();
@@ -239,7 +238,7 @@ mod tests {
             vec![("revision", "main@sha1:one".to_owned())],
         ));
         gathering.take(span(2, Some(1), "plan", Vec::new()));
-        // What isn't known in a lane is no part.
+        // Spans with an unknown name, or of an unknown attempt, are not exported.
         gathering.take(span(4, Some(1), "password", Vec::new()));
         gathering.take(Span {
             trace: 8,

@@ -1,20 +1,20 @@
-//! Spans in the JSON of the OpenTelemetry protocol (OTLP/HTTP 1.x): what a collector takes at `/v1/traces`. Owns the form; knows nothing of how it is sent.
+//! Spans in the JSON of the OpenTelemetry protocol (OTLP/HTTP 1.x), which a collector takes at `/v1/traces`. The module only writes the form.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
-/// A span of the process' own making, neither a server's nor a client's.
+/// The kind of a span that is neither a server's nor a client's.
 const INTERNAL: u8 = 1;
-/// A span whose work went wrong.
+/// The status of a span whose work failed.
 const ERROR: u8 = 2;
-/// The reasons with which an attempt ends well, or goes on.
+/// The reasons of an attempt that succeeded or continues.
 const NO_ERRORS: [&str; 4] = ["", "Succeeded", "ReconciliationSucceeded", "Progressing"];
 
-/// A piece of work that is over.
+/// A finished piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Of what it is a part.
+    /// The trace of the span.
     pub(super) trace: u128,
     pub(super) id: u64,
     pub(super) parent: Option<u64>,
@@ -24,7 +24,7 @@ pub(super) struct Span {
     pub(super) attributes: Vec<(&'static str, String)>,
 }
 
-/// Spans as one request; and how many were dropped so far, which whoever looks at them should know.
+/// Writes spans as one request, with the number of spans dropped so far for the reader.
 pub(super) fn write_request(spans: &[Span], version: &str, dropped: u64) -> Value {
     let spans: Vec<Value> = spans.iter().map(write_span).collect();
     json!({
@@ -71,7 +71,7 @@ fn write_span(span: &Span) -> Value {
     written
 }
 
-/// Numbers of 64 bits are texts in this JSON.
+/// Writes a time as text, as this JSON writes 64-bit numbers.
 fn write_time(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_nanos().to_string()

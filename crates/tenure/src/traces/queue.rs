@@ -1,4 +1,4 @@
-//! Spans on their way to a collector. Owns how many wait; refuses to keep anybody waiting: what comes on top is dropped and counted.
+//! The queue of spans for a collector. Its length is bounded, and excess spans are dropped and counted, so no caller waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use tokio::sync::Notify;
 
 use super::otlp::Span;
 
-/// Spans that wait.
+/// The waiting spans.
 #[derive(Debug)]
 pub(super) struct Queue {
     spans: Mutex<VecDeque<Span>>,
     longest: usize,
     dropped: AtomicU64,
-    /// Half of it is full: whoever sends doesn't wait any longer.
+    /// Notified when the queue is half full, so the sender waits no longer.
     is_filling: Notify,
 }
 
@@ -28,7 +28,7 @@ impl Queue {
         }
     }
 
-    /// Takes a span, or drops it.
+    /// Queues a span, or drops it.
     pub(super) fn push(&self, span: Span) {
         let mut spans = self.spans.lock();
         if spans.len() >= self.longest {
@@ -41,24 +41,24 @@ impl Queue {
         }
     }
 
-    /// The oldest spans, so many at most.
+    /// Takes the oldest spans, up to a number.
     pub(super) fn take(&self, most: usize) -> Vec<Span> {
         let mut spans = self.spans.lock();
         let count = spans.len().min(most);
         spans.drain(..count).collect()
     }
 
-    /// Counts spans that came out of it and reached nobody.
+    /// Counts spans that were taken and not delivered.
     pub(super) fn count_lost(&self, spans: usize) {
         self.dropped.fetch_add(spans as u64, Ordering::Relaxed);
     }
 
-    /// How many were dropped since the start.
+    /// Returns the number of dropped spans since the start.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until half of it is full.
+    /// Waits until the queue is half full.
     pub(super) async fn until_filling(&self) {
         self.is_filling.notified().await;
     }

@@ -1,5 +1,5 @@
-//! Spans to the collector that an administrator names, over HTTP. Owns when they are sent, how long a collector may take, and what becomes of those that it
-//! doesn't take: they are tried once more, then counted. Refuses to hold up the end of the program for longer than a moment.
+//! Sends spans over HTTP to the collector that an administrator names. A failed batch is tried once more, and then counted as lost. The end of the program waits only
+//! for a moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use super::otlp::{Span, write_request};
 use super::{QUEUE, Queue};
 use crate::failure::{Failure, chain};
 
-/// How many spans wait at most.
+/// The largest number of waiting spans.
 const LONGEST: usize = 4096;
-/// How many are sent at once.
+/// The number of spans in one request.
 const BATCH: usize = 512;
-/// How often they are sent.
+/// The interval between requests.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a collector may take.
+/// The timeout for the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long the end of the program waits for the last ones.
+/// The time that the end of the program waits for the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Traces that are being sent.
+/// The running sender of traces.
 pub(crate) struct Sending {
     end: CancellationToken,
     sender: JoinHandle<()>,
 }
 
-/// Sends what is traced from now on. Once in a process.
+/// Starts to send traces. Called once in a process.
 pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
     let wrong = |what: String| {
         Failure::usage(format!("--traces-endpoint: {endpoint:?} {what}"))
@@ -58,7 +58,7 @@ pub(crate) fn start(endpoint: &str) -> Result<Sending, Failure> {
 }
 
 impl Sending {
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub(crate) async fn finish(self) {
         self.end.cancel();
         let _whether_it_was_in_time = tokio::time::timeout(LAST_WORDS, self.sender).await;

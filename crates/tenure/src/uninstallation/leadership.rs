@@ -1,5 +1,5 @@
-//! Keeps controllers from working while an installation is taken apart: holds the Lease that they would need. What it may do with it is
-//! decided by `tenure_planner::election`; it refuses to take one that somebody renews.
+//! Holds the Lease of the controllers, so that they don't work during an uninstallation. `tenure_planner::election` decides whether the Lease is free. A Lease that its
+//! holder renews is never taken.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::Uninstallation;
 use crate::failure::Failure;
 
-/// How long the Lease holds without being renewed: longer than what is done between two renewals should take. If that was too short and
-/// somebody has taken it, the next renewal says so, and nothing more is written.
+/// The duration of the Lease, longer than the work between two renewals should take. If another holder has taken the Lease meanwhile, the next renewal fails, and no
+/// more is written.
 const HOLDS_SECONDS: u64 = 120;
 
-/// The Lease, as the one who uninstalls watches and holds it.
+/// The Lease, which the uninstallation watches and holds.
 pub(crate) struct Leadership {
     candidate: String,
     began: Instant,
@@ -40,7 +40,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until nobody leads, and holds the Lease then. Where there is no namespace for it, nobody can lead.
+    /// Waits until no leader exists, and takes the Lease. Without the Lease's namespace, no leader can exist.
     pub(crate) async fn win(&mut self, cluster: &Uninstallation, patience: Duration) -> Result<(), Failure> {
         loop {
             let Some(namespace) = cluster.find(&write_namespace_path()).await? else {
@@ -55,9 +55,9 @@ impl Leadership {
                     .hint("end that `tenure run`, and try again; --wait SECONDS waits longer"));
                 }
                 Ok(Some(_)) => {}
-                // A candidate was faster: the next look says which.
+                // Another candidate was faster, and the next read shows it.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
-                // Nothing can be made in a namespace that goes, and so nobody can begin to lead there.
+                // A terminating namespace accepts no new Lease, so no controllers can begin to lead.
                 Err(kube::Error::Api(status))
                     if status.code == 403 && namespace.pointer("/metadata/deletionTimestamp").is_some() =>
                 {
@@ -69,8 +69,7 @@ impl Leadership {
         }
     }
 
-    /// Waits until nobody leads for a shard. Who would begin to, while the Lease of the main controllers is held by who says nothing of shards,
-    /// works on nothing.
+    /// Waits until no shard has a leader. New leaders of shards do nothing while the holder of the main Lease reports no shards.
     pub(crate) async fn win_shards(&self, cluster: &Uninstallation, patience: Duration) -> Result<(), Failure> {
         for lease in cluster.list_shard_leases().await? {
             while let Some(holder) = cluster.find_live_holder(PLATFORM_NAMESPACE, &lease).await? {
@@ -86,7 +85,7 @@ impl Leadership {
         Ok(())
     }
 
-    /// Renews the Lease, as long as there is one.
+    /// Renews the Lease, if it is held.
     pub(crate) async fn hold(&mut self, cluster: &Uninstallation) -> Result<(), Failure> {
         if !self.held {
             return Ok(());
@@ -100,7 +99,7 @@ impl Leadership {
         self.watched.take(Some(LeaseRecord::read(&lease)), self.began.elapsed());
         match decide(&self.watched, &self.candidate, self.began.elapsed()) {
             next @ Move::Take { renewal: true, .. } => match self.write(cluster, &next).await {
-                // It has just gone with its namespace.
+                // The Lease has just been deleted with its namespace.
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
                 written => Ok(written?),
             },
@@ -111,7 +110,7 @@ impl Leadership {
         }
     }
 
-    /// Gives it back: controllers may begin again where it wasn't finished.
+    /// Releases the Lease, so controllers may start again after an unfinished uninstallation.
     pub(crate) async fn give_back(self, cluster: &Uninstallation) {
         if !self.held {
             return;
@@ -125,7 +124,7 @@ impl Leadership {
         }
     }
 
-    /// Takes the Lease, or says who has it.
+    /// Takes the Lease, or returns its holder.
     async fn try_once(&mut self, cluster: &Uninstallation) -> Result<Option<String>, kube::Error> {
         let lease = cluster.find_lease(PLATFORM_NAMESPACE, CONTROLLER_LEASE).await?;
         self.watched
@@ -163,7 +162,7 @@ impl Leadership {
                 transitions,
                 renewal,
             } => {
-                // What another one has said of shards is nothing that this one says.
+                // The annotation of the previous holder about shards must not stay.
                 let metadata = json!({"resourceVersion": version, "annotations": {LET_GO: null}});
                 let patch = json!({"metadata": metadata, "spec": write_spec(*transitions, *renewal)});
                 let path = write_lease_path(PLATFORM_NAMESPACE, CONTROLLER_LEASE);
@@ -174,7 +173,7 @@ impl Leadership {
 }
 
 impl Uninstallation {
-    /// The Leases of shards.
+    /// Returns the Leases of shards.
     async fn list_shard_leases(&self) -> Result<Vec<String>, Failure> {
         let request = http::Request::get(write_leases_path(PLATFORM_NAMESPACE))
             .body(Vec::new())
@@ -194,7 +193,7 @@ impl Uninstallation {
         Ok(names)
     }
 
-    /// Who holds a Lease and renews it: one that stands unchanged for as long as it holds is held by nobody.
+    /// Returns the holder that renews a Lease. A Lease that stays unchanged for its whole duration has no live holder.
     pub(super) async fn find_live_holder(&self, namespace: &str, name: &str) -> Result<Option<String>, Failure> {
         let began = Instant::now();
         let mut watched = WatchedLease::default();

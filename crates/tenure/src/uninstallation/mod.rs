@@ -1,5 +1,5 @@
-//! Takes an installation out of a cluster: reads what `tenure_planner::uninstallation` decides from, and carries out what it says, as the
-//! installer. Refuses to write while somebody leads, and to take a missing answer for the answer that something isn't there.
+//! Removes an installation from a cluster: reads the state for `tenure_planner::uninstallation`, and executes its plan, as the installer. It writes nothing while
+//! controllers lead. A missing answer never counts as a missing object.
 
 mod leadership;
 mod observe;
@@ -21,28 +21,28 @@ use crate::failure::Failure;
 
 pub(crate) use leadership::Leadership;
 
-/// Who writes, as managedFields will show it.
+/// The field manager of the writes.
 const FIELD_MANAGER: &str = "tenure-uninstall";
-/// How many writes are under way at the same time.
+/// The number of concurrent writes.
 const AT_ONCE: usize = 8;
-/// After so many writes the Lease is renewed: they take seconds, and it holds for two minutes.
+/// The number of writes between renewals of the Lease. They take seconds, and the Lease holds for two minutes.
 const WRITES_PER_RENEWAL: usize = 500;
-/// What paths of webhooks have in common; how often it is looked whether they are gone, and how soon.
+/// The common part of the paths of webhooks, and the number and the interval of checks whether they are gone.
 const WEBHOOKS: &str = "webhookconfigurations/";
 const LOOKS: usize = 8;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-/// How often it is looked again: others change what is released, and each time it is read anew.
+/// The number of rounds. Other clients change released objects, so each round reads them again.
 const ROUNDS: usize = 30;
 
-/// The API server, as the one who uninstalls.
+/// The API server, as seen by the installer.
 pub(crate) struct Uninstallation {
     administrator: kube::Client,
     installer: Installer,
-    /// Where Flux's and Capsule's controllers have their Leases.
+    /// The namespaces with the Leases of Flux's and Capsule's controllers.
     namespaces_of_others: [String; 2],
-    /// Leases that were seen to have ended, by their paths: while they are the same, that isn't waited for again.
+    /// Expired Leases by their paths. An unchanged one is not waited for again.
     ended: Mutex<BTreeMap<String, LeaseRecord>>,
-    /// How often something was written to an object, by its path.
+    /// The number of writes to an object, by its path.
     attempts: Mutex<BTreeMap<String, u32>>,
 }
 
@@ -57,7 +57,7 @@ impl Uninstallation {
         }
     }
 
-    /// What is there now, and what is to be done about it.
+    /// Reads the current state, and plans the removal.
     pub(crate) async fn plan(&self, choice: Choice) -> Result<Plan, Failure> {
         let mut snapshot = self.observe().await?;
         snapshot.attempts.clone_from(&self.attempts.lock());
@@ -67,13 +67,13 @@ impl Uninstallation {
         })
     }
 
-    /// Deletes the policies that another version made and this one doesn't. Tells each.
+    /// Deletes policies that another version made and this version doesn't make, and reports each.
     pub(crate) async fn delete_left_over(&self, tell: impl Fn(&str)) -> Result<(), Failure> {
         let steps = self.list_left_over().await?;
         self.write_all(&steps, tell).await
     }
 
-    /// Carries out the stages up to that of the controllers themselves, as far as they come first.
+    /// Executes the first stages, up to the removal of the controllers.
     pub(crate) async fn end_controllers(&self, plan: &Plan, choice: Choice) -> Result<(), Failure> {
         let mut first: Vec<Vec<Step>> = plan.stages.clone();
         for _ in 0..LOOKS {
@@ -85,14 +85,14 @@ impl Uninstallation {
             if !has_webhooks {
                 break;
             }
-            // An API server goes by rights for a moment that are gone already, and who had them may have put a webhook back.
+            // An API server honours removed rights for a moment, so a controller may have restored a webhook.
             tokio::time::sleep(BETWEEN_LOOKS).await;
             first = self.plan(choice).await?.stages;
         }
         Ok(())
     }
 
-    /// Stage after stage, each planned from what is there then, until nothing is left to do.
+    /// Executes stage after stage, each planned from the current state, until nothing is left.
     pub(crate) async fn finish(
         &self,
         choice: Choice,
@@ -128,7 +128,7 @@ impl Uninstallation {
             *self.attempts.lock().entry(step.path.clone()).or_default() += 1;
             match written {
                 Ok(()) => tell(&step.says),
-                // Gone, or changed since it was seen: the next look says what is to be done about it.
+                // The object is gone or has changed, so the next round plans it again.
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => {
                     let mut failure = Failure::from(error);
@@ -176,7 +176,7 @@ impl Uninstallation {
         self.administrator.request(request).await
     }
 
-    /// An object, or the answer that there is none.
+    /// Returns an object; `None` if it is missing.
     async fn find(&self, path: &str) -> Result<Option<Value>, Failure> {
         let request = http::Request::get(path)
             .body(Vec::new())
@@ -189,7 +189,7 @@ impl Uninstallation {
     }
 }
 
-/// Whether a stage is for what is done while the controllers still run: to their webhooks, and to themselves.
+/// Whether a stage belongs to the time while the controllers still run: their webhooks and the controllers themselves.
 fn is_before_the_end(stage: &[Step]) -> bool {
     let is_of_admission = |path: &str| {
         path.contains(WEBHOOKS)

@@ -1,5 +1,4 @@
-//! Reads what an uninstallation is decided from. Owns what is kept of an object: its names, versions, owners and finalizers; refuses to hold
-//! its content, which may be large, or a Secret's.
+//! Reads the objects on which an uninstallation is decided. It keeps only names, versions, owners and finalizers. The content of objects may be large or a Secret's.
 
 use std::collections::BTreeMap;
 
@@ -23,9 +22,9 @@ use crate::failure::{Failure, chain};
 use crate::installation::{self, is_labelled_ours, list_packages, list_policing};
 use crate::object_path::write_object_path;
 
-/// How many objects one answer holds.
+/// The number of objects on a page.
 const PAGE: usize = 200;
-/// What of an object's metadata is looked at.
+/// The fields of an object's metadata that are kept.
 const METADATA: [&str; 8] = [
     "name",
     "namespace",
@@ -47,7 +46,7 @@ const ALERTS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/alerts";
 const PROVIDERS: &str = "/apis/notification.toolkit.fluxcd.io/v1beta3/providers";
 const KUSTOMIZATIONS: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/kustomizations";
 const TENANTS: &str = "/apis/capsule.clastix.io/v1beta2/tenants";
-/// The kinds of access that bear the controllers' finalizer.
+/// The kinds of access that have the controllers' finalizer.
 const RELEASED: [&str; 2] = [
     "/apis/tenure.dev/v1alpha1/accessproviders",
     "/apis/tenure.dev/v1alpha1/fluxaccessrequests",
@@ -76,7 +75,7 @@ impl Uninstallation {
         }
         let all_role_bindings = format!("{RIGHTS}/rolebindings");
         let mut role_bindings = self.list(&all_role_bindings, &[labelled]).await?;
-        // Those of lanes by their name: whoever took a label off must not keep a namespace by that.
+        // The bindings of lanes are found by name, because a removed label must not block the deletion of a namespace.
         let named = format!("metadata.name={LANE_BINDING}");
         for seen in self.list(&all_role_bindings, &[("fieldSelector", &named)]).await? {
             if !role_bindings.iter().any(|known| known.path == seen.path) {
@@ -125,7 +124,7 @@ impl Uninstallation {
             policies,
             stated,
             tenant_rights,
-            // Counted by who writes.
+            // The writer counts the attempts.
             attempts: BTreeMap::new(),
             inside,
             cluster_role_bindings,
@@ -134,7 +133,7 @@ impl Uninstallation {
         })
     }
 
-    /// The policies that the controllers keep in force, whatever version of them, after what binds them.
+    /// Returns the policies that the controllers keep in force, of every version, after their bindings.
     async fn list_policies(&self) -> Result<Vec<SeenObject>, Failure> {
         let labelled = format!("{MANAGED_BY}={MANAGED_BY_TENURE}");
         let labelled = ("labelSelector", labelled.as_str());
@@ -146,7 +145,7 @@ impl Uninstallation {
         Ok(policies)
     }
 
-    /// How those of them are deleted that this version doesn't make.
+    /// Returns the steps that delete policies which this version doesn't make.
     pub(super) async fn list_left_over(&self) -> Result<Vec<Step>, Failure> {
         let seen = self.list_policies().await?;
         let objects: Vec<Value> = seen.iter().map(|seen| seen.object.clone()).collect();
@@ -166,21 +165,21 @@ impl Uninstallation {
             .collect())
     }
 
-    /// The shards that have controllers of their own.
+    /// Returns the shards that have controllers of their own.
     async fn list_shards(&self) -> Result<Vec<String>, Failure> {
         let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments");
         let deployments = self.list(&path, &[("labelSelector", SHARD_LABEL)]).await?;
         let names = deployments
             .iter()
             .filter_map(|seen| ObjectView::of(&seen.object).find_label(SHARD_LABEL).map(str::to_owned));
-        // A name that is no shard's is nobody's to put into a path.
+        // A name that is no valid shard must not get into a path.
         Ok(names.filter(|name| name.parse::<ShardName>().is_ok()).collect())
     }
 
-    /// The Deployments, and all else that an installation can consist of and that is there.
+    /// Returns the Deployments, and the other objects of an installation that exist.
     async fn find_installed(&self) -> Result<(Vec<SeenObject>, Vec<SeenObject>), Failure> {
         let mut named = tenure_api::installation::objects().map_err(|error| Failure::internal(chain(&error)))?;
-        // Only what they are called is asked for, and that is the same whatever was chosen.
+        // Only the names are used, and they are the same for all options.
         named.extend(tenure_api::workload::objects(&Workload {
             hooks: true,
             helm_controller: Some(String::new()),
@@ -201,7 +200,7 @@ impl Uninstallation {
         for object in named.iter().chain(&packages) {
             let path = write_object_path(object)?;
             let Some(found) = self.find(&path).await? else { continue };
-            // Where they are somebody else's, so are their objects.
+            // If another product installed the definitions, their objects belong to that product, too.
             if packages.contains(object) && !is_labelled_ours(&found) {
                 continue;
             }
@@ -225,7 +224,7 @@ impl Uninstallation {
         Ok((deployments, installed))
     }
 
-    /// The Deployments of lanes: there is nobody who would give them orders.
+    /// Returns the Deployments of lanes, which no hub commands any more.
     async fn list_lanes(&self) -> Result<Vec<SeenObject>, Failure> {
         let path = format!("/apis/apps/v1/namespaces/{PLATFORM_NAMESPACE}/deployments");
         let mut lanes = self.list(&path, &[("labelSelector", LANE_LABEL)]).await?;
@@ -236,7 +235,7 @@ impl Uninstallation {
         Ok(lanes)
     }
 
-    /// All objects of a kind of the installation. That a version isn't served is no sign that there are none, if the kind is defined.
+    /// Returns all objects of a kind of the installation. An unserved version does not prove that no objects exist, if the kind is defined.
     async fn list_kind(&self, path: &str, installed: &[SeenObject]) -> Result<Vec<SeenObject>, Failure> {
         if let Some(seen) = self.list_served(path, &[]).await? {
             return Ok(seen);
@@ -250,7 +249,7 @@ impl Uninstallation {
         }
     }
 
-    /// All objects of a collection that is served by every API server. One that can't be listed has none.
+    /// Returns all objects of a collection that every API server serves. A collection that can't be listed has no objects.
     async fn list(&self, path: &str, selectors: &[(&str, &str)]) -> Result<Vec<SeenObject>, Failure> {
         Ok(self.list_served(path, selectors).await?.unwrap_or_default())
     }
@@ -274,8 +273,7 @@ impl Uninstallation {
         Ok(all.await?.then_some(seen))
     }
 
-    /// Passes all objects of a collection to `take`, page by page. `None` tells `take` that the list starts again. Returns whether the server
-    /// lists the collection at all.
+    /// Passes all objects of a collection to `take`, page by page. `None` tells `take` that the list starts again. Returns whether the server lists the collection.
     pub(super) async fn visit_pages(
         &self,
         (path, selectors): (&str, &[(&str, &str)]),
@@ -300,7 +298,7 @@ impl Uninstallation {
             let page: Value = match self.administrator.request(request).await {
                 Ok(page) => page,
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 405) => return Ok(false),
-                // A list that took too long to read begins anew.
+                // The list expired before its end, so it starts again.
                 Err(kube::Error::Api(status)) if status.code == 410 && !from.is_empty() => {
                     take(None);
                     from.clear();
@@ -326,7 +324,7 @@ impl Uninstallation {
     }
 }
 
-/// An item of a list, which says its version and kind once for all.
+/// Returns an item of a list with the version and the kind, which the list states only once.
 pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) -> SeenObject {
     let mut object = keep(item);
     if let Some(object) = object.as_object_mut() {
@@ -339,7 +337,7 @@ pub(super) fn see_item(path: &str, item: &Value, (version, kind): (&str, &str)) 
     }
 }
 
-/// Where an object of a list is: a list of all namespaces names none in its path.
+/// Returns the path of an object in a list, because a list of all namespaces names no namespace in its path.
 fn write_item_path(list: &str, object: &Value) -> String {
     let object = ObjectView::of(object);
     let (namespace, name) = (
@@ -354,7 +352,7 @@ fn write_item_path(list: &str, object: &Value) -> String {
     }
 }
 
-/// What is looked at, and nothing more.
+/// Keeps the needed fields of an object.
 fn keep(object: &Value) -> Value {
     let metadata: Map<String, Value> = METADATA
         .iter()
@@ -387,7 +385,7 @@ fn keep(object: &Value) -> Value {
     kept
 }
 
-/// The definition of the kind whose objects are at a path, unless it is there no more.
+/// Returns the definition of the kind whose objects are at a path, unless the definition is gone.
 fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
     let mut parts = path.trim_start_matches("/apis/").split('/');
     let (group, plural) = (parts.next()?, parts.next_back()?);
@@ -402,7 +400,7 @@ fn find_definition(path: &str, installed: &[SeenObject]) -> Option<String> {
     Some(name)
 }
 
-/// Whether anything may stand on a namespace that policies read, or webhooks choose it by.
+/// Whether a namespace may have fields that policies read, or by which webhooks select it.
 fn is_stated(namespace: &Value) -> bool {
     let labels = namespace.pointer("/metadata/labels");
     let is_marked = |label: &&str| labels.is_some_and(|labels| labels.get(label).is_some());
@@ -443,7 +441,7 @@ mod tests {
         );
     }
 
-    /// A version that isn't served says nothing about what there is.
+    /// An unserved version doesn't prove that no objects exist.
     #[test]
     fn a_kind_is_known_by_its_definition() {
         let definition = |name: &str, deleted: bool| {

@@ -1,4 +1,4 @@
-//! Looks at every object of a cluster, whatever its kind, and keeps those that an uninstallation could take along: their metadata alone.
+//! Scans all objects of a cluster, of every kind, and keeps the metadata of those that an uninstallation could delete.
 
 use std::collections::BTreeSet;
 
@@ -12,36 +12,36 @@ use super::observe::see_item;
 use crate::failure::Failure;
 use crate::resources::{self, Resource};
 
-/// The group of measurements: they are of objects that are listed by themselves.
+/// The API group of metrics. Their objects are listed by themselves.
 const MEASUREMENTS: &str = "metrics.k8s.io";
-/// A kind of which a cluster has many objects that end by themselves.
+/// A kind with many objects that expire by themselves.
 const EVENT: &str = "Event";
 /// The kind of definitions.
 const DEFINITION: &str = "CustomResourceDefinition";
-/// The label of APIServices that the API server keeps for what it serves itself.
+/// The label of APIServices that the API server keeps for its own groups.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// Lists of metadata alone.
+/// The media type for lists of metadata.
 const ONLY_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// The objects that are kept of a cluster.
+/// The objects that the scan keeps.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Those of kinds that the installation defines.
+    /// Objects of kinds that the installation defines.
     pub(super) custom: Vec<SeenObject>,
     /// The names of CustomResourceDefinitions.
     pub(super) definitions: Vec<String>,
-    /// The APIServices that the API server keeps for groups of these.
+    /// The APIServices that the API server keeps for groups of these definitions.
     pub(super) group_services: Vec<SeenObject>,
     /// The objects with an owner.
     pub(super) owned: Vec<SeenObject>,
-    /// Those that Tenure wrote to bound the namespaces of Tenants.
+    /// The objects that Tenure wrote to bound the namespaces of Tenants.
     pub(super) bounds: Vec<SeenObject>,
-    /// Those in the platform namespace.
+    /// The objects in the platform namespace.
     pub(super) inside: Vec<SeenObject>,
 }
 
 impl Uninstallation {
-    /// Looks at all objects. Refuses a cluster of which a part can't be seen.
+    /// Scans all objects. Fails if a part of the cluster is unreadable.
     pub(super) async fn scan(&self, installed: &[SeenObject]) -> Result<Scan, Failure> {
         let discovery = resources::discover(&self.administrator).await?;
         if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
@@ -114,7 +114,7 @@ impl Uninstallation {
     }
 }
 
-/// Whether the API server keeps an APIService for a group, and deletes it by itself.
+/// Whether the API server keeps this APIService for a group, and deletes it by itself.
 fn is_group_service(object: ObjectView<'_>) -> bool {
     object.read_text("/kind") == "APIService" && object.find_label(AUTOMANAGED) == Some("true")
 }
@@ -135,7 +135,7 @@ fn is_bound(resource: &Resource, object: ObjectView<'_>) -> bool {
         && object.find_label(TENANT_LABEL).is_some()
 }
 
-/// The groups and kinds that the installation defines.
+/// Returns the groups and kinds that the installation defines.
 fn list_defined(installed: &[SeenObject]) -> BTreeSet<(String, String)> {
     let definitions = installed.iter().filter_map(read_definition);
     definitions
@@ -149,7 +149,7 @@ fn read_definition(seen: &SeenObject) -> Option<(&str, &str)> {
     is_there.then(|| (object.read_text("/spec/group"), object.read_text("/spec/names/kind")))
 }
 
-/// A definition whose kind isn't served says nothing about its objects.
+/// Checks that defined kinds are served, because an unserved kind may still have objects.
 fn check_served(discovery: &Discovery, installed: &[SeenObject]) -> Result<(), Failure> {
     let unserved = installed
         .iter()

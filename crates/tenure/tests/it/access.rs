@@ -1,4 +1,4 @@
-//! `tenure access audit`: what it tells of a tenant's credentials, to whom, and that no value is printed.
+//! `tenure access audit`: its output about a tenant's credentials for each user, and that it prints no value.
 
 use serde_json::{Value, json};
 
@@ -9,12 +9,12 @@ use crate::inspect::{CANARY, grant, impersonate, set_with};
 const PUBLIC: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFG+TWz9HSuUoQA7o3wjbisd4Sdh9VuRN4pVYfdyaeyp c";
 const FINGERPRINT: &str = "SHA256:VFujM5k/lqpCmwwyCY9WqjvuWbaCfGdXgtR4w/5qXMY";
 
-/// Runs it, checks the exit code, and that neither output holds a value as it is or as the API server sends it.
+/// Runs the audit, checks the exit code, and checks that neither output has a value in plain form or in the API server's encoding.
 fn audit(place: &Place, arguments: &[&str], code: i32) -> (String, String) {
     let output = place.run(&[&["access", "audit", "-n", "shop"], arguments].concat());
     let told = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {told:?}");
-    // `canary-5af1` in base64, wherever in a value it begins.
+    // `canary-5af1` in base64, for every start position in a value.
     for value in [CANARY, "Y2FuYXJ5LTVhZj", "NhbmFyeS01YW", "jYW5hcnktNWFm"] {
         assert!(!told.iter().any(|text| text.contains(value)), "{value}: {told:?}");
     }
@@ -37,7 +37,7 @@ async fn write_secret(place: &Place, name: &str, labels: Value, data: Value) {
     write(place, &format!("/api/v1/namespaces/shop/secrets/{name}"), secret).await;
 }
 
-/// Besides the basic credentials of the Surface: a key for ssh, a deploy key, a login at a registry, and a Secret that isn't there.
+/// Adds to the basic credentials of the Surface: a key for ssh, a deploy key, a login at a registry, and a missing Secret.
 async fn set() -> Place {
     let place = set_with(tempfile::tempdir().unwrap(), &[]).await;
     let pair = json!({"identity": CANARY, "identity.pub": PUBLIC, "known_hosts": "git.example ssh-ed25519 AAAA"});
@@ -74,7 +74,7 @@ async fn every_credential_is_told_and_no_value_is() {
     let data = place.folder.path().join("data");
     grant(&data, "edna", "edit").await;
 
-    // An administrator sees all of it.
+    // An administrator sees everything.
     let (text, _) = audit(&place, &[], 0);
     let words = [
         "shop/credentials  young enough\n  form         basic\n",
@@ -111,7 +111,7 @@ async fn every_credential_is_told_and_no_value_is() {
 async fn each_is_told_what_he_may_look_at() {
     let place = set().await;
     let data = place.folder.path().join("data");
-    // Who may see the namespace with its Secrets and bindings, and nothing of the cluster.
+    // A user that may read the namespace with its Secrets and bindings, and nothing cluster-wide.
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "looks"}, "rules": [
         {"apiGroups": ["source.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "notification.toolkit.fluxcd.io", "tenure.dev"], "resources": ["*"], "verbs": ["list"]},
         {"apiGroups": [""], "resources": ["secrets", "serviceaccounts"], "verbs": ["get"]},
@@ -128,7 +128,7 @@ async fn each_is_told_what_he_may_look_at() {
     ];
     check(&text, &words);
 
-    // Who may see everything of the namespace but its Secrets and bindings.
+    // A user that may read everything in the namespace except its Secrets and bindings.
     grant(&data, "victor", "view").await;
     let victor = impersonate(&place, "victor").display().to_string();
     let (text, _) = audit(&place, &["--kubeconfig", &victor], 1);
@@ -143,7 +143,7 @@ async fn each_is_told_what_he_may_look_at() {
     assert_eq!(told["credentials"][0]["verdict"], "unjudged");
     assert_eq!(told["credentials"][0]["readers"]["namespace"]["known"], false);
 
-    // Neither sees another namespace.
+    // Neither user sees another namespace.
     place.check(
         &["access", "audit", "-A", "--kubeconfig", &victor],
         3,

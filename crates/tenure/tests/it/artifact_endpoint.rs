@@ -1,4 +1,4 @@
-//! Artifacts over HTTP, as others of the cluster take them, and as nobody should.
+//! Artifacts over HTTP: allowed reads by others in the cluster, and refused ones.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,16 +16,16 @@ use crate::process::{Up, client, fails, free_port};
 
 const SOURCES: &str = "source.toolkit.fluxcd.io/v1";
 
-/// What is answered.
+/// An answer.
 #[derive(Debug)]
 struct Reply {
     status: u16,
-    /// In lower case.
+    /// The head in lower case.
     head: String,
     body: Vec<u8>,
 }
 
-/// Sends a head as it is, and begins to read the answer.
+/// Sends a head unchanged, and begins to read the answer.
 fn begin(port: u16, head: &str) -> TcpStream {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     line.write_all(format!("{head}\r\nhost: artifacts\r\n\r\n").as_bytes())
@@ -33,7 +33,7 @@ fn begin(port: u16, head: &str) -> TcpStream {
     line
 }
 
-/// Reads the head of an answer, and nothing of what comes after it.
+/// Reads the head of an answer only.
 fn read_head(line: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut letter = [0];
@@ -66,7 +66,7 @@ fn get(port: u16, path: &str, token: Option<&str>) -> Reply {
     send(port, &write_request("GET", path, token))
 }
 
-/// An administrator of what runs.
+/// An administrator of the running cluster.
 pub(crate) struct Admin(pub(crate) kube::Client);
 
 impl Admin {
@@ -96,7 +96,7 @@ impl Admin {
         applied.unwrap_or_else(|error| panic!("{object:#}: {error}"));
     }
 
-    /// The artifact that an object tells of, as soon as it is another one than before.
+    /// Waits for an object's artifact that differs from the previous one.
     async fn wait_for_artifact(&self, (kind, namespace, name): (&str, &str, &str), before: &str) -> Value {
         let object = json!({"apiVersion": SOURCES, "kind": kind, "metadata": {"namespace": namespace}});
         let api = self.api(&object);
@@ -110,7 +110,7 @@ impl Admin {
         eventually(SOON, look).await.unwrap()
     }
 
-    /// A token of an account that is made for it.
+    /// Creates an account and returns its token.
     async fn make_token(&self, namespace: &str, name: &str) -> String {
         let metadata = json!({"namespace": namespace, "name": name});
         self.apply(json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}))
@@ -121,7 +121,7 @@ impl Admin {
         token.unwrap().status.unwrap().token.unwrap()
     }
 
-    /// Lets somebody get the sources of a namespace.
+    /// Lets subjects get the sources of a namespace.
     async fn let_read(&self, namespace: &str, subjects: Value) {
         let rbac = "rbac.authorization.k8s.io/v1";
         let metadata = json!({"namespace": namespace, "name": "reads-artifacts"});
@@ -156,14 +156,14 @@ fn account(namespace: &str, name: &str) -> Value {
     json!([{"kind": "ServiceAccount", "namespace": namespace, "name": name}])
 }
 
-/// The path that a status tells, at this address.
+/// Returns the path in a status, after a check of this address.
 fn path_of(artifact: &Value, port: u16) -> String {
     let url = artifact["url"].as_str().unwrap();
     let base = format!("http://127.0.0.1:{port}");
     url.strip_prefix(&base).unwrap_or_else(|| panic!("{url}")).to_owned()
 }
 
-/// A source of every kind in a namespace, each with an artifact.
+/// Makes a source of every kind in a namespace, each with an artifact.
 async fn make_sources(admin: &Admin, git: &GitServer, registry: &RegistryServer, store: &BucketServer) {
     let repository = git.create("app").await.unwrap();
     repository.commit([("a.yaml", "a: 1\n")], "first").await.unwrap();
@@ -194,7 +194,7 @@ async fn make_sources(admin: &Admin, git: &GitServer, registry: &RegistryServer,
         .await;
 }
 
-/// What nobody is given, whatever he may, of what is at a path.
+/// Returns variants of a path that are always refused.
 fn list_odd_paths(path: &str) -> Vec<String> {
     let hex = path.rsplit('/').next().unwrap();
     let other = format!("{}.tar.gz", "0a".repeat(32));
@@ -265,7 +265,7 @@ async fn serve_all(lanes: &str) {
         for (port, token) in [(open, None), (proven, Some(reader.as_str()))] {
             let reply = get(port, &path, token);
             assert_eq!(reply.status, 200, "{reply:?}");
-            // Byte for byte what the status tells of: as Flux's clients check it.
+            // The answer has exactly the bytes of the digest in the status, which Flux's clients check.
             assert_eq!(digest(&reply.body), told);
             assert_eq!(artifact["size"], reply.body.len());
             let length = format!("content-length: {}\r\n", reply.body.len());
@@ -297,12 +297,12 @@ async fn serve_all(lanes: &str) {
             assert!(!said.contains("sha256") && !said.contains("root:"), "{odd}: {said}");
         }
     }
-    // Who may not get an object hears the same whether it is there or not.
+    // A user without the right to get an object gets the same answer for an existing and a missing one.
     let absent = path.replace("/app/", "/absent/");
     let refused = [&path, &absent].map(|path| get(proven, path, Some(&stranger)));
     assert_eq!(refused.each_ref().map(|reply| reply.status), [403, 403]);
 
-    // What is another one is at another address, and what was before is nobody's.
+    // A new artifact has a new address, and the old address is gone.
     let repository = git.repository("app").unwrap();
     repository.commit([("a.yaml", "a: 2\n")], "second").await.unwrap();
     let before = first["digest"].as_str().unwrap();
@@ -312,7 +312,7 @@ async fn serve_all(lanes: &str) {
         (statuses == [404, 200]).then_some(()).ok_or(format!("{statuses:?}"))
     };
     eventually(SOON, look).await.unwrap();
-    // A digest that somebody writes into a status opens nothing, nor does an address there.
+    // Neither a forged digest nor a forged address in a status opens an artifact.
     check_forged(&admin, &path_of(&second, open), open).await;
     let sources =
         admin.api(&json!({"apiVersion": SOURCES, "kind": "GitRepository", "metadata": {"namespace": "blue"}}));
@@ -325,7 +325,7 @@ async fn serve_all(lanes: &str) {
     eventually(SOON, gone).await.unwrap();
 }
 
-/// A source of another namespace whose status tells of this one's artifact.
+/// Forges the status of a source in another namespace with this one's artifact.
 async fn check_forged(admin: &Admin, path: &str, open: u16) {
     let hex = path.rsplit('/').next().unwrap().trim_end_matches(".tar.gz");
     let source = json!({
@@ -352,14 +352,14 @@ async fn artifacts_are_for_who_may_get_their_objects() {
     serve_all("task").await;
 }
 
-/// The files are in the folders of other processes.
+/// The files are in the folders of lane processes.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn artifacts_of_lanes_that_are_processes_are_served_too() {
     serve_all("process").await;
 }
 
-/// Letters that can't be compressed to much less.
+/// Returns text that can't be compressed well.
 fn make_noise(length: usize) -> String {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let letters = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
@@ -380,7 +380,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
     let (data, allowed) = (folder.path(), format!("--allow-source=http://{}", registry.address()));
     let _up = Up::start(data, &[&format!("--artifact-address=127.0.0.1:{port}"), &allowed]);
     let admin = Admin(client(data).await);
-    // More than the buffers of a connection hold.
+    // The artifact is larger than the buffers of a connection.
     let large = Artifact {
         layers: vec![("application/gzip".to_owned(), pack(&[("a.txt", &make_noise(12 << 20))]))],
         annotations: json!({}),
@@ -418,7 +418,7 @@ async fn who_reads_slowly_keeps_nobody_else_waiting() {
         }
     }
     assert_eq!((held.len(), refused), (16, vec![429; 4]));
-    // Others of the same tenant, and other tenants, are served meanwhile.
+    // Users of the same tenant and of other tenants are served meanwhile.
     for (path, token) in [(&large, &other), (&small, &tokens[1])] {
         assert_eq!(get(port, path, Some(token)).status, 200);
     }
@@ -454,13 +454,13 @@ fn artifacts_are_served_to_nobody_by_mistake() {
     );
 }
 
-/// A certificate of an authority, and its key, in files.
+/// Writes a certificate and its key into files.
 fn write_certificate(folder: &Path, name: &str, certificate: &rcgen::Certificate, key: &rcgen::KeyPair) {
     std::fs::write(folder.join(format!("{name}.crt")), certificate.pem()).unwrap();
     std::fs::write(folder.join(format!("{name}.key")), key.serialize_pem()).unwrap();
 }
 
-/// An authority, and what it signs: a server of this machine, and a client of this name and group.
+/// Makes an authority with a server certificate for this machine, and client certificates with these names and groups.
 fn make_authority(folder: &Path, name: &str, clients: &[(&str, &str)]) {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
     let mut params = CertificateParams::default();
@@ -481,7 +481,7 @@ fn make_authority(folder: &Path, name: &str, clients: &[(&str, &str)]) {
     }
 }
 
-/// Asks over TLS, with a certificate or a token; the status.
+/// Sends a request over TLS, with a certificate or a token; returns the status.
 async fn ask_over_tls(folder: &Path, port: u16, path: &str, (client, token): (Option<&str>, Option<&str>)) -> u16 {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -554,7 +554,7 @@ async fn a_certificate_is_somebody_with_that_ones_rights() {
     for (shown, status) in [
         ((Some("anna"), None), 200),
         ((Some("otto"), None), 403),
-        // Of an authority that nobody named; and a token beside it changes nothing.
+        // A certificate of an unknown authority is refused, even with a valid token.
         ((Some("mallory"), None), 401),
         ((Some("mallory"), Some(token.as_str())), 401),
         ((None, Some(token.as_str())), 403),
@@ -562,6 +562,6 @@ async fn a_certificate_is_somebody_with_that_ones_rights() {
     ] {
         assert_eq!(ask_over_tls(files, port, path, shown).await, status, "{shown:?}");
     }
-    // Nothing is told in the clear.
+    // The TLS port gives no answer without TLS.
     assert_eq!(get(port, path, None).status, 0);
 }

@@ -1,4 +1,4 @@
-//! `tenure attest`: on the embedded control plane everything holds; what doesn't is found; and nothing of it stays, however it ends.
+//! `tenure attest`: on the embedded control plane all attacks are stopped, holes are found, and nothing stays after any end of the run.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -18,7 +18,7 @@ async fn list(data: &Path, path: &str) -> Vec<String> {
         .collect()
 }
 
-/// Everything that is named as an attestation names it.
+/// Returns all objects with names of an attestation.
 async fn list_remains(data: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for path in [
@@ -40,7 +40,7 @@ async fn list_remains(data: &Path) -> Vec<String> {
     found
 }
 
-/// Waits until nothing is left.
+/// Waits until no object is left.
 async fn until_nothing_is_left(data: &Path) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(300);
     loop {
@@ -74,14 +74,14 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{error}"));
     assert_eq!(outcomes(&report, "not-held"), [""; 0]);
     assert_eq!(output.status.code(), Some(0), "{error}");
-    // No HelmRelease is served here.
+    // This server serves no HelmRelease.
     let untried = outcomes(&report, "not-tried");
     assert!(
         untried.iter().all(|said| said.starts_with("\"chart-of-a-neighbour\"")),
         "{untried:#?}"
     );
     assert!(outcomes(&report, "held").len() >= 122, "{report:#}");
-    // Whoever edits what Git manages hears where it comes from.
+    // The message for a hand edit names the place in Git.
     let held = outcomes(&report, "held");
     assert!(
         held.contains(&"\"reach\": \"nothing beyond its own namespaces\"".to_owned()),
@@ -95,14 +95,14 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
     ] {
         assert!(edits.iter().all(|said| said.contains(part)), "{part}: {edits:#?}");
     }
-    // Each was stopped by what is meant to stop it: RBAC gives the owner what the rules refuse.
+    // The intended rule stopped each attack: RBAC gives the owner the rights that the rules deny.
     for result in report["results"].as_array().unwrap() {
         let (stop, said) = (result["stop"].as_str().unwrap(), result["said"].as_str().unwrap());
         let by_rule =
             said == "it was accepted, and had no effect" || said.ends_with(&format!("({stop})")) || said.len() >= 512;
-        // The rules of namespaces refuse the controller before its own bounds do.
+        // The rules of namespaces deny the controller's write before its own bounds do.
         let by_another = stop == "controller-rights" && said.ends_with("(namespace-membership)");
-        // The search of what is reached is no request, nor is what the controllers say of an AccessProvider's pattern.
+        // The search for reached rights is no request, and neither is the controllers' answer about an AccessProvider's pattern.
         assert!(
             matches!(stop, "rbac" | "reach" | "controllers") || by_rule || by_another || result["outcome"] != "held",
             "{result:#}"
@@ -116,7 +116,7 @@ async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
     until_nothing_is_left(&data).await;
 }
 
-/// What an administrator gave too widely is found, and named.
+/// The attestation finds and names a binding that an administrator made too wide.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_binding_that_is_too_wide_is_found() {
     let place = Place::new();
@@ -153,7 +153,7 @@ async fn a_binding_that_is_too_wide_is_found() {
     until_nothing_is_left(&data).await;
 }
 
-/// Killed as soon as it has made something, it leaves what the controllers end.
+/// An attestation that is killed after its first writes leaves objects that the controllers remove.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_attestation_left_ends() {
     let place = Place::new();
@@ -169,12 +169,12 @@ async fn what_a_killed_attestation_left_ends() {
     assert!(made.is_some(), "it ended early");
     child.kill().unwrap();
     child.wait().unwrap();
-    // One of them says that it may not be deleted.
+    // One of them is protected from deletion.
     assert_eq!(list(&data, "/apis/capsule.clastix.io/v1beta2/tenants").await.len(), 2);
     until_nothing_is_left(&data).await;
 }
 
-/// Neither a name nor a label nor an annotation alone ends somebody's Tenant; nor does an attestation that comes after.
+/// No name, label or annotation alone causes the removal of a user's Tenant, neither by the controllers nor by a later attestation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_of_somebodys_is_not_ended() {
     let place = Place::new();
@@ -208,7 +208,7 @@ async fn a_tenant_of_somebodys_is_not_ended() {
         "spec": { "owners": [{ "kind": "User", "name": "alice" }], "preventDeletion": true }
     });
     apply(&data, left, "/apis/capsule.clastix.io/v1beta2/tenants/attest-0").await;
-    // The controllers have looked at all of them once the one that is to go is gone and the others are ready.
+    // After the expired Tenant is gone and the others are ready, the controllers have examined all of them.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
         let request = http::Request::get("/apis/capsule.clastix.io/v1beta2/tenants")

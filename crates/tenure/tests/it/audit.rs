@@ -1,4 +1,4 @@
-//! `tenure audit`, and `tenure who` with an audit log: fields that Git says and others have, and who those were.
+//! `tenure audit`, and `tenure who` with an audit log: fields from Git that other managers have, and the users behind these managers.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ const MAP: &str = "/api/v1/namespaces/shop/configmaps/map";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/shop/deployments/web";
 const SURFACE: &str = "/apis/tenure.dev/v1alpha1/namespaces/shop/surfaces/web";
 
-/// Writes as whoever the kubeconfig makes one.
+/// Writes as the kubeconfig's user.
 async fn write(kubeconfig: &std::path::Path, path: &str, content_type: &str, body: &Value) {
     let kubeconfig = kube::config::Kubeconfig::read_from(kubeconfig).unwrap();
     let options = kube::config::KubeConfigOptions::default();
@@ -44,7 +44,7 @@ async fn whose_fields_are_and_who_that_was() {
         &[],
     );
 
-    // Nobody puts anything back meanwhile.
+    // Nothing restores the fields meanwhile.
     let admin = place.kubeconfig();
     let merge = "application/merge-patch+json";
     write(
@@ -75,7 +75,7 @@ async fn whose_fields_are_and_who_that_was() {
     write(&alice, &format!("{DEPLOYMENT}?fieldManager=scaler"), apply, &scale).await;
     let labels = json!({"kustomize.toolkit.fluxcd.io/name": "old", "kustomize.toolkit.fluxcd.io/namespace": "shop"});
     let left = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "left", "labels": labels}, "data": {"a": "b"}});
-    // A manager's name is what the writer says.
+    // A writer chooses the manager's name.
     write(
         &alice,
         "/api/v1/namespaces/shop/configmaps/left?fieldManager=kustomize-controller",
@@ -104,7 +104,7 @@ async fn whose_fields_are_and_who_that_was() {
     assert!(writers.contains("system:serviceaccount:shop:shop-gitops"), "{writers}");
     assert!(!String::from_utf8_lossy(&output.stdout).contains(CANARY));
 
-    // Without the artifacts it isn't known what Git says: that is told.
+    // Without the artifacts, the content of Git is unknown, and the output says so.
     let elsewhere = place.folder.path().display().to_string();
     let noted = ["of Kustomization shop/web-web it isn't known what Git says, so stolen fields aren't found"];
     place.check(
@@ -117,7 +117,7 @@ async fn whose_fields_are_and_who_that_was() {
     let who = ["who", "configmap/map", "-n", "shop", "--audit-log", &log];
     place.check(&who, 0, &["WRITTEN BY", "alice, as whom "], &[]);
 
-    // Who may see nothing learns nothing, and is told so.
+    // A user without rights learns nothing, and gets an error.
     let mallory = impersonate(&place, "mallory");
     let output = tenure(&["audit", "-n", "shop"])
         .env("KUBECONFIG", &mallory)

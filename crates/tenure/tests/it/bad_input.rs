@@ -1,4 +1,4 @@
-//! What goes wrong around a start, and wrong usage: a message that says what, where and what to do, and an exit code.
+//! Failures around a start, and wrong usage: the message names the problem, its place and the action, and the exit code fits.
 
 use crate::process::{Up, fails};
 

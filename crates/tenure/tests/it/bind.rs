@@ -1,4 +1,4 @@
-//! A control plane that listens on all addresses: its certificate and its kubeconfig are of use to its clients.
+//! A control plane that listens on all addresses: its certificate and its kubeconfig work for its clients.
 
 use std::net::{IpAddr, TcpListener};
 use std::path::Path;
@@ -13,7 +13,7 @@ fn kubeconfig(data: &Path) -> Kubeconfig {
     Kubeconfig::read_from(data.join("kubeconfig")).unwrap()
 }
 
-/// The host and the port in the administrator's kubeconfig.
+/// Returns the host and the port in the administrator's kubeconfig.
 fn server(data: &Path) -> (IpAddr, u16) {
     let url = kubeconfig(data).clusters[0]
         .cluster
@@ -26,7 +26,7 @@ fn server(data: &Path) -> (IpAddr, u16) {
     (address.ip(), address.port())
 }
 
-/// Asks for namespaces at `url`, and believes a server whose certificate is for `name`.
+/// Lists namespaces at `url`, and accepts a server with a certificate for `name`.
 async fn ask(data: &Path, url: Option<String>, name: Option<&str>) {
     let mut kubeconfig = kubeconfig(data);
     let cluster = kubeconfig.clusters[0].cluster.as_mut().unwrap();
@@ -68,7 +68,7 @@ async fn another_address_makes_another_certificate() {
     let (host, port) = server(data);
     assert_eq!(host.to_string(), "203.0.113.5");
     assert_ne!(certificate(), before);
-    // Nobody is there; who is asked in its place proves to be it.
+    // No server has this address. The server at another address proves the name with its certificate.
     ask(data, Some(format!("https://127.0.0.1:{port}")), Some("203.0.113.5")).await;
     up.kill();
     let renewed = certificate();

@@ -1,5 +1,5 @@
-//! Inputs that are broken, from each source and at each step: what is wrong is told with one of Flux's reasons (or with IdentityMissing, UnknownKind or InvalidSpec, where Flux has none) and in words that one can act on,
-//! what was applied stays, and when it is mended the end is as if nothing had been wrong.
+//! Broken inputs, from each source and at each step. The status reports each problem with a reason of Flux (or IdentityMissing, UnknownKind or InvalidSpec, where Flux
+//! has none) and with words that help to fix it. Applied objects stay, and after the fix the result is the same as without the problem.
 
 use serde_json::{Value, json};
 use tenure_bucket_server::Answer as StoreAnswer;
@@ -9,32 +9,32 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::killed::{Ends, KUSTOMIZATION, NAMESPACE, SOURCE_VERSION, TURNS, World, key, map, recorded};
 
-/// What is wrong.
+/// The problem.
 enum Fault {
-    /// A file in Git.
+    /// A broken file in Git.
     File(&'static str, String),
-    /// One that was applied before, with the ConfigMap in it: as it was, and as it is.
+    /// A file that was applied before, with its ConfigMap: the valid text and the broken text.
     Changed(&'static str, &'static str, [String; 2]),
-    /// Fields of an object's spec; and what mends them.
+    /// Fields of an object's spec, and the fields that fix them.
     Spec(Value, Value),
     /// Two Kustomizations that wait for each other.
     Ring([&'static str; 2]),
-    /// The key that opens the encrypted files is another one.
+    /// A wrong key for the encrypted files.
     Key,
-    /// It is not there.
+    /// A missing key.
     NoKey,
-    /// The registry answers with a failure.
+    /// The registry fails.
     Registry,
-    /// The store does.
+    /// The store fails.
     Store,
 }
 
 struct Case {
     fault: Fault,
-    /// Who tells of it: kind and name.
+    /// The kind and the name of the reporting object.
     by: (&'static str, &'static str),
     reason: &'static str,
-    /// What must stand in its message.
+    /// Words that its message must contain.
     words: &'static [&'static str],
 }
 
@@ -59,7 +59,7 @@ fn spec(broken: Value, whole: Value) -> Fault {
     Fault::Spec(json!({ "spec": broken }), json!({ "spec": whole }))
 }
 
-/// Files that can't be read or built, in Git.
+/// Returns files in Git that can't be read or built.
 fn list_files() -> Vec<Case> {
     let git = ("Kustomization", "git");
     let build = |path: &'static str, text: &str, words: &'static [&'static str]| {
@@ -100,7 +100,7 @@ fn list_files() -> Vec<Case> {
     ]
 }
 
-/// Objects that are read, and that the API server doesn't take.
+/// Returns readable objects that the API server rejects.
 fn list_objects() -> Vec<Case> {
     let git = ("Kustomization", "git");
     let refused = |path: &'static str, text: &str, words: &'static [&'static str]| {
@@ -142,7 +142,7 @@ fn list_objects() -> Vec<Case> {
     ]
 }
 
-/// What a Kustomization says that leads nowhere.
+/// Returns invalid fields of a Kustomization.
 fn list_kustomizations() -> Vec<Case> {
     let of = |name: &'static str| ("Kustomization", name);
     let from = |name: &str| json!({ "substituteFrom": [{ "kind": "Secret", "name": name }] });
@@ -217,7 +217,7 @@ fn list_kustomizations() -> Vec<Case> {
     ]
 }
 
-/// What a source says that isn't there.
+/// Returns sources with missing targets.
 fn list_sources() -> Vec<Case> {
     let git = ("GitRepository", "git");
     let oci = ("OCIRepository", "oci");
@@ -395,7 +395,7 @@ impl Case {
         }
     }
 
-    /// Commits what has to be there before it is broken, and waits until it is.
+    /// Commits the valid state, and waits until it is applied.
     async fn prepare(&self, world: &World, number: &mut usize) {
         let Fault::Changed(path, name, [whole, _]) = &self.fault else {
             return;
@@ -416,7 +416,7 @@ impl Case {
         there.await.unwrap();
     }
 
-    /// Waits until it is told with its words and its reason; and how, or what is told instead.
+    /// Waits until the object reports these words and this reason. Returns the report, or the report in its place.
     async fn until_told(&self, world: &World) -> Result<String, String> {
         let admin = world.admin().await;
         let (kind, name) = self.by;
@@ -448,7 +448,7 @@ async fn what_is_broken_is_told_and_mended() {
     let mut wrong = Vec::new();
     for case in list_cases() {
         case.prepare(&world, &mut number).await;
-        // Something new comes with what is broken: it must not be applied by halves, nor lost.
+        // A new object comes with the broken input: it must not be applied partly, nor lost.
         number += 1;
         case.set(&world, true).await;
         world.change(number).await;
@@ -471,7 +471,7 @@ async fn what_is_broken_is_told_and_mended() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Fields that no controller has to look at: the API server says which it is.
+/// The API server rejects these fields when they are written, so no controller has to check them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_meant_is_refused_where_it_is_written() {
     let (world, _up) = World::set().await;
@@ -513,7 +513,7 @@ async fn what_can_not_be_meant_is_refused_where_it_is_written() {
     }
 }
 
-/// What other systems' editors write is the same to YAML.
+/// YAML allows the output of other systems' editors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_only_looks_broken_is_applied() {
     let (world, _up) = World::set().await;

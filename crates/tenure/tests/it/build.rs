@@ -1,4 +1,4 @@
-//! `tenure build` beside `kustomize build`: the same flags, the same files, the same bytes where kustomize is on PATH.
+//! `tenure build` beside `kustomize build`: the same flags and files, and the same bytes if kustomize is on PATH.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -128,7 +128,7 @@ fn the_same_flags_give_the_same() {
     }
 }
 
-/// What is built names nothing above it; a folder in it does.
+/// The built folder refers to nothing above it, and a folder inside it does.
 #[test]
 fn a_folder_inside_reaches_above() {
     let folder = tree();
@@ -275,7 +275,7 @@ fn nothing_outside_the_repository() {
         ]);
         assert!(free.status.success(), "{}", String::from_utf8_lossy(&free.stderr));
     }
-    // A link may be absolute as long as it stays inside.
+    // An absolute link is allowed if its target is inside.
     let kept = inside.join("kept");
     std::fs::create_dir(&kept).unwrap();
     std::fs::write(

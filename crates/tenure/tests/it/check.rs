@@ -1,4 +1,4 @@
-//! `tenure check`: what it finds, where and under which heading; that it writes nothing; and what it says in the forms that programs read.
+//! `tenure check`: its findings with their places and headings, its output for programs, and that it writes nothing.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ async fn get(data: &Path, path: &str) -> Value {
     client(data).await.request(request).await.unwrap_or(Value::Null)
 }
 
-/// Names and versions of what is stored where a check could have written.
+/// Returns names and versions of the objects that a check could have written.
 async fn list_versions(data: &Path) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for path in [
@@ -71,7 +71,7 @@ fn write_files(folder: &Path, files: &[(&str, String)]) {
     }
 }
 
-/// Files that are wrong in every way, and a few that aren't.
+/// Returns files with every sort of mistake, and some valid ones.
 fn wrong() -> Vec<(&'static str, String)> {
     let text = |text: &str| text.to_owned();
     vec![
@@ -206,7 +206,7 @@ async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
         assert_eq!(location["region"]["startLine"], finding["origin"]["line"]);
     }
 
-    // What is wrong with the files comes before anything is asked.
+    // Mistakes in the files are reported before any request to the cluster.
     write_files(
         &folder,
         &[("good.yaml", "apiVersion: v1\nkind: ConfigMap\n".to_owned())],
@@ -214,7 +214,7 @@ async fn each_thing_that_is_wrong_is_found_and_nothing_is_written() {
     place.check(&check, 1, &["good.yaml:1: error: rendering:"], &["0 objects checked"]);
     assert_eq!(list_versions(&data).await, before, "a check writes nothing");
 
-    // And the other way round: what is right is found right.
+    // The control: a valid folder has no findings.
     let right = place.folder.path().join("right");
     write_files(&right, &[("map.yaml", config_map("map", "blue"))]);
     let right = right.to_str().unwrap();
@@ -339,7 +339,7 @@ fn service(name: &str) -> String {
     )
 }
 
-/// Without a cluster: the platform repository's own policies and quotas judge, and no Git server, webhook or kubeconfig is there.
+/// Without a cluster, the platform repository's own policies and quotas apply. No Git server, webhook or kubeconfig exists.
 #[test]
 fn a_platform_repository_stands_for_a_cluster() {
     let folder = tempfile::tempdir().unwrap();
@@ -389,7 +389,7 @@ fn a_platform_repository_stands_for_a_cluster() {
         assert!(error.contains(word), "{word}: {error}");
     }
 
-    // What is wrong with the platform is no finding about the folder.
+    // A mistake in the platform repository is no finding about the folder.
     std::fs::write(
         folder.path().join("platform/all.yaml"),
         PLATFORM.replace("services: '1'", "services: many"),
@@ -408,7 +408,7 @@ fn a_platform_repository_stands_for_a_cluster() {
     fails(&wrong, 2, &["--platform"]);
 }
 
-/// A folder of somebody else's reads nothing outside of it, and ends.
+/// A check of an untrusted folder reads nothing outside of it, and ends.
 #[test]
 fn a_hostile_folder_is_bounded_as_a_build_is() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the commands say about what is there, what is not, and what may not be read; and their exit codes.
+//! The commands' output about existing, missing and unreadable objects, and their exit codes.
 
 use std::path::Path;
 use std::process::Output;
@@ -15,7 +15,7 @@ impl Place {
         Self::with(tempfile::tempdir().unwrap(), &["--workload-status"])
     }
 
-    /// A control plane in a folder, with these flags.
+    /// Starts a control plane in a folder, with these flags.
     pub(crate) fn with(folder: tempfile::TempDir, flags: &[&str]) -> Self {
         let up = Up::start(&folder.path().join("data"), flags);
         Self { folder, _up: up }
@@ -29,7 +29,7 @@ impl Place {
         tenure(arguments).env("KUBECONFIG", self.kubeconfig()).output().unwrap()
     }
 
-    /// Runs, and expects an exit code, words on standard output and words on standard error.
+    /// Runs the program, and expects an exit code, words on standard output and words on standard error.
     pub(crate) fn check(&self, arguments: &[&str], code: i32, said: &[&str], noted: &[&str]) {
         let output = self.run(arguments);
         let (out, error) = (
@@ -117,14 +117,13 @@ async fn what_is_there_and_what_is_not() {
     place.check(&["reconcile", "ks", "none"], 1, &[], &["not found"]);
     place.check(&["reconcile", "ks"], 2, &[], &["names no object"]);
     place.check(&["resume", "ks/web"], 0, &["resumed"], &[]);
-    // It has no source: that is what came of the request.
+    // The Kustomization has no source, and the outcome of the request says so.
     place.check(&["reconcile", "ks/web"], 1, &[], &["ArtifactFailed", "hint:"]);
     place.check(&["reconcile", "ks/web", "--with-source"], 1, &[], &["not found"]);
     place.check(&["reconcile", "ks/web", "--no-wait"], 0, &["requested"], &[]);
 }
 
-/// Of what is shown by default, what may not be read is left out, and said.
-/// The figures of the controllers are in those of the control plane, for who may read them.
+/// The metrics of the control plane include those of the controllers, for users that may read them.
 #[tokio::test]
 async fn metrics_tell_of_what_is_reconciled() {
     let place = Place::new();
@@ -164,7 +163,7 @@ async fn what_may_not_be_read_is_said() {
         "spec": {"owners": [{"kind": "User", "name": "alice"}]}});
     apply(&data, tenant, "/apis/capsule.clastix.io/v1beta2/tenants/team-a").await;
     let ready = || place.run(&["get", "tenant", "team-a", "-o", "json"]);
-    // Its home namespace is made for it, and with that it is Ready.
+    // The Tenant gets its home namespace, and is Ready then.
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     while !String::from_utf8_lossy(&ready().stdout).contains("ReconciliationSucceeded") {
         assert!(std::time::Instant::now() < deadline, "{:?}", ready());
@@ -185,7 +184,7 @@ async fn what_may_not_be_read_is_said() {
     let shown = serde_json::to_string(&kubeconfig).unwrap();
     std::fs::write(&file, &shown).unwrap();
     let file = file.to_str().unwrap();
-    // Her own Tenant she sees by its name; who owns none is told that he may list none.
+    // The owner sees her own Tenant by name. A user without Tenants learns that he may not list them.
     let mine = place.run(&["get", "tenants", "-o", "name", "--kubeconfig", file]);
     let said = String::from_utf8_lossy(&mine.stdout);
     assert_eq!(said.trim(), "tenant.capsule.clastix.io/team-a", "{mine:?}");

@@ -1,8 +1,8 @@
-//! The demo, as CI and a newcomer run it.
+//! The demo, as CI and a new user run it.
 
 use crate::process::tenure;
 
-/// Every step holds, and nothing is left behind where nothing was named.
+/// Every step holds, and nothing stays behind without a named folder.
 #[test]
 fn the_whole_story_holds() {
     let folder = tempfile::tempdir().unwrap();
@@ -29,7 +29,7 @@ fn the_whole_story_holds() {
     );
 }
 
-/// Who may write what: every step holds, and each denial says why.
+/// The rules for writes: every step holds, and each denial names its reason.
 #[test]
 fn the_story_of_tenancy_holds() {
     let output = tenure(&["demo", "tenancy", "--once"]).output().unwrap();
@@ -51,7 +51,7 @@ fn the_story_of_tenancy_holds() {
     assert!(!account.contains("NOT SEEN"), "{account}");
 }
 
-/// Access to a private project: every step holds, and no value of a credential is told.
+/// Access to a private project: every step holds, and no value of a credential is printed.
 #[test]
 fn the_story_of_access_holds() {
     let output = tenure(&["demo", "access", "--once"]).output().unwrap();
@@ -70,7 +70,7 @@ fn the_story_of_access_holds() {
     }
 }
 
-/// A folder that holds something is somebody's.
+/// A folder with files belongs to the user.
 #[test]
 fn the_demo_does_not_touch_what_is_there() {
     let folder = tempfile::tempdir().unwrap();

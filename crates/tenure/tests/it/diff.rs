@@ -1,4 +1,4 @@
-//! `tenure diff`: what it shows, that it writes nothing, as whom it looks, and what it says to who may not.
+//! `tenure diff`: its output, its identity, its errors for users without rights, and that it writes nothing.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::commands::{Place, apply};
 
 const KUSTOMIZATION: &str = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/shop/kustomizations/web";
 
-/// A namespace with a Kustomization that acts as an account, which may write ConfigMaps and Secrets there and nothing else.
+/// Creates a namespace with a Kustomization and its account, which may only write ConfigMaps and Secrets there.
 async fn prepare(data: &Path) {
     let metadata = |name: &str| json!({"name": name, "namespace": "shop"});
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -48,7 +48,7 @@ fn config_map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: {value}\n")
 }
 
-/// An object as it would be if this Kustomization had applied it.
+/// Applies an object as if this Kustomization had applied it.
 async fn apply_as_controller(data: &Path, kind: &str, name: &str, fields: Value) {
     let plural = format!("{}s", kind.to_lowercase());
     let labels = json!({"kustomize.toolkit.fluxcd.io/name": "web", "kustomize.toolkit.fluxcd.io/namespace": "shop"});
@@ -170,7 +170,7 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
         "nothing was written"
     );
 
-    // Looked at with the account's rights, and no more, whoever asks.
+    // The plan uses the account's rights only, for every user.
     write(
         "role.yaml",
         "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: web\nspec:\n  selector: {matchLabels: {a: b}}\n  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: a}]}}\n",
@@ -203,7 +203,7 @@ async fn what_would_be_done_is_shown_and_nothing_is_done() {
     );
 }
 
-/// Every Kustomization of the source that the folder is a working copy of, each with its own path below it.
+/// The command plans every Kustomization of the source whose working copy the folder is, each with its own path in the folder.
 #[tokio::test]
 async fn a_surface_is_looked_at_whole() {
     let place = Place::new();

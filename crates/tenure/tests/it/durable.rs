@@ -1,4 +1,4 @@
-//! What was acknowledged is there after `kill -9`, and a copy of it can be restored.
+//! Acknowledged writes survive `kill -9`, and a copy of the store can be restored.
 
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -82,7 +82,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
     up.kill();
     let copied = run(&["backup", &path("offline"), "--data", data.to_str().unwrap()]);
     assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
-    // Nobody else may read what holds every Secret.
+    // Other users can't read the copy, which holds every Secret.
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(path("online")).unwrap().permissions().mode();
     assert_eq!(mode & 0o077, 0, "{mode:o}");
@@ -111,14 +111,14 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
             "{}",
             String::from_utf8_lossy(&restored.stderr)
         );
-        // The administrator of before is the administrator: the keys came along.
+        // The previous administrator's kubeconfig works, since the keys are in the copy.
         let _up = Up::start(&target, &[]);
         assert_eq!(
             std::fs::read(target.join("pki/admin.crt")).unwrap(),
             std::fs::read(data.join("pki/admin.crt")).unwrap()
         );
         assert_eq!(list_names(&target).await, there);
-        // Who watched before is told to list anew, and no revision is given out twice.
+        // The server asks earlier watches to list again, and gives no revision out twice.
         let api: Api<ConfigMap> = Api::namespaced(client(&target).await, "default");
         let mut watch = api
             .watch(&WatchParams::default(), &lost.to_string())
@@ -133,7 +133,7 @@ async fn a_backup_of_a_running_control_plane_is_restored_elsewhere() {
     }
 }
 
-/// What `/metrics` says of a counter.
+/// Returns a counter of `/metrics`.
 async fn counted(client: &kube::Client, name: &str) -> u64 {
     let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
     let text = client.request_text(request).await.unwrap();
@@ -144,7 +144,7 @@ async fn counted(client: &kube::Client, name: &str) -> u64 {
 
 #[tokio::test]
 async fn a_log_that_nobody_takes_stops_nothing() {
-    // A reader that has gone, a disk that is full, and one that reads nothing.
+    // A reader that is gone, a full disk, and a reader that reads nothing.
     for kind in ["closed", "full", "unread"] {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path();
@@ -171,7 +171,7 @@ async fn a_log_that_nobody_takes_stops_nothing() {
                 serde_json::from_value(serde_json::json!({"metadata": {"name": format!("written-{number}")}})).unwrap();
             api.create(&PostParams::default(), &object).await.unwrap();
         }
-        // One that is not read takes some while to be full.
+        // An unread pipe needs some time to fill.
         while counted(&client, "tenure_log_lines_lost_total").await == 0 {
             api.list(&ListParams::default()).await.unwrap();
         }

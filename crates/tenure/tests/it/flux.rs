@@ -1,11 +1,11 @@
-//! The `flux` command talks to the control plane as to any cluster with Flux. Where it is given: `TENURE_BESIDE` is a folder that holds it.
+//! The `flux` command works with the control plane as with any cluster with Flux. The test needs `TENURE_BESIDE`, a folder with the command.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::process::{Up, free_port, named};
 
-/// What a Flux user has in a cluster: a source and a Kustomization, as `flux export` writes them.
+/// Returns the objects of a Flux user: a source and a Kustomization, as `flux export` writes them.
 fn objects(port: u16) -> String {
     format!(
         "apiVersion: source.toolkit.fluxcd.io/v1
@@ -64,7 +64,7 @@ impl Place {
             .unwrap()
     }
 
-    /// Runs `flux`, and expects an exit code and words in what it says.
+    /// Runs `flux`, and expects an exit code and words in its output.
     fn flux(&self, arguments: &[&str], code: i32, words: &[&str]) {
         let output = self.run(&self.flux, arguments);
         let said = format!(
@@ -170,7 +170,7 @@ fn the_flux_command_works() {
         0,
         &["ReconciliationSucceeded"],
     );
-    // It compares what is on this machine with what is in the cluster; 1 says that they differ.
+    // The command compares local files with the cluster; exit code 1 means a difference.
     let diff = ["diff", "kustomization", "app", "-n", "default", "--path", app];
     place.flux(&diff, 0, &[]);
     std::fs::write(Path::new(app).join("greeting.yaml"), greeting("goodbye")).unwrap();

@@ -1,5 +1,5 @@
-//! Flux's helm-controller beside Tenure: it installs charts from the artifacts that are served here. Where it is given: `TENURE_BESIDE` is a
-//! folder that holds the program, and its definitions in `crds`.
+//! Flux's helm-controller beside Tenure: it installs charts from the artifacts that Tenure serves. The test needs `TENURE_BESIDE`, a folder with the program, and its
+//! definitions in `crds`.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ fn write_chart(name: &str, version: &str) -> String {
     format!("apiVersion: v2\nname: {name}\nversion: {version}\n")
 }
 
-/// What `helm push` pushes.
+/// Returns a chart as `helm push` pushes it.
 fn make_chart(version: &str) -> Artifact {
     let chart = write_chart("greeting", version);
     let files = [
@@ -43,7 +43,7 @@ fn release(name: &str, (kind, chart): (&str, &str)) -> Value {
     })
 }
 
-/// Puts the kinds there that only helm-controller has.
+/// Installs the kinds that only helm-controller has.
 async fn install_kinds(admin: &Admin, folder: &Path) {
     for name in [
         "helm.toolkit.fluxcd.io_helmreleases",
@@ -58,7 +58,7 @@ async fn install_kinds(admin: &Admin, folder: &Path) {
     }
 }
 
-/// Starts the controller for what runs on `data`; what it says goes into a file there.
+/// Starts the controller for the control plane on `data`, with its log in a file there.
 fn start(program: &Path, data: &Path) -> Up {
     let log = std::fs::File::create(data.join("helm-controller.log")).unwrap();
     let child = named(program)
@@ -91,7 +91,7 @@ async fn wait_for(admin: &Admin, data: &Path, name: &str, version: &str) {
         let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
         let made = maps.get_opt(name).await.map_err(|error| error.to_string())?;
         let data = made.map(|made| made.data["data"].clone()).unwrap_or_default();
-        // To the version helm-controller adds what of the chart's digest it takes.
+        // helm-controller adds a part of the chart's digest to the version.
         let is_there = data["version"].as_str().is_some_and(|told| told.starts_with(version));
         let is_done = told.iter().any(is_ready) && is_there && data["text"] == "hello";
         is_done.then_some(()).ok_or_else(|| format!("{told:#?}\n{data:#}"))
@@ -165,7 +165,7 @@ async fn a_real_helm_controller_installs_what_is_served() {
     let _controller = start(&beside.join("helm-controller"), &data);
     wait_for(&admin, &data, "greeting", "1.0.0").await;
     wait_for(&admin, &data, "made", "0.1.0").await;
-    // What is pushed is upgraded to.
+    // A pushed chart causes an upgrade.
     registry.push("charts/greeting", "1.1.0", &make_chart("1.1.0"));
     wait_for(&admin, &data, "greeting", "1.1.0").await;
     let chart = write_chart("made", "0.2.0");

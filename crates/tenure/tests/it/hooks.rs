@@ -1,4 +1,4 @@
-//! Requests to Receivers over HTTP, as a Git host sends them, and as nobody should.
+//! Requests to Receivers over HTTP: those of a Git host, and invalid ones.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,12 +12,12 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::process::{Up, client, free_port};
 
-/// Sends as much as is written here, and reads the whole answer; its status, 0 for none.
+/// Sends this text and reads the whole answer; returns its status, or 0 without an answer.
 fn send(port: u16, head: &str, body: &[u8]) -> u16 {
     let mut line = TcpStream::connect(("127.0.0.1", port)).unwrap();
     line.write_all(format!("{head}\r\nhost: hooks\r\n\r\n").as_bytes())
         .unwrap();
-    // Who is refused by the head alone may have hung up.
+    // The server may have closed the connection after the head.
     let _hung_up = line.write_all(body);
     let mut answer = Vec::new();
     let _hung_up = line.read_to_end(&mut answer);
@@ -35,7 +35,7 @@ fn post(port: u16, path: &str, headers: &str, body: &str) -> u16 {
     send(port, &head, body.as_bytes())
 }
 
-/// However long the interval of a source is, it follows a folder of this machine at once.
+/// A source follows a folder of this machine at once, even with a long interval.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_served_folder_says_itself_that_it_is_another() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ async fn requests_come_in_over_http_and_nothing_else_does() {
     };
     let path = eventually(SOON, look).await.unwrap();
 
-    // GitHub's own example.
+    // The example from GitHub's documentation.
     let signed = "\r\ncontent-type: application/json\r\nx-github-event: push\r\n\
                   x-hub-signature-256: sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
     let annotations = async || {
@@ -139,7 +139,7 @@ async fn requests_come_in_over_http_and_nothing_else_does() {
         (format!("GET {unknown} HTTP/1.1"), 405),
         ("POST / HTTP/1.1\r\ncontent-length: 0".to_owned(), 404),
         ("POST /metrics HTTP/1.1\r\ncontent-length: 0".to_owned(), 404),
-        // Nothing of the body is waited for where nobody wants it.
+        // The server does not wait for an unwanted body.
         (format!("POST {unknown} HTTP/1.1\r\ncontent-length: 1000000000"), 404),
         (format!("POST {path} HTTP/1.1\r\ncontent-length: 1000000000"), 413),
         (format!("POST {path} HTTP/1.1\r\nx-long: {}", "x".repeat(500_000)), 431),
@@ -148,7 +148,7 @@ async fn requests_come_in_over_http_and_nothing_else_does() {
     ] {
         assert_eq!(send(port, &head, b""), status, "{head:.80}");
     }
-    // A body that doesn't say how long it is ends where the bound is.
+    // A body without a length ends at the bound.
     let part = format!("10000\r\n{}\r\n", "x".repeat(0x10000));
     let head = format!("POST {path} HTTP/1.1\r\ntransfer-encoding: chunked");
     let status = send(port, &head, part.repeat(64).as_bytes());

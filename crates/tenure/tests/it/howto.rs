@@ -1,4 +1,4 @@
-//! How-tos that are tested as they are written: their shell blocks, one after the other, in a folder of their own.
+//! How-tos that are tested as written: their shell blocks run one after the other, each page in a folder of its own.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use tenure_testkit::{SOON, eventually};
 
 use crate::process::{free_port, named};
 
-/// The shell blocks of a page, in their order.
+/// Returns the shell blocks of a page, in order.
 fn shell_blocks(page: &str) -> String {
     let mut script = String::new();
     let mut inside = false;
@@ -31,7 +31,7 @@ fn read_page(name: &str) -> String {
     std::fs::read_to_string(format!("{}/../../docs/howto/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The kubeconfig of somebody else, made of an administrator's.
+/// Writes a kubeconfig for another user, made from an administrator's.
 fn write_kubeconfig(admins: &Path, theirs: &Path, user: &str) {
     let mut config = kube::config::Kubeconfig::read_from(admins).unwrap();
     for named in &mut config.auth_infos {
@@ -49,7 +49,7 @@ fn has_program(name: &str) -> bool {
     found.is_ok_and(|status| status.success())
 }
 
-/// Runs a script in a folder, with the program on PATH; whatever happens, what it started in the background ends with it.
+/// Runs a script in a folder, with the program on PATH. The script's background processes always end with it.
 fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut Command)) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_tenure"));
     let path = std::env::join_paths(
@@ -57,12 +57,12 @@ fn run_script(folder: &Path, script: &str, prepare: impl FnOnce(&mut Command)) -
             .chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
     );
     let script = format!("set -eum\ntrap 'kill %1 2>/dev/null || true' EXIT\n{script}");
-    // A page waits until something is there, and for ever where it never comes.
+    // A page waits until something exists, and would wait forever if it never exists.
     let mut command = named(Path::new("timeout"));
     command
         .args(["300", "bash", "-c", &script])
         .env("PATH", path.unwrap())
-        // kubectl keeps what it found there.
+        // kubectl stores its cache there.
         .env("HOME", folder)
         .current_dir(folder);
     prepare(&mut command);
@@ -82,7 +82,7 @@ fn the_first_tenant_from_nothing() {
         println!("skipped: there is no kubectl on PATH");
         return;
     }
-    // Ports that nobody else has; everything else as it stands there.
+    // The script gets free ports; everything else runs as written.
     let port = free_port();
     let script = shell_blocks(&read_page("first-tenant.md"))
         .replace("tenure up ", &format!("tenure up --port 0 --repository-port {port} "))
@@ -101,8 +101,8 @@ fn the_first_tenant_from_nothing() {
     }
 }
 
-/// Both pages, one after the other, as somebody would who tries it out: installed, run, and taken away again. The cluster is one that
-/// somebody has already, and the image one that nobody can pull: no node is there to try.
+/// Runs both pages one after the other, as a reader would try them: installation, use and removal. The cluster exists already, and its image can't be pulled, since no
+/// node runs.
 #[test]
 fn a_cluster_that_is_there_already() {
     if !has_program("kubectl") || !has_program("curl") {
@@ -194,7 +194,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
         "metadata": {"name": name, "namespace": "tenure-system"}, "spec": spec});
     let path = format!("/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxaccessrequests/{name}");
     crate::commands::apply(&data, request, &path).await;
-    // Hers.
+    // The owner's kubeconfig.
     write_kubeconfig(&kubeconfig, &folder.path().join("olga.kubeconfig"), "olga");
     let said = run_script(
         folder.path(),
@@ -220,7 +220,7 @@ async fn the_owner_of_a_project_answers_who_asks() {
     }
 }
 
-/// From the host's name to the end of the credential, with a host that speaks as GitLab does, and a person who answers with a kubeconfig of her own.
+/// The page runs from the host's name to the end of the credential, with a stand-in for GitLab and a person who answers with her own kubeconfig.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn access_to_a_private_project_at_a_host() {
     if !has_program("kubectl") {
@@ -246,7 +246,7 @@ async fn access_to_a_private_project_at_a_host() {
     let page = read_page("access-to-a-git-host.md")
         .replace("https://gitlab.example.org", forge.url())
         .replace("work-42", &format!("work-{project}"));
-    // What the page says that the agent's configuration has.
+    // The agent's configuration from the page.
     let configuration = page
         .split("```yaml\n")
         .nth(1)
@@ -298,7 +298,7 @@ async fn access_to_a_private_project_at_a_host() {
     none_lives.await.unwrap();
 }
 
-/// The customizer in both profiles, off, on and taken away, as the page says, with the repository that stands in the docs.
+/// The page runs with the repository from the docs: the customizer in both profiles, off, on and removed.
 #[test]
 fn the_platform_is_tuned_from_a_repository() {
     if !has_program("kubectl") {
@@ -335,7 +335,7 @@ fn the_platform_is_tuned_from_a_repository() {
     }
 }
 
-/// Runs what a page says on a control plane of its own, whose clients and ports are this test's; what was printed, unless a program is missing.
+/// Runs a page on a control plane of its own, with this test's clients and ports. Returns the output; `None` if a program is missing.
 fn run_on_a_cluster(page: &str) -> Option<String> {
     if !has_program("kubectl") || !has_program("curl") {
         println!("skipped: there is no kubectl or no curl on PATH");
@@ -352,7 +352,7 @@ fn run_on_a_cluster(page: &str) -> Option<String> {
     }))
 }
 
-/// The webhooks come, die, come back and go, as the page says.
+/// The page runs as written: the webhooks are installed, fail, recover and are removed.
 #[test]
 fn admission_webhooks_on_a_cluster_that_has_tenants() {
     let Some(said) = run_on_a_cluster("admission-webhooks.md") else {
@@ -373,7 +373,7 @@ fn admission_webhooks_on_a_cluster_that_has_tenants() {
     }
 }
 
-/// Policies come into force, hold while nobody runs, come back, and go, as the page says.
+/// The page runs as written: policies come into force, hold without running controllers, recover and are removed.
 #[test]
 fn policies_that_hold_while_nobody_of_tenures_runs() {
     let Some(said) = run_on_a_cluster("admission-policies.md") else {
@@ -394,13 +394,13 @@ fn policies_that_hold_while_nobody_of_tenures_runs() {
     }
 }
 
-/// The shell blocks of a page one by one, for a page on which somebody does something elsewhere between them.
+/// Returns the shell blocks of a page one by one, for a page on which the reader acts elsewhere between them.
 fn split_shell_blocks(page: &str) -> Vec<&str> {
     let blocks = page.split("```sh\n").skip(1);
     blocks.filter_map(|rest| rest.split("```").next()).collect()
 }
 
-/// Between what the page says, its reader adds the public half to the repository, as far as it was printed.
+/// Between the steps of the page, the reader adds the printed public half to the repository.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deploy_key_for_a_private_repository() {
     if !has_program("kubectl") {
@@ -457,7 +457,7 @@ async fn a_deploy_key_for_a_private_repository() {
     run(fetch);
 }
 
-/// The YAML blocks of a page, as data.
+/// Returns the YAML blocks of a page as data.
 fn yaml_blocks(page: &str) -> Vec<serde_json::Value> {
     let blocks = page
         .split("```yaml\n")
@@ -472,7 +472,7 @@ fn yaml_blocks(page: &str) -> Vec<serde_json::Value> {
     read.collect()
 }
 
-/// What the pipelines run of this program, on a repository that is refused and on one that isn't: everything else in them is the host's.
+/// The pipelines' commands of this program run on a refused repository and on a valid one. All other steps belong to the host.
 #[test]
 fn each_pull_request_is_checked() {
     let pipelines = yaml_blocks(&read_page("check-in-pipelines.md"));

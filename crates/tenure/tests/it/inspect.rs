@@ -1,4 +1,4 @@
-//! `tenure tree`, `trace` and `export`: what they show of a tenant's Surface, to whom, and what they don't believe.
+//! `tenure tree`, `trace` and `export`: their output about a tenant's Surface for each user, and forged data that they must reject.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use crate::commands::{Place, apply};
 use crate::process::{client, free_port};
 
-/// What must be printed by nobody who doesn't ask for it.
+/// A text that must never be printed by default.
 pub(crate) const CANARY: &str = "canary-5af1";
 
-/// A tenant `shop` with a Surface `web` of a folder, reconciled; and a Secret with credentials that the Surface names.
+/// Starts a tenant `shop` with a reconciled Surface `web` from a folder, and a Secret with credentials that the Surface names.
 async fn set() -> Place {
     set_with(tempfile::tempdir().unwrap(), &[]).await
 }
 
-/// The same in a folder, with more flags.
+/// Starts the same tenant in a given folder, with more flags.
 pub(crate) async fn set_with(folder: tempfile::TempDir, more: &[&str]) -> Place {
     let files = folder.path().join("files");
     std::fs::create_dir_all(files.join("apps")).unwrap();
@@ -47,7 +47,7 @@ pub(crate) async fn set_with(folder: tempfile::TempDir, more: &[&str]) -> Place 
     flags.extend(more);
     let place = Place::with(folder, &flags);
     let data = place.folder.path().join("data");
-    // Nobody else is its account: Tenure is.
+    // Only Tenure uses the GitOps account.
     let metadata = json!({"name": "shop", "annotations": {"tenure.dev/gitops-account": "exclusive"}});
     let tenant = json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": metadata,
         "spec": {"owners": [{"kind": "User", "name": "alice"}]}});
@@ -95,7 +95,7 @@ fn text(place: &Place, arguments: &[&str]) -> String {
     )
 }
 
-/// A kubeconfig of an owner of the tenant, who sees its namespace and no Secrets of it once `rules` say so.
+/// Writes a kubeconfig of an owner of the tenant. The role of the test lets this user read the namespace without its Secrets.
 pub(crate) fn impersonate(place: &Place, user: &str) -> std::path::PathBuf {
     let text = std::fs::read_to_string(place.kubeconfig()).unwrap();
     let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
@@ -167,7 +167,7 @@ async fn a_tree_and_the_way_back_up() {
     );
     place.check(&["trace", "deployment/none", "-n", "shop"], 1, &[], &["is not there"]);
 
-    // Labels that somebody copied prove nothing.
+    // Copied labels prove nothing.
     let labels =
         json!({"kustomize.toolkit.fluxcd.io/name": "web-web", "kustomize.toolkit.fluxcd.io/namespace": "shop"});
     let forged = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "forged", "namespace": "default", "labels": labels}});
@@ -179,7 +179,7 @@ async fn a_tree_and_the_way_back_up() {
         &["whose inventory doesn't list it", "whatever it says of itself"],
         &[],
     );
-    // Nor does an inventory that somebody wrote, of what is not the tenant's. Nothing reconciles it meanwhile.
+    // A forged inventory with another tenant's object proves nothing either. Nothing reconciles the forged object meanwhile.
     let kustomization = "/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/shop/kustomizations/forger";
     let forger = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"name": "forger", "namespace": "shop"},
         "spec": {"interval": "1h", "prune": true, "suspend": true, "sourceRef": {"kind": "GitRepository", "name": "none"}}});
@@ -208,7 +208,7 @@ async fn a_tree_and_the_way_back_up() {
         &["which isn't believed"],
         &[],
     );
-    // The control: the same of an object that its namespace may apply.
+    // The control: the same inventory, with an object that its namespace may apply.
     place.check(
         &["trace", "configmap/listed", "-n", "shop"],
         0,
@@ -221,7 +221,7 @@ async fn a_tree_and_the_way_back_up() {
 async fn what_may_not_be_looked_at_is_said() {
     let place = set().await;
     let data = place.folder.path().join("data");
-    // Who may see everything of the namespace but its Secrets.
+    // A user that may read everything in the namespace except Secrets.
     grant(&data, "victor", "view").await;
     let victor = impersonate(&place, "victor");
     let victor = victor.to_str().unwrap();
@@ -249,7 +249,7 @@ async fn what_may_not_be_looked_at_is_said() {
     );
     let trace = ["trace", "secret/hidden", "-n", "shop", "--kubeconfig", victor];
     place.check(&trace, 3, &[], &["cannot get resource \"secrets\""]);
-    // Who may see ConfigMaps, and not who applied them.
+    // A user that may read ConfigMaps, and not the Kustomization that applied them.
     let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "maps"},
         "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]});
     apply(&data, role, "/apis/rbac.authorization.k8s.io/v1/clusterroles/maps").await;
@@ -328,7 +328,7 @@ async fn what_is_exported_can_be_applied_again() {
     );
     assert!(!all.contains(&encoded) && !named.contains(&encoded));
 
-    // What was printed makes the same again.
+    // The export creates the same objects again.
     let client = client(&data).await;
     let surface = "/apis/tenure.dev/v1alpha1/namespaces/shop/surfaces/web";
     let get = async |path: &str| {

@@ -1,7 +1,7 @@
-//! `kill -9` at any moment between a commit and its end, many times, with everything that a Kustomization can apply from: Git with encrypted files and
-//! variables, a container registry, a store. In the end it is as if nothing had happened.
+//! `kill -9` at random moments between a commit and its end, many times, with all sources of a Kustomization: Git with encrypted files and variables, a container
+//! registry, a store. The final state must be the same as without kills.
 //!
-//! `TENURE_KILLS` says how many times (3; a hundred take a quarter of an hour), `TENURE_KILL_SEED` which moments: the seed of a run is printed.
+//! `TENURE_KILLS` sets the number of kills (3; a hundred take a quarter of an hour). `TENURE_KILL_SEED` sets the moments: each run prints its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use crate::process::{Up, client};
 
 pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const KUSTOMIZATION: (&str, &str) = ("kustomize.toolkit.fluxcd.io/v1", "Kustomization");
-/// The sources, which bear the names of the Kustomizations that apply from them.
+/// The sources, which have the names of the Kustomizations that apply from them.
 const SOURCES: [(&str, &str); 3] = [("GitRepository", "git"), ("OCIRepository", "oci"), ("Bucket", "bucket")];
 pub(crate) const SOURCE_VERSION: &str = "source.toolkit.fluxcd.io/v1";
-/// How long it may take to come to its end. After a death in the midst of an attempt there is a pause.
+/// The timeout for a change. After a kill in the middle of an attempt, a pause follows.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What is declared changes in turn: with each number one object comes and another goes.
+/// The number of states of the content: with each number one object is added and another one removed.
 pub(crate) const TURNS: usize = 3;
 
 pub(crate) struct World {
@@ -47,7 +47,7 @@ pub(crate) fn map(name: &str, value: &str) -> String {
     format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\ndata:\n  value: \"{value}\"\n")
 }
 
-/// What says which change an object is of.
+/// Returns the text that shows the change of an object.
 fn say(number: usize) -> String {
     format!("number-{number};")
 }
@@ -129,7 +129,7 @@ impl World {
         Admin::new(client(&self.data()).await)
     }
 
-    /// What all three sources have from now on. In each turn there is another object beside those that stay.
+    /// Changes the content of all three sources. In each turn another object joins the permanent ones.
     pub(crate) async fn change(&self, number: usize) {
         let said = say(number);
         let turn = |turn: usize| format!("turn{}", turn % TURNS);
@@ -166,7 +166,7 @@ impl World {
         );
     }
 
-    /// Asks all sources to look at once.
+    /// Requests a reconciliation of all sources.
     pub(crate) async fn ask(&self, number: usize) {
         let admin = self.admin().await;
         let request = json!({ "metadata": { "annotations": { "reconcile.fluxcd.io/requestedAt": say(number) } } });
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// Everything that counts in the end, without what differs from time to time.
+    /// Returns the relevant final state, without values that differ between runs.
     async fn look(&self, number: usize) -> BTreeMap<String, Value> {
         let admin = self.admin().await;
         let mut state = BTreeMap::new();
@@ -236,7 +236,7 @@ impl World {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Waits until it is as it was in this turn when nobody died.
+    /// Waits until the state is the same as in this turn without kills.
     pub(crate) async fn until(&self, number: usize, expected: &Ends, when: &str) {
         let begun = Instant::now();
         loop {
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    /// What all objects say of themselves, for who looks why something didn't happen.
+    /// Returns the statuses of all objects, for the diagnosis of a failure.
     async fn describe(&self) -> String {
         let admin = self.admin().await;
         let kinds = SOURCES.iter().copied().map(|(kind, _)| (SOURCE_VERSION, kind));
@@ -270,7 +270,7 @@ impl World {
         told
     }
 
-    /// The files of artifacts and of what is under way, with digests and numbers left out: what lies there, and how much of it.
+    /// Returns the files of artifacts and of work in progress with their sizes, without digests and numbers.
     fn list_files(&self) -> Vec<String> {
         let mut files = Vec::new();
         walk(&self.data().join("artifacts"), &mut |path, bytes| {
@@ -279,14 +279,14 @@ impl World {
                 .map(|part| if part.len() > 30 { "X" } else { part })
                 .collect::<Vec<_>>()
                 .join("/");
-            // What is a kilobyte more is no matter; what is ten times as much is.
+            // A difference of a kilobyte is allowed; a factor of ten is not.
             files.push(format!("{shape} {}", bytes.ilog2().max(12)));
         });
         files.sort();
         files
     }
 
-    /// What lies beside the artifacts: names only.
+    /// Returns the names of the files beside the artifacts.
     fn list_beside(&self) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         walk(&self.data(), &mut |path, _| {
@@ -308,7 +308,7 @@ fn walk(folder: &Path, see: &mut dyn FnMut(&str, u64)) {
                     path.strip_prefix(root).unwrap().to_str().unwrap(),
                     metadata.len().max(1),
                 ),
-                // It has gone meanwhile.
+                // The file is gone meanwhile.
                 Err(_) => {}
             }
         }
@@ -323,20 +323,20 @@ pub(crate) fn key() -> Value {
     })
 }
 
-/// How it is in the end of each turn when nobody dies.
+/// The final state of each turn without kills.
 #[derive(Default)]
 pub(crate) struct Ends {
     turns: BTreeMap<usize, BTreeMap<String, Value>>,
-    /// How many of each sort of files.
+    /// The number of files of each sort.
     files: BTreeMap<String, usize>,
 }
 
 impl Ends {
-    /// Learns from changes at which nobody dies; and how long the longest took.
+    /// Records changes without kills, and the longest duration of one.
     pub(crate) async fn learn(world: &World) -> (Self, Duration) {
         let mut ends = Self::default();
         let mut longest = Duration::ZERO;
-        // Once more than there are turns: what the second round has left is what lies there from then on.
+        // The loop makes one more change than there are turns, because the files are stable after the second round.
         for number in 0..=TURNS {
             let begun = Instant::now();
             if number > 0 {
@@ -351,7 +351,7 @@ impl Ends {
                     .filter_map(|object| object["inventory"].as_array())
                     .map(Vec::len);
                 let objects = state.values().filter(|object| object.get("labels").is_some());
-                // An object whose deletion isn't confirmed yet stays in the inventory for a moment.
+                // An object with an unconfirmed deletion stays in the inventory for a moment.
                 let is_done = entries.sum::<usize>() == objects.count()
                     && !told.contains("\"isApplied\":false")
                     && !told.contains("\"isHandled\":false")
@@ -405,7 +405,7 @@ impl Ends {
     }
 }
 
-/// Numbers that look like chance and come again with the seed.
+/// Pseudo-random numbers that repeat with the seed.
 struct Chance(u64);
 
 impl Chance {
@@ -440,7 +440,7 @@ async fn a_kill_at_any_moment_changes_nothing_of_the_end() {
         let number = TURNS + kill;
         world.change(number).await;
         world.ask(number).await;
-        // The first dies at once, so that something has always been tried, however few there are and however fast it goes.
+        // The first kill is immediate, so at least one kill hits an attempt even in a short and fast run.
         let moment = match kill {
             1 => Duration::ZERO,
             _ => chance.below(longest.mul_f64(1.1)),
@@ -450,7 +450,7 @@ async fn a_kill_at_any_moment_changes_nothing_of_the_end() {
         unfinished += usize::from(ends.find_difference(number, &world.look(number).await, &[]).is_some());
         up.kill();
         up = world.start();
-        // Every other time it dies again, while it takes up what it was at.
+        // Every other kill is followed by a second one during the recovery.
         if kill % 2 == 0 {
             tokio::time::sleep(chance.below(longest)).await;
             up.kill();

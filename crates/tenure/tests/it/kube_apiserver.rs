@@ -8,7 +8,7 @@ use kube::api::{Api, ObjectMeta, PostParams};
 
 use crate::process::{Up, fails, named};
 
-/// A folder such as `KUBEBUILDER_ASSETS` names, and certificates that somebody else made.
+/// A folder such as `KUBEBUILDER_ASSETS` names, with certificates from another source.
 struct Assets {
     folder: tempfile::TempDir,
     etcd: String,
@@ -21,7 +21,7 @@ impl Assets {
         for name in ["kube-apiserver", "etcd"] {
             std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tenure"), folder.path().join(name)).unwrap();
         }
-        // Another control plane's certificates are as foreign as any.
+        // The certificates come from another control plane, so this server did not make them.
         let other = folder.path().join("other");
         Up::start(&other, &["--bare"]).kill();
         let certificates = folder.path().join("certificates");
@@ -60,7 +60,7 @@ impl Assets {
         self.folder.path().join("other/pki").join(file)
     }
 
-    /// Starts the API server as envtest does; its address is in the first line that it prints.
+    /// Starts the API server as envtest does; the first printed line has its address.
     fn start(&self) -> (Up, String) {
         let mut command = named(&self.folder.path().join("kube-apiserver"));
         let flag = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
@@ -81,7 +81,7 @@ impl Assets {
         Up::spawn(command)
     }
 
-    /// An administrator, as the other control plane's CA vouches for it.
+    /// Returns a client of an administrator with a certificate of the other control plane's CA.
     async fn client(&self, url: &str) -> kube::Client {
         let text = std::fs::read_to_string(self.folder.path().join("other/kubeconfig")).unwrap();
         let mut kubeconfig = kube::config::Kubeconfig::from_yaml(&text).unwrap();
@@ -115,7 +115,7 @@ async fn two_links_are_a_control_plane_without_controllers() {
         ..ConfigMap::default()
     };
     maps.create(&PostParams::default(), &map).await.unwrap();
-    // There is no ServiceAccount that a pod could have; the rule that wants one is left out.
+    // No ServiceAccount exists for Pods, so the plugin that requires one is disabled.
     let pods: Api<Pod> = Api::namespaced(client.clone(), "tested");
     let pod = serde_json::json!({
         "metadata": { "name": "pod" }, "spec": { "containers": [{ "name": "one", "image": "registry.example/one" }] }
@@ -127,12 +127,12 @@ async fn two_links_are_a_control_plane_without_controllers() {
     assert_eq!(pod.spec.unwrap().service_account_name, None);
     up.kill();
 
-    // It is etcd's folder that things are in, so they outlive the API server.
+    // The objects are in etcd's folder, so they outlive the API server.
     let (_up, url) = assets.start();
     let client = assets.client(&url).await;
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "tested");
     maps.get("kept").await.unwrap();
-    // A controller manager would have made one by now, in the time of a restart.
+    // A controller manager would have made the account during the restart.
     let accounts: Api<ServiceAccount> = Api::namespaced(client, "tested");
     assert!(accounts.get_opt("default").await.unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! The program from outside: its processes, its exit codes, what it prints.
+//! The program from outside: its processes, its exit codes, its output.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

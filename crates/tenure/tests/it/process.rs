@@ -1,18 +1,18 @@
-//! Running the program. A started control plane is ended by its own id, however the test ends.
+//! Helpers that run the program. A started control plane is ended by its own id, also when the test fails.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The program with a clean environment: no test sees the user's kubeconfig.
+/// Returns the program with a clean environment, so no test sees the user's kubeconfig.
 pub(crate) fn tenure(arguments: &[&str]) -> Command {
     let mut command = named(Path::new(env!("CARGO_BIN_EXE_tenure")));
     command.args(arguments);
     command
 }
 
-/// The same under the name of a link to it.
+/// Returns the program under the name of a link to it.
 pub(crate) fn named(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -23,9 +23,9 @@ pub(crate) fn named(program: &Path) -> Command {
     command
 }
 
-/// A port of loopback that nobody has.
+/// Returns a free loopback port.
 pub(crate) fn free_port() -> u16 {
-    // Below the ports that Linux gives to connections and to whoever asks for any: nobody takes one of those before the program listens.
+    // The range is below the ports that Linux assigns, so no other process takes the port before the program listens.
     const FIRST: u32 = 15_000;
     const COUNT: u32 = 15_000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -38,12 +38,12 @@ pub(crate) fn free_port() -> u16 {
     port.expect("a free port")
 }
 
-/// Runs to the end.
+/// Runs the program to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     tenure(arguments).output().expect("run tenure")
 }
 
-/// Runs to the end and expects this exit code and these words on standard error.
+/// Runs the program to its end, and expects this exit code and these words on standard error.
 pub(crate) fn fails(arguments: &[&str], code: i32, words: &[&str]) {
     let output = run(arguments);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -59,7 +59,7 @@ pub(crate) struct Up {
 }
 
 impl Up {
-    /// Starts on a free port and waits for the line that says it is ready.
+    /// Starts on a free port and waits for the line that reports readiness.
     pub(crate) fn start(data: &Path, more: &[&str]) -> Self {
         let data = data.to_str().expect("a folder in UTF-8");
         let mut arguments = vec!["up", "--data", data, "--port", "0"];
@@ -67,13 +67,13 @@ impl Up {
         Self::spawn(tenure(&arguments)).0
     }
 
-    /// Starts what prints its address when it is ready, and tells the address.
+    /// Starts a program that prints its address when it is ready, and returns the address.
     pub(crate) fn spawn(mut command: Command) -> (Self, String) {
         command.stderr(Stdio::piped());
         Self::spawn_as_it_is(command)
     }
 
-    /// The same with the standard error that was chosen for it.
+    /// Starts such a program with the standard error of the command.
     pub(crate) fn spawn_as_it_is(mut command: Command) -> (Self, String) {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("start tenure up");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -86,7 +86,7 @@ impl Up {
         (Self { child }, url)
     }
 
-    /// Starts on a free port, and tells the first lines that it prints.
+    /// Starts on a free port, and returns the first printed lines.
     pub(crate) fn start_telling(data: &Path, more: &[&str], count: usize) -> (Self, Vec<String>) {
         let data = data.to_str().expect("a folder in UTF-8");
         let mut arguments = vec!["up", "--data", data, "--port", "0"];
@@ -101,7 +101,7 @@ impl Up {
         (Self { child }, lines)
     }
 
-    /// Ends this one, too, when the test does.
+    /// Wraps a process, which then ends with the test.
     pub(crate) fn of(child: Child) -> Self {
         Self { child }
     }
@@ -120,12 +120,12 @@ impl Drop for Up {
     }
 }
 
-/// An administrator's client of what runs on `data`.
+/// Returns an administrator's client of the control plane on `data`.
 pub(crate) async fn client(data: &Path) -> kube::Client {
     connect(kube::config::Kubeconfig::read_from(data.join("kubeconfig")).expect("kubeconfig")).await
 }
 
-/// A client with these credentials.
+/// Returns a client with these credentials.
 pub(crate) async fn connect(kubeconfig: kube::config::Kubeconfig) -> kube::Client {
     let _already_chosen = rustls::crypto::ring::default_provider().install_default();
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &kube::config::KubeConfigOptions::default())

@@ -1,4 +1,4 @@
-//! `tenure reach` from outside: on files, with manifests that would be added, and its exit codes.
+//! `tenure reach` from outside: on files, with added manifests, and its exit codes.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ items:
   rules: [{verbs: ["*"], apiGroups: ["*"], resources: ["*"]}]
 "#;
 
-/// What a repository would add.
+/// Manifests that a repository would add.
 const ADDED: &str = r#"apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: deployer}

@@ -1,7 +1,7 @@
-//! Real trees, which nobody here wrote, through the whole path: Git repository, fetch, render, apply as a
-//! ServiceAccount. What the control plane then holds is compared with what the real kustomize prints.
+//! Real third-party trees through the whole path: Git repository, fetch, render, apply as a ServiceAccount. The objects in the control plane are compared with the
+//! output of the real kustomize.
 //!
-//! Needs `TENURE_REAL_REPOS`, a folder of such trees, and `kustomize` on PATH; says that it was skipped without them.
+//! The test needs `TENURE_REAL_REPOS`, a folder of such trees, and `kustomize` on PATH. Without them it reports that it was skipped.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use tenure_git_server::{GitServer, Options};
 
 use crate::process::{Up, client};
 
-/// Long enough for a slow machine.
+/// A timeout that is long enough for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Where sources and Kustomizations live.
+/// The namespace of sources and Kustomizations.
 const NAMESPACE: &str = "gitops";
 
 #[tokio::test]
@@ -95,7 +95,7 @@ fn folders(folder: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// Folders with a kustomization, relative to the tree.
+/// Returns the folders with a kustomization, relative to the tree.
 fn kustomizations(tree: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut waiting = vec![tree.to_path_buf()];
@@ -112,7 +112,7 @@ fn kustomizations(tree: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What the real kustomize makes of the folder with our namespace set in it; none where it can't build it.
+/// Returns the real kustomize's output for the folder with this test's namespace; `None` if kustomize can't build it.
 fn expected(tree: &Path, path: &Path, target: &str) -> Option<Vec<Value>> {
     let copy = tempfile::tempdir().unwrap();
     copy_tree(tree, copy.path());
@@ -155,7 +155,7 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// The control plane, with what it serves.
+/// The control plane, with its served kinds.
 struct Cluster {
     client: kube::Client,
 }
@@ -232,7 +232,7 @@ impl Cluster {
         self.create("gitrepositories", true, source).await;
     }
 
-    /// Reconciles one folder, compares, and removes it again.
+    /// Reconciles one folder, compares the objects, and removes them again.
     async fn reconcile(&self, source: &str, path: &Path, target: &str, wanted: &[Value]) -> Result<(), String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": target}});
         self.create("namespaces", false, namespace).await;
@@ -241,7 +241,7 @@ impl Cluster {
                      "serviceAccountName": "gitops", "sourceRef": {"kind": "GitRepository", "name": source}}});
         self.create("kustomizations", true, kustomization).await;
         let (status, message) = self.outcome().await;
-        // Afterwards: a tree may bring kinds of its own.
+        // The kinds are read afterwards, because a tree may bring kinds of its own.
         let served = self.served().await;
         let unknown: BTreeSet<&str> = wanted
             .iter()
@@ -333,7 +333,7 @@ impl Cluster {
         tokio::time::timeout(PATIENCE, watching).await.unwrap_or(Err(()))
     }
 
-    /// apiVersion, kind, plural and scope of everything served now.
+    /// Returns apiVersion, kind, plural and scope of all served kinds.
     async fn served(&self) -> Vec<(String, String, String, bool)> {
         let discovery = kube::discovery::Discovery::new(self.client.clone())
             .run_aggregated()
@@ -360,14 +360,14 @@ fn plural(served: &[(String, String, String, bool)], object: &Value) -> Option<(
         .map(|(.., plural, namespaced)| (plural.clone(), *namespaced))
 }
 
-/// Everything that kustomize printed is in what is live; defaults and the owner labels may be there besides.
+/// Checks that the live object has everything that kustomize printed. Defaults and the owner labels may be added.
 fn compare(wanted: &Value, live: &Value, place: &str, problems: &mut Vec<String>) {
     match (wanted, live) {
         (Value::Object(wanted), Value::Object(live)) => {
             for (key, value) in wanted.iter().filter(|(_, value)| !value.is_null()) {
                 match live.get(key) {
                     Some(live) => compare(value, live, &format!("{place}.{key}"), problems),
-                    // An empty map or list is as good as none, and a Secret's stringData becomes data.
+                    // An empty map or list equals a missing one, and a Secret's stringData becomes data.
                     None if value.as_object().is_some_and(serde_json::Map::is_empty)
                         || value.as_array().is_some_and(Vec::is_empty) => {}
                     None if key == "stringData" => {}
@@ -389,7 +389,7 @@ fn compare(wanted: &Value, live: &Value, place: &str, problems: &mut Vec<String>
     }
 }
 
-/// A quantity in thousandths, when it is a plain number or one of thousandths.
+/// Returns a quantity in thousandths, if it is a plain number or one of thousandths.
 fn thousandths(quantity: &Value) -> Option<u64> {
     let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
     match text.strip_suffix('m') {

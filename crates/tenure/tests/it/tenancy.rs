@@ -1,5 +1,4 @@
-//! An owner on the embedded control plane: what he makes is his tenant's at once, and what he may not make is refused where it is
-//! written, by who he is.
+//! An owner on the embedded control plane: a created namespace belongs to their tenant at once, and forbidden writes are denied by their identity.
 
 use std::path::Path;
 
@@ -11,7 +10,7 @@ use crate::process::client;
 
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Sends a request as a user; the answer, or code and message.
+/// Sends a request as a user; returns the answer, or the code and message.
 async fn ask(data: &Path, user: &str, method: Method, path: &str, body: &Value) -> Result<Value, (u16, String)> {
     let content = match method {
         Method::PATCH => "application/merge-patch+json",
@@ -55,7 +54,7 @@ async fn make_tenant(data: &Path, name: &str, spec: Value) {
     .await;
 }
 
-/// Asks, as an administrator, until an answer is as said.
+/// Reads as an administrator until the answer is as expected.
 async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
@@ -73,7 +72,7 @@ async fn until(data: &Path, path: &str, holds: impl Fn(&Value) -> bool) -> Value
     }
 }
 
-/// Asks until it is answered: RBAC is told of a role a moment after it is written.
+/// Repeats a read until it succeeds, because RBAC learns of a role a moment after the write.
 async fn until_read(ask: impl AsyncFn() -> Result<Value, (u16, String)>) -> Value {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(180);
     loop {
@@ -102,7 +101,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         let path = format!("/apis/capsule.clastix.io/v1beta2/tenants/{tenant}");
         let is_ready = |tenant: &Value| tenant["status"]["conditions"][0]["status"] == "True";
         let ready = until(&data, &path, is_ready).await;
-        // All of its fields are acted on.
+        // The controllers implement all of the Tenant's fields.
         let message = ready["status"]["conditions"][0]["message"].as_str().unwrap().to_owned();
         assert!(!message.contains("not acted on"), "{message}");
         let binding =
@@ -111,7 +110,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         assert_eq!(binding["subjects"][0]["name"], user);
     }
 
-    // They read their own Tenant, and list none.
+    // Owners get their own Tenant, and can't list Tenants.
     let tenants = "/apis/capsule.clastix.io/v1beta2/tenants";
     let view = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/tenure:blue:view";
     until(&data, view, |binding| binding["subjects"].is_array()).await;
@@ -122,7 +121,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         assert_eq!(read(&path).await.unwrap_err().0, 403, "{path}");
     }
 
-    // What she makes is her tenant's: with an owner's rights in it, and in its status.
+    // The owner's new namespace belongs to the tenant: it has the owner's rights, and is in the tenant's status.
     let made = ask(&data, "alice", Method::POST, NAMESPACES, &namespace("blue-dev", None)).await;
     let made = made.unwrap();
     assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "blue");
@@ -145,7 +144,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
     }
     written.unwrap();
 
-    // What she may not, with what to do instead.
+    // Forbidden writes, each with a hint.
     let refused: [(&str, Option<&str>, &str); 5] = [
         ("dev", None, "name it blue-dev (namespace-options)"),
         (
@@ -170,7 +169,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         .await
         .unwrap_err();
     assert!(message.contains("has 3 of at most 3 namespaces"), "{message}");
-    // With the right to change namespaces that an administrator gave her, she gives none away, and takes none.
+    // An administrator gives the owner the right to change namespaces. With it, the owner can neither release nor take a namespace.
     let rights = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": { "name": "too-much" },
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much" },
@@ -201,7 +200,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         }
     }
     let patch = json!({ "metadata": { "labels": { "capsule.clastix.io/tenant": "blue" } } });
-    // Kubernetes' own is given away by nobody.
+    // No user can assign Kubernetes' own namespaces.
     let path = format!("{NAMESPACES}/kube-system");
     let by_owner = ask(&data, "alice", Method::PATCH, &path, &patch).await;
     let by_administrator = as_administrator(&data, &path, &patch).await;
@@ -209,7 +208,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         let (_, message) = answer.unwrap_err();
         assert!(message.contains("never a tenant's"), "{message}");
     }
-    // A Tenant that is to stay stays.
+    // A protected Tenant can't be deleted.
     let request = Request::delete("/apis/capsule.clastix.io/v1beta2/tenants/red")
         .body(Vec::new())
         .unwrap();
@@ -241,7 +240,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     })
     .await;
 
-    // Who names Kubernetes' role admin for an owner lets her ask for tokens, start Pods and store tokens in the home namespace, too.
+    // With Kubernetes' role admin, an owner may also request tokens, start Pods and store tokens in the home namespace.
     let token = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     let accounts = "/api/v1/namespaces/red/serviceaccounts/red-gitops/token";
     ask(&data, "rita", Method::POST, accounts, &token).await.unwrap();
@@ -268,7 +267,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
             "{path}: {message}"
         );
     }
-    // By a Deployment neither: what makes its Pods is refused as she is. And nobody speaks in its name.
+    // A Deployment doesn't help either: admission denies its Pods as it denies the owner's. And no user can act in the account's name.
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "spoken" } });
     let maps = "/api/v1/namespaces/red/configmaps";
     let answer = ask(&data, "system:serviceaccount:red:red-gitops", Method::POST, maps, &map).await;
@@ -317,7 +316,7 @@ async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
     assert!(!ready.to_string().contains("not acted on"), "{ready}");
 
     let service = |name: &str| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } });
-    // One after the other, in one namespace and the other.
+    // One Service after the other, alternating between the namespaces.
     for (namespace, name) in [("crew", "one"), ("crew-two", "two"), ("crew", "three")] {
         let path = format!("/api/v1/namespaces/{namespace}/services");
         ask(&data, "alice", Method::POST, &path, &service(name)).await.unwrap();

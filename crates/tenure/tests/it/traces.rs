@@ -1,4 +1,4 @@
-//! Traces as a collector gets them: what is in them, what isn't, and that nobody waits for it.
+//! Traces as a collector gets them: their content, the excluded content, and that no controller waits for the collector.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 use crate::commands::{Place, apply};
 use crate::process::{client, fails, free_port};
 
-/// What must be in no span.
+/// A text that no span may contain.
 const CANARY: &str = "canary-77c2";
 
-/// Takes what is posted, and keeps it.
+/// A collector that stores posted data.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, Value)>>>);
 
@@ -52,7 +52,7 @@ impl Collector {
     }
 }
 
-/// A whole request: its head and its body.
+/// Returns the head and the body of a complete request.
 fn split(bytes: &[u8]) -> Option<(String, Vec<u8>)> {
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
@@ -82,7 +82,7 @@ fn write_files(folder: &std::path::Path) -> std::path::PathBuf {
     files
 }
 
-/// A control plane that traces to an address, whose lanes run so, with a Kustomization of a folder in the platform's namespace.
+/// Starts a control plane that traces to an address, with this mode of lanes, and a Kustomization of a folder in the platform's namespace.
 async fn trace(endpoint: &str, lanes: &str) -> Place {
     let folder = tempfile::tempdir().unwrap();
     let files = write_files(folder.path());
@@ -146,7 +146,7 @@ async fn a_collector_gets_a_span_for_each_attempt_and_its_parts_and_no_values() 
     expect_spans("task").await;
 }
 
-/// The process of a lane opens no connection: the hub is told, and sends them.
+/// The process of a lane opens no connection: it sends spans to the hub, which forwards them.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_gets_the_spans_of_lanes_that_are_processes() {
@@ -220,7 +220,7 @@ async fn expect_spans(lanes: &str) {
     }
 }
 
-/// A collector that is not there, or takes the line and says nothing, keeps nobody from working.
+/// A missing or silent collector delays no controller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_waits_for_a_collector() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Access to hosts of repositories, asked for and answered: what the commands say and write, as who may and as who may not, and attacks past them, on whatever
-//! server there is. Policies judge what is written; nobody reconciles, so that what was asked for stays as it is.
+//! Access requests for Git hosts: the output and the writes of the commands, by users with and without the rights, and attacks past the commands, on every kind of
+//! server. Policies check the writes. No controller reconciles, so requests stay as written.
 
 mod attacks;
 mod vouching;
@@ -17,7 +17,7 @@ use crate::world::{Cluster, PATIENCE};
 const VERSION: &str = "tenure.dev/v1alpha1";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const PLATFORM: &str = "tenure-system";
-/// What no command may print.
+/// A text that no command may print.
 const CANARY: &str = "canary-7c20";
 
 fn path(plural: &str, name: &str) -> String {
@@ -33,7 +33,7 @@ fn object(kind: &str, name: &str, spec: Value) -> Value {
     json!({"apiVersion": VERSION, "kind": kind, "metadata": {"name": name, "namespace": PLATFORM}, "spec": spec})
 }
 
-/// A request for a project, with its hash and name, as the controllers make it.
+/// Returns a request for a project, with its hash and name, as the controllers make it.
 fn request(id: u64, asked_by: &str) -> Value {
     let mut spec: FluxAccessRequestSpec = serde_json::from_value(json!({
         "provider": "work", "target": {"scope": "project", "id": id, "path": "group-1/a"}, "role": "read_repository", "rotate": "30d",
@@ -49,7 +49,7 @@ fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The grant that answers a request as it is stored, with changes of its spec.
+/// Returns the grant that answers a stored request, with changes of its spec.
 fn grant(request: &Value, by: &str, changes: &[(&str, Value)]) -> Value {
     let id = &request["spec"]["target"]["id"];
     let mut spec = json!({
@@ -62,7 +62,7 @@ fn grant(request: &Value, by: &str, changes: &[(&str, Value)]) -> Value {
     object("FluxAccessGrant", "g", spec)
 }
 
-/// Sends something as somebody; what came of it, or why not.
+/// Sends a request as a user; returns the object or the error.
 async fn send(cluster: &Cluster, user: &str, (method, target): (Method, &str), body: &Value) -> Result<Value, String> {
     let content_type = if method == Method::PATCH {
         "application/merge-patch+json"
@@ -83,8 +83,7 @@ async fn send(cluster: &Cluster, user: &str, (method, target): (Method, &str), b
     }
 }
 
-/// Tries it without anything being kept, until it is refused with these words, or, without any, until it is let through: a server follows policies and roles
-/// a moment later.
+/// Repeats a dry run until it is denied with these words, or without words until it is admitted. A server applies changes of policies and roles a moment later.
 async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value, part: Option<&str>) {
     let target = format!("{}?dryRun=All", way.1);
     let seen = eventually(PATIENCE, || async {
@@ -97,7 +96,7 @@ async fn until(cluster: &Cluster, user: &str, way: (Method, &str), body: &Value,
     seen.await.unwrap();
 }
 
-/// Waits until the server knows that one may not approve what is asked, and the other may.
+/// Waits until the server knows that one user may not approve the request, and another user may.
 async fn wait_for_rights(cluster: &Cluster, asked: &Value, may_not: &str, may: &str) {
     let grants = path("fluxaccessgrants", "");
     for (user, part) in [(may_not, Some("may not approve")), (may, None)] {
@@ -105,9 +104,9 @@ async fn wait_for_rights(cluster: &Cluster, asked: &Value, may_not: &str, may: &
     }
 }
 
-/// Who may write everything of these kinds, as far as RBAC goes.
+/// Users that RBAC lets write all objects of these kinds.
 const WRITERS: [&str; 3] = ["alice", "olga", "petra"];
-/// Who may approve.
+/// Users that may approve.
 const APPROVERS: [&str; 3] = ["olga", "petra", "oscar"];
 
 async fn bind(cluster: &Cluster, user: &str, role: &str) {
@@ -118,7 +117,7 @@ async fn bind(cluster: &Cluster, user: &str, role: &str) {
     admin.apply(binding).await;
 }
 
-/// Who may do what: all may write everything of these kinds, as far as RBAC goes; some may approve.
+/// Starts a cluster with its users: RBAC lets all of them write these kinds, and some may approve.
 async fn set() -> Cluster {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
@@ -134,7 +133,7 @@ async fn set() -> Cluster {
             ]),
         ))
         .await;
-    // What a project's owner has, and no more.
+    // Exactly the rights of a project's owner.
     let approver = json!([
         {"apiGroups": ["tenure.dev"], "resources": ["fluxaccesstargets"], "resourceNames": ["work-42"], "verbs": ["approve"]},
         {"apiGroups": ["tenure.dev"], "resources": ["fluxaccessrequests"], "verbs": ["get", "list", "patch"]},
@@ -189,13 +188,13 @@ async fn clear(cluster: Cluster) {
     cluster.wait_until_settled(&namespace).await;
 }
 
-/// Stores a request, and tells it as it is stored.
+/// Stores a request, and returns it as stored.
 async fn store(cluster: &Cluster, request: Value) -> Value {
     cluster.admin.apply(request.clone()).await;
     cluster.admin.find(&request).await.unwrap()
 }
 
-/// How a request stands, by the command.
+/// Returns the state of a request by the command.
 fn state_of(cluster: &Cluster, request: &Value) -> (String, String) {
     let output = cluster.run(&["access", "list", "-o", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -205,7 +204,7 @@ fn state_of(cluster: &Cluster, request: &Value) -> (String, String) {
     (row["state"].as_str().unwrap().to_owned(), row["notes"].to_string())
 }
 
-/// The ledger of a request whose credential is delivered.
+/// Writes the ledger of a request with a delivered credential.
 async fn deliver(cluster: &Cluster, request: &Value) {
     let held = json!({"generation": 1, "id": 17, "name": "fa/c/r/1/1/n", "fingerprint": "f1f2", "begunAt": "2026-01-01T00:00:00Z", "verifiedAt": "2026-01-01T00:05:00Z"});
     let status = json!({"status": {
@@ -232,14 +231,14 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     let provider = json!({"kind": "gitlab", "address": "https://gitlab.example.org", "topLevelGroup": "group-1", "namespaces": ["access-*"],
         "authoriser": {"serviceAccountName": "access-authoriser", "secretRef": {"name": "access-authoriser"}},
         "writerServiceAccountName": "access-writer"});
-    // Nobody speaks to that host here, as nobody reconciles.
+    // No controller connects to this host in this test.
     cluster.admin.apply(object("AccessProvider", "work", provider)).await;
     let asked = store(&cluster, request(42, "alice")).await;
     let other = store(&cluster, request(43, "alice")).await;
     let name = name_of(&asked).to_owned();
     wait_for_rights(&cluster, &asked, "alice", "oscar").await;
 
-    // Looked at, by who may do nothing but answer.
+    // Users who may only answer can see the request.
     let words = [
         "NAME",
         &name,
@@ -276,7 +275,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &[&words[..], &["would go to  isn't known"]].concat(),
     );
     cluster.check(&["access", "show", &name], 0, &["would go to  access-a"]);
-    // The controllers record it for approvers, who may not read whose which namespace is.
+    // The controllers record the receivers for approvers, who may not read the tenants of namespaces.
     let status = json!({"status": {"receivers": ["access-a", "new-b"], "moreReceivers": 3}});
     let target = format!("{}/status", path("fluxaccessrequests", &name));
     send_as_admin(&cluster, (Method::PATCH, &target), &status).await;
@@ -294,7 +293,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["there is no FluxAccessRequest none", "tenure access list"],
     );
 
-    // Answered: who may not is told which right is missing, and nobody is taken for having said yes.
+    // Answers: a user without the right sees the missing right, and no answer is recorded for them.
     let approve = ["access", "approve", &name];
     cluster.check_as(
         "alice",
@@ -358,7 +357,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["… grant", "oscar lets it through", "they haven't seen it yet"],
     );
 
-    // Delivered, as the controllers would say: all of it is told, and no value.
+    // Delivered, as the controllers would record it: the command shows everything except the value.
     deliver(&cluster, &asked).await;
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "git", "namespace": "access-a", "labels": {"tenure.dev/access-request": name}},
         "stringData": {"username": "x", "password": CANARY}});
@@ -394,7 +393,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     cluster.check(&["access", "why", "access-a/none"], 1, &["no request is about it"]);
     cluster.check(&["access", "why", "a/b/c"], 2, &["NAMESPACE/SECRET is wanted"]);
 
-    // Replaced.
+    // The credential is replaced.
     let rotate = ["access", "rotate", &name, "--cause", "a laptop was stolen"];
     cluster.check_as("alice", &rotate, 3, &["alice may not approve for work-42"]);
     cluster.check_as(
@@ -422,7 +421,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         0,
         &["oscar ordered it: a laptop was stolen"],
     );
-    // What was a leak stays one.
+    // A leak stays recorded as a leak.
     cluster.check_as(
         "petra",
         &[&rotate[..], &["-n", "access-a"]].concat(),
@@ -430,7 +429,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["as soon as the new one is proven"],
     );
 
-    // Taken back, and refused.
+    // The credential is revoked, and the request is denied.
     let revoke = ["access", "revoke", &name, "--yes"];
     cluster.check_as(
         "oscar",
@@ -458,7 +457,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["✗ grant", "oscar denied it", "not ours"],
     );
 
-    // What a standing grant lets through is denied, as that one is for others, too.
+    // A request that a standing grant approves is denied by a Denied grant, since the standing grant serves others, too.
     let spec = json!({"targets": ["work-43"], "roles": ["read_repository"], "namespaces": ["access-a", "new-*"], "maxRotate": "90d", "approvedBy": "kubernetes-admin"});
     let mut standing = object("FluxAccessStandingGrant", "everybody", spec);
     let me = whoami(&cluster).await;
@@ -477,7 +476,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     clear(cluster).await;
 }
 
-/// The administrator's name.
+/// Returns the administrator's name.
 async fn whoami(cluster: &Cluster) -> String {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")

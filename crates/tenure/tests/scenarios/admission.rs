@@ -1,5 +1,5 @@
-//! Admission webhooks of `tenure run`, on a cluster that has tenants already: how they come, what they keep, what becomes of writes while nobody
-//! answers, and how they go. `docs/howto/admission-webhooks.md` says the same in commands.
+//! Admission webhooks of `tenure run`, on a cluster with existing tenants: their installation, their checks, writes while the controllers are down, and their removal.
+//! `docs/howto/admission-webhooks.md` shows the same as commands.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Creates it until what is said is as expected.
+/// Creates the object until the result is as expected.
 async fn create_until(who: &Admin, object: &Value, expected: impl Fn(&Result<Value, String>) -> bool) -> Value {
     let started = Instant::now();
     loop {
@@ -44,7 +44,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     let health = free_port();
     let flags = list_webhook_flags(port, health);
     let flags = flags.each_ref().map(String::as_str);
-    // Before: there is nobody who asks, and an owner makes no namespaces.
+    // Before the installation no webhook exists, and an owner can't create namespaces.
     let old = Controllers::start(&cluster.kubeconfig, &cluster.data("before"), &[]);
     admin.wait_for_leader(&old.candidate).await;
     admin
@@ -56,7 +56,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     let mut old = old;
     assert_eq!(old.signal(Signal::SIGTERM), Some(0));
 
-    // The rights, and then the controllers that answer.
+    // The rights are installed first, and then the controllers that answer.
     cluster.check(
         &["install", "--without-deployment", "--admission"],
         0,
@@ -71,12 +71,12 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
             .await;
     }
     wait_for_probe(health, "/readyz", 200).await;
-    // Owners make namespaces, and they are their tenants'.
+    // Owners create namespaces, which belong to their tenants.
     let made = create_until(&alice, &namespace("orchard-dev"), |said| said.is_ok()).await;
     assert_eq!(made["metadata"]["labels"]["capsule.clastix.io/tenant"], "orchard");
     // The garbage collector deletes by an ownerReference.
     assert!(made["metadata"]["ownerReferences"].is_null(), "{made}");
-    // And see their Tenant, without a right to list.
+    // Owners can get their Tenant, without a right to list.
     let view = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "tenure:orchard:view"}});
     admin.wait_for(view, |found| found["subjects"].is_array()).await;
     let told = cluster.check_as("alice", &["get", "tenants"], 0, &["orchard", "NAME"]);
@@ -90,13 +90,13 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
         "{refused}"
     );
     assert!(refused.ends_with("(namespace-membership)"), "{refused}");
-    // An administrator is judged, too.
+    // The webhooks check writes of administrators, too.
     let mut system = tenant("third", "carol");
     system["metadata"]["annotations"] = json!({"tenure.dev/home-namespace": "kube-system"});
     let refused = admin.create(&system).await.unwrap_err();
     assert!(refused.ends_with("(tenant)"), "{refused}");
 
-    // Controllers that don't answer aren't put in the place of those that do.
+    // Controllers without webhooks must not replace controllers with them.
     let digest = "a".repeat(64);
     let image = format!("registry.example/tenure:0.1.0@sha256:{digest}");
     cluster.check(
@@ -105,7 +105,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
         &["wouldn't answer it", "--admission"],
     );
 
-    // Nobody answers any more: what only Tenure judges waits, administrators and all else don't.
+    // The controllers are down. Writes that only Tenure checks are denied; administrators' and all other writes succeed.
     controllers.signal(Signal::SIGKILL);
     assert_eq!(ask_probe(health, "/livez"), None);
     let refused = alice.create(&namespace("orchard-late")).await.unwrap_err();
@@ -118,11 +118,11 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     })
     .await;
     admin.create(&config).await.ok();
-    // They come back, with the same certificate, and go on.
+    // The controllers return with the same certificate, and continue.
     let mut again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &flags);
     create_until(&alice, &namespace("orchard-late"), |said| said.is_ok()).await;
 
-    // They go first, also while those run who would put them back.
+    // The webhooks are removed first, even while controllers run that would restore them.
     cluster.check(
         &["uninstall", "--dry-run"],
         0,
@@ -146,7 +146,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     }
 }
 
-/// The controllers are dead, and their webhooks still refuse what only they judge: that keeps nobody from taking all of it away.
+/// The controllers are dead, and their webhooks still deny writes. This must not block the uninstallation.
 #[tokio::test]
 async fn webhooks_of_the_dead_are_taken_away() {
     let cluster = Cluster::start_installed().await;
@@ -203,7 +203,7 @@ async fn webhooks_of_the_dead_are_taken_away() {
     for kind in kinds {
         admin.wait_until_gone(&configuration(kind)).await;
     }
-    // What was waited for goes on, and what ran stays.
+    // Blocked writes succeed again, and running workloads stay.
     admin.create(&namespace("grove-after")).await.unwrap();
     let found = admin.find(&namespace("grove-dev")).await.expect("it stays");
     assert!(found["metadata"]["deletionTimestamp"].is_null(), "{found}");

@@ -1,4 +1,4 @@
-//! `tenure adopt` where nobody judges what namespaces say: what is written, and what is refused.
+//! `tenure adopt` on a cluster without admission for namespaces: its writes and its refusals.
 
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ async fn make_tenant(admin: &Admin, name: &str) -> Value {
     tenant
 }
 
-/// The condition that says how the record is.
+/// Returns the condition about the record.
 fn record(tenant: &Value) -> Option<&Value> {
     let conditions = tenant["status"]["conditions"].as_array()?;
     conditions
@@ -40,7 +40,7 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
     for tenant in [&red, &blue] {
         admin.wait_for(tenant.clone(), |found| record(found).is_some()).await;
     }
-    // What says all that a namespace can say, of itself, and what says nothing.
+    // A namespace with all claims that its metadata can make, and one without any.
     let blue_uid = admin.find(&blue).await.unwrap()["metadata"]["uid"].clone();
     let mut claiming = name_object("v1", "Namespace", "", "adopt-claiming");
     claiming["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "adopt-blue"});
@@ -59,7 +59,7 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
     let message = record(&told).unwrap()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("not taken: adopt-claiming"), "{message}");
 
-    // Looking changes nothing.
+    // A dry run changes nothing.
     let both = ["adopt", "adopt-blue", "adopt-claiming", "adopt-plain"];
     let dry = [both.as_slice(), &["--dry-run"]].concat();
     let words = [
@@ -72,7 +72,7 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
         &admin.find(&blue).await.unwrap(),
         &admin.find(&claiming).await.unwrap()
     ));
-    // One that is refused keeps the others from being written, too.
+    // One refused namespace prevents the writes of the others, too.
     for (name, words) in [
         ("kube-system", "never a tenant's"),
         ("default", "never a tenant's"),
@@ -105,7 +105,7 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
         &["it names tenant adopt-blue"],
     );
 
-    // The status is lost, and with it the proof: an administrator adopts all of them again, the home namespace too.
+    // The status is lost, and the record with it: an administrator adopts all namespaces again, with the home namespace.
     let lost = Patch::Merge(json!({"status": null}));
     let api = admin.api(&blue);
     api.patch_status("adopt-blue", &PatchParams::default(), &lost)

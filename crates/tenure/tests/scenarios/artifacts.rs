@@ -1,4 +1,4 @@
-//! Artifacts that `tenure run` serves: who asks is found out from the cluster's API server, with the controller's own rights.
+//! Artifacts that `tenure run` serves: it authenticates clients at the cluster's API server, with the controller's own rights.
 
 use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use tenure_git_server::{GitServer, Options};
 use crate::process::free_port;
 use crate::world::{Cluster, Controllers, PATIENCE, prepare_shop, wait_for_greeting};
 
-/// What somebody who shows this token is answered: the status, and the length of what is sent.
+/// Returns the answer for a token: the status, and the length of the body.
 fn take(port: u16, path: &str, token: &str) -> (u16, usize) {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connect");
     let request = format!("GET {path} HTTP/1.1\r\nhost: artifacts\r\nauthorization: Bearer {token}\r\n\r\n");
@@ -57,7 +57,7 @@ async fn artifacts_are_served_with_the_rights_of_an_installation() {
         .unwrap_or_else(|| panic!("{url}"));
     let taker = cluster.make_token("shop", "taker").await;
     let stranger = cluster.make_token("shop", "stranger").await;
-    // What `tenure install --artifact-secret` makes, as for metrics.
+    // The binding that `tenure install --artifact-secret` makes, as for metrics.
     let reviews = json!({"apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": "tenure-metrics-reviews"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:auth-delegator"},
         "subjects": [{"kind": "ServiceAccount", "namespace": "tenure-system", "name": "tenure-controller"}]});
@@ -68,7 +68,7 @@ async fn artifacts_are_served_with_the_rights_of_an_installation() {
     admin.apply(reviews).await;
     let size = usize::try_from(artifact["size"].as_u64().expect("a size")).expect("a number");
     let started = Instant::now();
-    // An API server takes a moment to see a new right.
+    // An API server needs a moment for a new right.
     while take(port, path, &taker) != (200, size) {
         assert!(started.elapsed() < PATIENCE, "{:?}", take(port, path, &taker));
         tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,5 +1,4 @@
-//! `tenure attest` where nobody judges what is written, where policies do, and where webhooks do: it says what holds and what doesn't, and leaves
-//! nothing.
+//! `tenure attest` without admission, with policies, and with webhooks: it reports which attacks are stopped, and leaves nothing behind.
 
 use std::collections::BTreeMap;
 
@@ -48,17 +47,16 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
         ("secret-writer-bound-to-another-role", "held"),
         ("platform-accounts-bound", "held"),
         ("all-accounts-bound", "held"),
-        // RBAC by itself: the role has a verb that owners lack.
+        // RBAC alone stops this attack: the role has a verb that owners lack.
         ("secret-writer-bound", "held"),
         ("secret-writer-bound-by-account", "held"),
-        // No grant counts here, since it isn't known who wrote it.
+        // No grant counts on this cluster, since its writer is unknown.
         ("approval-by-token", "not-held"),
         ("approval-of-its-own-request", "not-held"),
     ] {
         assert_eq!(outcome(name), expected, "{name}: {report:#}");
     }
-    // What it tried were dry runs, and what it made is on its way: where no controller takes namespaces away, it
-    // gets no further.
+    // The attempts were dry runs, and the created objects are being deleted. Without a namespace controller, the namespaces stay terminating.
     let kube_system = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}});
     let labels = &cluster.admin.find(&kube_system).await.expect("kube-system")["metadata"]["labels"];
     assert!(labels["capsule.clastix.io/tenant"].is_null(), "{labels}");
@@ -69,7 +67,7 @@ async fn where_nobody_judges_it_is_said_that_it_does_not_hold() {
     assert!(!tenants.iter().any(stays), "{tenants:?}");
 }
 
-/// Runs it, and tells what came of each attack, by its name, with what was said.
+/// Runs the attestation, and returns the result and the text of each attack by its name.
 fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>) {
     let output = cluster.run(&["attest", "--yes", "-o", "json"]);
     let report: Value = serde_json::from_slice(&output.stdout)
@@ -83,7 +81,7 @@ fn attest(cluster: &Cluster) -> (Option<i32>, BTreeMap<String, (String, String)>
     (output.status.code(), outcomes.collect())
 }
 
-/// What came of the edits by hand of what Git manages: whether they held, and the rule that said it.
+/// Returns the results of hand edits of Git-managed fields: whether they were stopped, and the rule.
 fn list_edits(outcomes: &BTreeMap<String, (String, String)>) -> Vec<(&str, bool)> {
     let edits = outcomes.iter().filter(|(name, _)| name.starts_with("hand-edit"));
     edits
@@ -91,7 +89,7 @@ fn list_edits(outcomes: &BTreeMap<String, (String, String)>) -> Vec<(&str, bool)
         .collect()
 }
 
-/// All of them held.
+/// The result if every hand edit is stopped.
 const EDITS: [(&str, bool); 7] = [
     ("hand-edit", true),
     ("hand-edit-as-gits-manager", true),
@@ -102,7 +100,7 @@ const EDITS: [(&str, bool); 7] = [
     ("hand-edit-without-mark", true),
 ];
 
-/// What could not be tried.
+/// Returns the attacks that were not tried.
 fn list_untried(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
     let untried = outcomes.iter().filter(|(_, (outcome, _))| outcome == "not-tried");
     untried.map(|(name, _)| name.as_str()).collect()
@@ -111,7 +109,7 @@ fn list_untried(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
 /// The attack that needs a kind which no installation of Tenure serves.
 const UNSERVED: [&str; 1] = ["chart-of-a-neighbour"];
 
-/// What doesn't hold.
+/// Returns the attacks that were not stopped.
 fn list_unheld(outcomes: &BTreeMap<String, (String, String)>) -> Vec<&str> {
     let unheld = outcomes.iter().filter(|(_, (outcome, _))| outcome == "not-held");
     unheld.map(|(name, _)| name.as_str()).collect()
@@ -123,8 +121,8 @@ async fn where_policies_judge_what_they_can_tell_holds() {
     let _controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
     cluster.wait_until_in_force().await;
     let (code, outcomes) = attest(&cluster);
-    // What an expression can't tell: sums, what another object says, and what a Tenant says that stands on no namespace. A namespace without the
-    // prefix is no such thing: with policies alone, an owner creates only namespaces that are named after the Tenant.
+    // Expressions can't know sums, other objects, or fields of a Tenant that are not on the namespace. A namespace without the prefix is no exception: with policies
+    // alone, an owner creates only namespaces that are named after the Tenant.
     let untold = [
         "home-of-another",
         "namespace-that-a-binding-names",

@@ -1,11 +1,11 @@
-//! `tenure who` and `tenure audit` on a real kube-apiserver: a manager's name is what a writer says, and who that was stands in the server's own audit log.
+//! `tenure who` and `tenure audit` on a real kube-apiserver: a writer chooses the manager's name, and the server's own audit log has the user.
 
 use serde_json::{Value, json};
 
 use crate::process::connect;
 use crate::world::{Admin, Cluster};
 
-/// Writes as somebody, under the name of a field manager.
+/// Writes as a user, under the name of a field manager.
 async fn write(cluster: &Cluster, user: &str, (path, manager): (&str, &str), body: &Value) {
     let mut kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).expect("kubeconfig");
     for named in &mut kubeconfig.auth_infos {
@@ -57,7 +57,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
     admin
         .wait_for(json!({ "apiVersion": "v1", "kind": "ServiceAccount", "metadata": { "name": "default", "namespace": "ledger" } }), |_| true)
         .await;
-    // Bob writes under the name that Flux's controller has.
+    // Bob writes under the name of Flux's controller.
     let map = "/api/v1/namespaces/ledger/configmaps";
     write(
         &cluster,
@@ -75,7 +75,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
     )
     .await;
 
-    // The administrator's kubeconfig wrote for them: the log has both, and what is told is as whom.
+    // The administrator's kubeconfig impersonated them. The log has both users, and the output shows the impersonated one.
     let who = ["who", "configmap/map", "-n", "ledger", "--audit-log", &log];
     cluster.check(&who, 0, &["WRITTEN BY", "kubectl-edit", "alice, as whom "]);
     let audit = ["audit", "-n", "ledger", "--audit-log", &log];
@@ -90,7 +90,7 @@ async fn a_real_servers_audit_log_tells_who_wrote_what() {
         ],
     );
     assert!(!said.contains("ConfigMap/ledger/map\n"), "{said}");
-    // Without the log a manager's name is all that is known.
+    // Without the log, only the manager's name is known.
     let without = cluster.check(&["audit", "-n", "ledger"], 1, &["kustomize-controller"]);
     assert!(!without.contains("bob"), "{without}");
 }

@@ -1,7 +1,7 @@
-//! Capsule's own controller keeps Tenants, and Tenure beside it takes its word: whose a namespace is follows from what Capsule recorded, and nothing
-//! of Capsule's is written. Where it is given: `TENURE_BESIDE` is a folder that holds `capsule` (0.14), and its definitions in `capsule-crds`.
+//! Capsule's own controller reconciles Tenants, and Tenure beside it uses Capsule's records: they decide the tenant of a namespace, and Tenure writes no object of
+//! Capsule's. The tests need `TENURE_BESIDE`, a folder that holds `capsule` (0.14), and its definitions in `capsule-crds`.
 //!
-//! On a real control plane Tenure reconciles, and on the embedded one it judges what is written, too.
+//! On a real control plane Tenure reconciles. On the embedded one it also admits writes.
 
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -14,14 +14,14 @@ use tenure_testkit::eventually;
 use crate::process::{free_port, named};
 use crate::world::{Admin, Cluster, Controllers, manifest, name_object, prepare_shop, wait_for_greeting};
 
-/// Who is Capsule's concern.
+/// The group of Capsule's users.
 const CAPSULE_USERS: &str = "projectcapsule.dev";
-/// Capsule answers probes at one port, whoever starts it.
+/// Capsule answers probes at one fixed port, so only one test runs it at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-/// All controllers but that of Tenants.
+/// Flags for all controllers except that of Tenants.
 const LEFT: [&str; 2] = ["--controllers", "*,-tenant"];
 
-/// The program and its definitions, where they are given.
+/// Returns the program and its definitions, if they are given.
 fn find_capsule() -> Option<PathBuf> {
     let given = std::env::var_os("TENURE_BESIDE").map(PathBuf::from);
     let is_whole = |folder: &PathBuf| folder.join("capsule").exists() && folder.join("capsule-crds").exists();
@@ -32,14 +32,14 @@ fn find_capsule() -> Option<PathBuf> {
     found
 }
 
-/// Capsule's controller, which ends when this is dropped.
+/// Capsule's controller, which ends when the value is dropped.
 struct Capsule {
     child: Child,
     log: PathBuf,
 }
 
 impl Capsule {
-    /// As an installation of it starts: its kinds, its account, which is cluster-admin, and who its users are.
+    /// Starts Capsule as an installation does: its kinds, its account, which is cluster-admin, and the group of its users.
     async fn start(cluster: &Cluster, beside: &Path) -> Self {
         let admin = &cluster.admin;
         let mut definitions = Vec::new();
@@ -101,7 +101,7 @@ impl Drop for Capsule {
     }
 }
 
-/// A certificate for this machine, in a folder, which is its own authority.
+/// Makes a self-signed certificate for this machine in a folder.
 fn make_certificate(folder: &Path) -> String {
     let key = rcgen::KeyPair::generate().unwrap();
     let names = vec!["127.0.0.1".to_owned()];
@@ -111,7 +111,7 @@ fn make_certificate(folder: &Path) -> String {
     certificate.pem()
 }
 
-/// Its webhooks for namespaces, which it makes itself by this.
+/// Returns the configuration from which Capsule makes its webhooks for namespaces.
 fn write_configuration(port: u16, authority: &str) -> Value {
     let asked = |name: &str, path: &str| {
         let bundle = base64::engine::general_purpose::STANDARD.encode(authority);
@@ -133,7 +133,7 @@ fn namespace(name: &str) -> Value {
     name_object("v1", "Namespace", "", name)
 }
 
-/// A namespace that says of itself that it is a tenant's, and is owned by nobody.
+/// Returns a namespace that claims to belong to a tenant, without an ownerReference.
 fn claim(name: &str) -> Value {
     let mut object = namespace(name);
     object["metadata"]["labels"] = json!({"capsule.clastix.io/tenant": "oil"});
@@ -159,7 +159,7 @@ fn is_condition(found: &Value, kind: &str, status: &str) -> bool {
     find_condition(found, kind).is_some_and(|condition| condition["status"] == status)
 }
 
-/// Whether it isn't ready, and says why in these words.
+/// Whether the object isn't ready, with these words as the reason.
 fn is_refused(found: &Value, words: &str) -> bool {
     let ready = find_condition(found, "Ready");
     ready.is_some_and(|ready| {
@@ -167,13 +167,13 @@ fn is_refused(found: &Value, words: &str) -> bool {
     })
 }
 
-/// Waits until it is as it should be; as it was then.
+/// Waits until an object is as expected, and returns it.
 async fn see(admin: &Admin, object: Value, expected: impl Fn(&Value) -> bool) -> Value {
     admin.wait_for(object.clone(), expected).await;
     admin.find(&object).await.unwrap()
 }
 
-/// Two tenants, each with a namespace that its owner makes, by Capsule's webhook.
+/// Makes two tenants, each with a namespace that its owner creates through Capsule's webhook.
 async fn make_tenants(cluster: &Cluster) {
     let admin = &cluster.admin;
     for name in ["mutating", "validating"] {
@@ -193,7 +193,7 @@ async fn make_tenants(cluster: &Cluster) {
         admin
             .wait_for(tenant(name), |found| is_condition(found, "Ready", "True"))
             .await;
-        // Capsule binds its users to the right to make namespaces, and listens, a moment after it has started.
+        // Capsule binds its users to the right to create namespaces, and listens, a moment after its start.
         let owner = cluster.become_user(owner, &[CAPSULE_USERS]).await;
         let own = namespace(&format!("{name}-dev"));
         let made = eventually(crate::world::PATIENCE, || owner.create(&own)).await;
@@ -201,7 +201,7 @@ async fn make_tenants(cluster: &Cluster) {
     }
 }
 
-/// What Capsule has of a tenant, and what it made there; as it is when it has settled.
+/// Returns a tenant's objects in Capsule, after they have settled.
 async fn see_kept(admin: &Admin, name: &str) -> Vec<Value> {
     let place = format!("{name}-dev");
     let space = see(admin, namespace(&place), |found| {
@@ -228,13 +228,13 @@ async fn see_kept(admin: &Admin, name: &str) -> Vec<Value> {
     vec![space, kept, quota]
 }
 
-/// The namespaces that a Tenant has, with their uids.
+/// Returns the namespaces of a Tenant, with their uids.
 fn list_spaces(kept: &Value) -> Vec<[&Value; 2]> {
     let spaces = kept["status"]["spaces"].as_array().into_iter().flatten();
     spaces.map(|space| [&space["name"], &space["uid"]]).collect()
 }
 
-/// Nobody of Tenure's has written any of it, and what Capsule wrote is as it was.
+/// Checks that no account of Tenure's has written these objects, and that Capsule's fields are unchanged.
 fn check_left(before: &[Value], after: &[Value]) {
     for (before, after) in before.iter().zip(after) {
         let metadata = &after["metadata"];
@@ -261,7 +261,7 @@ fn check_left(before: &[Value], after: &[Value]) {
     }
 }
 
-/// Somebody may do this in the whole cluster.
+/// Allows a user this action in the whole cluster.
 async fn allow(admin: &Admin, user: &str, name: &str, rule: &Value) {
     let group = "rbac.authorization.k8s.io";
     let of_kind = |kind: &str| name_object(&format!("{group}/v1"), kind, "", name);
@@ -273,7 +273,7 @@ async fn allow(admin: &Admin, user: &str, name: &str, rule: &Value) {
     admin.apply(binding).await;
 }
 
-/// A repository, a source in each of the namespaces, and what lets `default` of the first apply what is in it.
+/// Creates a repository, a source in each of the namespaces, and a binding that lets `default` of the first apply the content.
 async fn prepare(admin: &Admin, git: &GitServer, places: &[&str]) -> Repository {
     let repository = git.create("app").await.unwrap();
     repository
@@ -305,11 +305,11 @@ async fn prepare(admin: &Admin, git: &GitServer, places: &[&str]) -> Repository 
     repository
 }
 
-/// What holds beside Capsule, whoever refuses that somebody takes a namespace for the tenant, in these words.
+/// Checks the decisions beside Capsule. `refusal` are the words with which a claim of a namespace is denied, by Capsule or Tenure.
 async fn check_decisions(cluster: &Cluster, git: &GitServer, refusal: &str) {
     let admin = &cluster.admin;
     let before = [see_kept(admin, "oil").await, see_kept(admin, "gas").await].concat();
-    // Somebody who may make namespaces says of one that it is the tenant's, and gets it neither by Capsule nor by Tenure.
+    // A user that may create namespaces labels one as the tenant's, and neither Capsule nor Tenure assigns it.
     let rule = json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]});
     allow(admin, "mallory", "makes-namespaces", &rule).await;
     let mallory = cluster.become_user("mallory", &[]).await;
@@ -321,7 +321,7 @@ async fn check_decisions(cluster: &Cluster, git: &GitServer, refusal: &str) {
     places.extend(is_forged.then_some("forged"));
     let repository = prepare(admin, git, &places).await;
 
-    // What Capsule gave the tenant is the tenant's, and RBAC would let its account write in the other one's, too.
+    // Namespaces that Capsule assigned belong to the tenant. RBAC would let the tenant's account write in the other namespace, too.
     admin
         .apply(kustomization("oil-dev", "own", &json!({"targetNamespace": "oil-dev"})))
         .await;
@@ -367,12 +367,12 @@ async fn check_decisions(cluster: &Cluster, git: &GitServer, refusal: &str) {
     check_left(&before, &after);
 }
 
-/// Capsule deletes what it has, and Tenure lets go of it.
+/// Capsule deletes its objects, and Tenure releases them.
 async fn check_deletion(admin: &Admin) {
     admin.delete(&tenant("oil")).await;
     admin.wait_until_gone(&namespace("oil-dev")).await;
     admin.wait_until_gone(&tenant("oil")).await;
-    // The neighbour's stays.
+    // The neighbour's objects stay.
     see_kept(admin, "gas").await;
 }
 
@@ -384,10 +384,10 @@ async fn tenants_that_capsule_keeps_are_left_to_it() {
         return;
     };
     let admin = &cluster.admin;
-    // From before anybody was asked about it.
+    // An object from before the webhook existed.
     admin.apply(claim("forged")).await;
     let _capsule = Capsule::start(&cluster, &beside).await;
-    // What serves Capsule's objects stays what Capsule brought.
+    // The definition of Capsule's objects stays as Capsule installed it.
     let definition = name_object(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
@@ -431,7 +431,7 @@ async fn what_is_written_is_judged_by_what_capsule_keeps() {
     make_tenants(&cluster).await;
     check_decisions(&cluster, &git, "(namespace-membership)").await;
 
-    // Its owner may write Flux's kinds there: what she may not by her tenant is refused before it is stored.
+    // The owner may write Flux's kinds there. Admission denies objects that exceed the tenant's rights.
     let rule =
         json!({"apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": ["create"]});
     allow(admin, "alice", "writes-kustomizations", &rule).await;
@@ -456,7 +456,7 @@ async fn what_is_written_is_judged_by_what_capsule_keeps() {
     check_deletion(admin).await;
 }
 
-/// Whoever keeps Tenants, what is in namespaces of nobody is applied where what is written is judged.
+/// Even if another controller reconciles Tenants, Tenure reconciles namespaces without a tenant where its admission checks writes.
 #[tokio::test]
 async fn where_tenants_are_left_to_others_nobodys_namespaces_are_reconciled() {
     let folder = tempfile::tempdir().unwrap();

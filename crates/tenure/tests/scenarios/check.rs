@@ -1,12 +1,11 @@
-//! `tenure check` against a cluster that it doesn't serve: what RBAC, the schema, policies and owners of fields say there, with file and line, and that
-//! nothing is written.
+//! `tenure check` against a real cluster: the answers of RBAC, the schema, policies and owners of fields, with file and line, and that nothing is written.
 
 use serde_json::{Value, json};
 use tenure_testkit::{SOON, eventually};
 
 use crate::world::{Cluster, Controllers, describe};
 
-/// A ConfigMap whose value is the last line.
+/// Returns a ConfigMap whose value is the last line.
 fn config_map(name: &str, namespace: &str) -> String {
     format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n  key: ours\n"
@@ -17,7 +16,7 @@ fn service(name: &str, spec: &str) -> String {
     format!("apiVersion: v1\nkind: Service\nmetadata:\n  name: {name}\n  namespace: check-blue\nspec:\n  {spec}\n")
 }
 
-/// Names and versions of what is in the tenant's namespace.
+/// Returns names and versions of the objects in the tenant's namespace.
 async fn list_versions(cluster: &Cluster) -> Vec<String> {
     let mut found = Vec::new();
     for (version, kind) in [("v1", "ConfigMap"), ("v1", "Service"), ("v1", "ResourceQuota")] {
@@ -84,7 +83,7 @@ async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
     };
     write(&files);
     let check = ["check", folder.to_str().expect("a path"), "--tenant", "check-blue"];
-    // What policies read of the tenant comes to its namespace, and to the API server, a moment after it.
+    // The facts that policies read reach the namespace and the API server a moment later.
     let judged = eventually(SOON, || async {
         let said = describe(&cluster.run(&check));
         if said.contains("(service-options)") {
@@ -113,7 +112,7 @@ async fn what_a_cluster_would_refuse_is_found_there_and_nothing_is_written() {
         !said.contains("ConfigMap/check-blue/good"),
         "what is good isn't told: {said}"
     );
-    // And the other way round.
+    // The control: valid files have no findings.
     write(&files[..1]);
     cluster.check(&check, 0, &["0 errors, 0 warnings, 0 notes"]);
     assert_eq!(list_versions(&cluster).await, before, "a check writes nothing");

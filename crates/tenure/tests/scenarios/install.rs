@@ -1,4 +1,4 @@
-//! `tenure install`: what it prints and what it applies; and the process that it describes, started as a kubelet starts it.
+//! `tenure install`: its output and its writes, and the process that it describes, started as a kubelet starts it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -51,7 +51,7 @@ fn what_is_installed_can_be_read_before() {
     }
 }
 
-/// An installation may end after any object: no account of Tenure's has rights then that nothing bounds.
+/// An installation may stop after any object. Even then, no account of Tenure's has rights without a policy that bounds them.
 #[test]
 fn policies_come_before_the_rights_that_they_bound() {
     let all = export(&["--image", IMAGE, "--admission", "--policies", "--lanes=deployment"]);
@@ -114,7 +114,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
         2,
         &["--replicas"],
     );
-    // What may be written follows from Tenants; and who proves to be an API server has to be asked.
+    // Admission depends on Tenants, and a client that claims to be an API server has to be authenticated.
     fails(
         &[
             "install",
@@ -146,7 +146,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
     );
 }
 
-/// A server takes all of it, and taking it again changes nothing.
+/// A server accepts all objects, and a second installation changes nothing.
 #[tokio::test]
 async fn a_server_takes_it_twice() {
     let cluster = Cluster::start().await;
@@ -168,7 +168,7 @@ fn packages_are_served_where_they_are_asked_for() {
     assert!(export(&["--without-deployment", "--packages"]).contains(definition));
 }
 
-/// Somebody else's definitions are his, when the kinds come and when they go.
+/// Definitions that another product installed stay unchanged, both at the installation and at the removal of kinds.
 #[tokio::test]
 async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
     let cluster = Cluster::start_own_installed().await;
@@ -204,7 +204,7 @@ async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
         let established = |found: &Value| found["status"]["conditions"].to_string().contains("Established");
         cluster.admin.wait_for(definition(plural), established).await;
     }
-    // The dry run lists all that goes: Tenure's definition does, and the other one does not.
+    // The dry run lists all removed objects: Tenure's definition, and not the other one.
     let listed = cluster.check(
         &["uninstall", "--delete-kinds", "--dry-run"],
         0,
@@ -220,12 +220,12 @@ async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
     assert!(cluster.admin.find(&others).await.is_some());
 }
 
-/// An object as text in which 0 and 0.0 are the same number, as they are to an API server.
+/// Writes an object as text in which 0 and 0.0 are the same number, as they are to an API server.
 fn write_plainly(object: &Value) -> String {
     object.to_string().replace(":0.0,", ":0,").replace(":0.0}", ":0}")
 }
 
-/// The files below `deploy` are the same objects, for who installs with kustomize.
+/// The files below `deploy` contain the same objects, for installations with kustomize.
 #[test]
 fn the_kustomization_builds_what_is_installed() {
     let read = |text: &str| {
@@ -258,7 +258,7 @@ fn the_manual_has_a_page_for_each_command() {
     assert!(!folder.path().join("tenure-man.1").exists() && !folder.path().join("tenure-help.1").exists());
 }
 
-/// The Pod security standard called restricted, rule by rule, and what is wanted beyond it.
+/// The rules of the Pod security standard `restricted`, one by one, and further limits.
 #[test]
 fn its_pods_are_confined() {
     let text = export(&["--image", IMAGE]);
@@ -287,8 +287,8 @@ fn its_pods_are_confined() {
     }
 }
 
-/// A Pod has no kubeconfig: what it has is an address in its environment, and a token and an authority in files that the kubelet renews.
-/// The files are where a kubelet puts them, in a mount namespace of the process's own.
+/// A Pod has no kubeconfig: it has an address in its environment, and a token and an authority in files that the kubelet renews. The test puts the files at the
+/// kubelet's paths, in a mount namespace of the process.
 #[tokio::test]
 async fn it_runs_as_in_a_pod() {
     if !can_mount() {
@@ -330,7 +330,7 @@ async fn it_runs_as_in_a_pod() {
     cluster.admin.wait_for_leader(&controllers.candidate).await;
     wait_for_probe(probes, "/readyz", 200).await;
 
-    // The account is made anew, as one of the same name: its old token is worth nothing. The kubelet writes another one.
+    // The account is re-created with the same name, so its old token is invalid. The kubelet writes a new one.
     let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
         "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}});
     cluster.admin.delete(&account).await;
@@ -369,7 +369,7 @@ fn a_pod_without_a_token_says_so() {
     }
 }
 
-/// A shell in mounts of its own, and, for who is not root, in users of its own.
+/// Returns a shell in its own mount namespace, and without root also in its own user namespace.
 fn in_own_mounts(script: &str) -> Command {
     let mut command = named(Path::new("unshare"));
     command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);

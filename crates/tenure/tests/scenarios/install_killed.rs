@@ -1,4 +1,4 @@
-//! `tenure install` and `tenure uninstall` are killed after every third object that matters here, in CI after fewer. No account of Tenure's has rights then without the
+//! `tenure install` and `tenure uninstall` are killed after every third relevant object, in CI after fewer. Even then, no account of Tenure's has rights without the
 //! policies that bound them, and the next process finishes the work.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use crate::world::{Cluster, describe, lease, name_object};
 const IMAGE: &str =
     "registry.example/tenure:0.1.0@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
-/// With everything that has an account of its own.
+/// An installation with every account.
 const INSTALL: [&str; 6] = [
     "install",
     "--image",
@@ -29,14 +29,14 @@ const INSTALL: [&str; 6] = [
 
 const UNINSTALL: [&str; 3] = ["uninstall", "--yes", "--with-protection"];
 
-/// Kinds of bindings, and kinds of policies that bound them.
+/// Kinds of bindings; the policies that bound them have other kinds.
 const RIGHTS: [&str; 2] = ["RoleBinding", "ClusterRoleBinding"];
 const BOUNDS: [&str; 2] = ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"];
 
 /// The largest number of uninstallations until one has nothing left to do.
 const MOST_PROCESSES: usize = 400;
 
-/// The objects that an installation consists of, without what is in them.
+/// Returns the names of the objects of an installation, without their content.
 fn list_objects() -> Vec<Value> {
     let exported = run(&[&INSTALL[..], &["--export"]].concat());
     assert!(exported.status.success(), "{}", describe(&exported));
@@ -85,7 +85,7 @@ impl Parts {
         parts
     }
 
-    /// Fails if a binding is there and something that bounds is not. Tells how many of both are there.
+    /// Fails if a binding exists without a policy that bounds it. Returns the number of both.
     async fn check(&self, cluster: &Cluster, moment: &str) -> usize {
         let mut given = Vec::new();
         for binding in &self.rights {
@@ -105,7 +105,7 @@ impl Parts {
     }
 }
 
-/// Whether a line tells of a write that was done.
+/// Whether a line reports a finished write.
 fn tells_of_write(line: &str) -> bool {
     let is_of_plan = [" ", "goes:", "stays:", "and "]
         .iter()
@@ -113,9 +113,9 @@ fn tells_of_write(line: &str) -> bool {
     line.starts_with("applied ") || (line.contains(": ") && !is_of_plan)
 }
 
-/// Runs the program and kills it as soon as it has told of so many writes. Tells the last one, or nothing if it came to its end before.
+/// Runs the program and kills it after it has reported this many writes. Returns the last write, or `None` if the program ended before.
 ///
-/// The program waits for a reader after a few lines, since the socket has room for no more. So it can't be far ahead, however slow this reader is.
+/// The program waits for its reader after a few lines, since the socket has room for no more. So it can't be far ahead of a slow reader.
 fn kill_after(cluster: &Cluster, arguments: &[&str], writes: usize) -> Option<String> {
     let (reader, writer) = UnixStream::pair().unwrap();
     setsockopt(&writer, sockopt::SndBuf, &1).unwrap();
@@ -151,7 +151,7 @@ async fn a_killed_installation_gives_no_rights_that_nothing_bounds() {
         .iter()
         .enumerate()
         .filter(|(_, object)| is_of(object, &relevant));
-    // Each process applies all objects before the last one again: with every third, or in CI every fifth, this ends soon enough.
+    // Each process applies all objects before the last one again. With every third object, or in CI every fifth, the test is short enough.
     for (index, object) in of_parts.step_by(choose_length(5, 3)) {
         let last = kill_after(&cluster, &INSTALL, index + 1).unwrap();
         let moment = format!("install, killed after {object}, {last:?}");
@@ -172,7 +172,7 @@ async fn a_killed_installation_gives_no_rights_that_nothing_bounds() {
             break;
         };
         let moment = format!("uninstall, killed after {last:?}");
-        // It is held by the dead, and would be waited for.
+        // The dead process holds the Lease, and the test would wait for its end.
         if cluster.admin.find(&lease()).await.is_some() {
             cluster.admin.delete(&lease()).await;
         }

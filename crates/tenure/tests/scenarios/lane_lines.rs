@@ -1,4 +1,4 @@
-//! What goes over the lines of a lane's process to what is not its own: what another tenant was granted, and a source behind a proxy.
+//! The use of other lanes' objects through the lines of a lane's process: a grant of another tenant's artifact, and a source behind a proxy.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ async fn wait_until_applied(admin: &Admin, (namespace, name): (&str, &str), valu
     admin.wait_for(object, |found| found["data"]["value"] == value).await;
 }
 
-/// What Ready says of an object once it has this reason.
+/// Waits until an object's Ready has this reason, and returns its message.
 async fn wait_for_reason(admin: &Admin, object: &Value, reason: &str) -> String {
     wait_until(&format!("Ready says {reason}"), async || {
         let found = admin.find(object).await?;
@@ -60,7 +60,7 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
     admin.apply(source).await;
     let own = json!({"kind": "GitRepository", "name": "shared"});
     let lent = json!({"kind": "GitRepository", "name": "shared", "namespace": "red"});
-    // It waits for a dependency there, which comes later, and says what of it is missing.
+    // The Kustomization waits for a dependency in the other namespace, and reports what is missing.
     let mut waits = kustomization("blue", "waits", lent.clone());
     waits["spec"]["dependsOn"] = json!([{"name": "base", "namespace": "red", "readyExpr":
         "dep.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True') && dep.metadata.name == 'base'"}]);
@@ -70,7 +70,7 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
     admin.apply(kustomization("red", "base", own)).await;
     wait_until_applied(admin, ("red", "base-lent"), "1").await;
     wait_until_applied(admin, ("blue", "waits-lent"), "1").await;
-    // What is not granted is refused in the same words whether it is there or not: the other way round, and another kind of the name.
+    // References without a grant are refused in the same words for existing and missing objects: in the reverse direction, and for another kind with the same name.
     for (tenant, name, namespace) in [
         ("red", "apps", "blue"),
         ("red", "none", "blue"),
@@ -88,7 +88,7 @@ async fn what_is_granted_to_a_tenant_comes_from_another_tenants_process() {
             format!("can't access 'GitRepository/{namespace}/{name}', cross-namespace references have been blocked")
         );
     }
-    // A commit there counts here, and what was fetched is in the own folder, for as long as it is named.
+    // A commit in the other namespace counts here. The artifact is in the lane's own folder while it is referenced.
     commit("2").await;
     wait_until_applied(admin, ("blue", "waits-lent"), "2").await;
     let borrowed = scene
@@ -137,10 +137,10 @@ async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made
     let made = json!({"kind": "ExternalArtifact", "name": "copied"});
     admin.apply(kustomization("blue", "app", made)).await;
     wait_until_applied(admin, ("blue", "app-lent"), "1").await;
-    // What changes there is made anew here.
+    // A change in the other namespace produces a new artifact here.
     repository.commit([("lent.yaml", config_map("2"))], "2").await.unwrap();
     wait_until_applied(admin, ("blue", "app-lent"), "2").await;
-    // What a generator made there is refused by name, although it is granted; what is not granted, as if it weren't there.
+    // An artifact of a generator is refused by name, even with a grant. Without a grant, the answer is the same as for a missing object.
     let own = json!({"alias": "shared", "kind": "GitRepository", "name": "shared"});
     admin.apply(generator("red", "made", own)).await;
     let feeds = generator("blue", "feeds", of_red("ExternalArtifact", "made"));
@@ -154,7 +154,7 @@ async fn a_generator_copies_what_another_tenant_granted_and_nothing_that_is_made
     );
 }
 
-/// A proxy that alone knows one name, over plain HTTP: it hands each request on with a connection of its own.
+/// A plain HTTP proxy that alone resolves one name: it forwards each request over a connection of its own.
 async fn serve_proxy(listener: TcpListener, server: SocketAddr) {
     while let Ok((mut client, _)) = listener.accept().await {
         tokio::spawn(async move {
@@ -206,7 +206,7 @@ async fn a_lanes_source_behind_a_proxy_is_fetched_over_the_hub() {
     let hidden = json!({"kind": "GitRepository", "name": "hidden"});
     admin.apply(kustomization("blue", "behind", hidden)).await;
     wait_until_applied(admin, ("blue", "behind-lent"), "1").await;
-    // What sources may not reach they don't reach through it either.
+    // Addresses that sources may not reach stay closed through the proxy, too.
     let inside = source("inside", "http://169.254.169.254/latest.git");
     admin.apply(inside.clone()).await;
     let told = wait_for_reason(admin, &inside, "GitOperationFailed").await;

@@ -1,5 +1,5 @@
-//! Lanes that have Pods of their own, on a real control plane of this test's own: Deployments are made and taken away, Pods prove who they are, and
-//! one that is killed comes back without any other lane's noticing. No node runs there: `tenure_testkit::Kubelet` starts what Pods say.
+//! Lanes with Pods of their own, on a real control plane of each test. The tests check that Deployments are made and removed, that Pods prove their identity, and that
+//! a killed Pod comes back without an effect on other lanes. No node runs: `tenure_testkit::Kubelet` starts the containers of Pods.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Nothing, where there is no real control plane: nobody else makes Pods of Deployments.
+    /// Starts the scene; `None` without a real control plane, because no other server makes Pods of Deployments.
     async fn set(more: &[&str]) -> Option<Self> {
         let cluster = Cluster::start_real(&["--lanes", "deployment"]).await?;
         let git_folder = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ impl Scene {
         Some(scene)
     }
 
-    /// The process of a tenant's lane, and the one that stands between it and the hub; other than one that was before.
+    /// Waits for the process of a tenant's lane and its relay to the hub, other than the previous ones.
     async fn wait_for_lane(&self, tenant: &str, before: Option<Pid>) -> (Pid, i32) {
         let name = format!("tenant/{tenant}");
         let hub = format!("--hub={}", self.address);
@@ -88,7 +88,7 @@ impl Scene {
         &self.cluster.admin
     }
 
-    /// Connects as somebody who shows a token; he has greeted and has heard nothing yet.
+    /// Connects with a token and sends the greeting, without reading an answer.
     async fn greet(&self, token: &str) -> TlsStream<TcpStream> {
         let authority = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"namespace": "tenure-system", "name": "tenure-lanes"}});
@@ -119,7 +119,7 @@ impl Scene {
         stream
     }
 
-    /// A token of a ServiceAccount of the controllers' namespace, for these audiences, bound to a Pod if one is named.
+    /// Returns a token of a ServiceAccount of the controllers' namespace for these audiences, bound to a Pod if one is given.
     async fn make_token(&self, account: &str, audience: Option<&str>, pod: Option<&Value>) -> String {
         let mut spec = json!({"expirationSeconds": 600});
         if let Some(audience) = audience {
@@ -137,7 +137,7 @@ impl Scene {
         granted["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// The Pod of a tenant's lane.
+    /// Returns the Pod of a tenant's lane.
     async fn find_pod(&self, tenant: &str) -> Value {
         let path = format!("/api/v1/namespaces/tenure-system/pods?labelSelector=tenure.dev/lane-of={tenant}");
         let request = http::Request::get(path).body(Vec::new()).unwrap();
@@ -146,7 +146,7 @@ impl Scene {
     }
 }
 
-/// The processes of a name, each with who has started it.
+/// Returns the processes with a name, each with its parent.
 fn find_processes(name: &str) -> Vec<(Pid, i32)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -174,7 +174,7 @@ fn deployment(tenant: &str) -> Value {
 async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
     let Some(mut scene) = Scene::set(&[]).await else { return };
     let (red, _) = scene.wait_for_lane("red", None).await;
-    // Who stands between it and the hub says how it ended.
+    // The relay between the lane and the hub reports how the lane ended.
     let (blue, relay) = scene.wait_for_lane("blue", None).await;
     kill(blue, Signal::SIGKILL).unwrap();
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -184,7 +184,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
         .await;
     let (blue, same) = scene.wait_for_lane("blue", Some(blue)).await;
     assert_eq!(same, relay, "no container has to start anew for that");
-    // Nobody is left who could say it.
+    // After the relay's death, no process can report the end.
     kill(Pid::from_raw(relay), Signal::SIGKILL).unwrap();
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene
@@ -197,7 +197,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
     let (blue, _) = scene.wait_for_lane("blue", Some(blue)).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.blue.wait_until_well(scene.admin()).await;
-    // A Pod that is deleted is told to end, and does so in good order; another one comes.
+    // A deleted Pod gets a signal and ends in good order, and a new Pod follows.
     let pod = scene.find_pod("blue").await;
     scene
         .admin()
@@ -211,7 +211,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     let (still, _) = scene.wait_for_lane("red", None).await;
     assert_eq!(still, red, "the other lane was ended, too");
-    // Nothing of it is reconciled any more: its Deployment goes, and nobody else's.
+    // Without anything to reconcile for the tenant, its Deployment is deleted, and the other tenant's stays.
     let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
         "metadata": {"namespace": "blue", "name": "apps"}});
     scene.admin().delete(&surface).await;
@@ -227,7 +227,7 @@ async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
         return;
     };
     let (red, _) = scene.wait_for_lane("red", None).await;
-    // The lane alone: whoever stands between it and the hub ends it.
+    // Only the lane hangs, so the relay ends it.
     let (blue, relay) = scene.wait_for_lane("blue", None).await;
     kill(blue, Signal::SIGSTOP).unwrap();
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -238,7 +238,7 @@ async fn a_lane_whose_pod_stands_still_or_has_no_memory_ends_alone() {
     let (blue, same) = scene.wait_for_lane("blue", Some(blue)).await;
     assert_eq!(same, relay, "no container has to start anew for that");
     scene.blue.wait_until_well(scene.admin()).await;
-    // All of the Pod, as on a node that hangs: nobody is there to end anything until its liveness probe fails.
+    // The whole Pod hangs, as on a hanging node. Nothing ends it until its liveness probe fails.
     scene.blue.forget_what_was_told(scene.admin()).await;
     for process in [blue.as_raw(), relay] {
         kill(Pid::from_raw(process), Signal::SIGSTOP).unwrap();
@@ -267,10 +267,10 @@ async fn only_a_lanes_own_pod_gets_its_orders() {
     let (account, audience) = ("tenure-lane-tenant-blue", Some("tenure-lanes.tenure-system"));
     let refused = [
         "no token at all".to_owned(),
-        // The one that the lane has for the API server.
+        // The token that the lane has for the API server.
         scene.make_token(account, None, Some(&pod)).await,
         scene.make_token(account, Some("somebody-else"), Some(&pod)).await,
-        // What anybody has who may ask for tokens of the account, and runs no Pod as it.
+        // A token that any user with the right to request tokens of the account can get, without a Pod.
         scene.make_token(account, audience, None).await,
         scene.make_token("tenure-controller", audience, None).await,
     ];
@@ -281,14 +281,14 @@ async fn only_a_lanes_own_pod_gets_its_orders() {
         assert!(read.is_ok(), "{number}: it was let in");
         assert!(heard.is_empty(), "{number}: it was told something: {heard:?}");
     }
-    // The control: one of its Pod is let in, and hears nothing as long as another one works. That goes on.
+    // The control: the token of the lane's Pod is accepted. The connection gets no orders while another Pod works, and that Pod continues.
     let token = scene.make_token(account, audience, Some(&pod)).await;
     let mut stream = scene.greet(&token).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     let heard = tokio::time::timeout(Duration::from_millis(10), stream.read_u8()).await;
     assert!(heard.is_err(), "a second Pod was told something: {heard:?}");
-    // And it is shut in as beside a hub.
+    // The lane is confined as it is beside a hub.
     let lane = scene.wait_for_lane("blue", None).await.0;
     let status = std::fs::read_to_string(format!("/proc/{lane}/status")).unwrap();
     assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");

@@ -1,4 +1,4 @@
-//! The users of lanes that are processes: each has its own, which owns its folder and nothing else of the data folder.
+//! The users of lanes that are processes: each lane has its own user, which owns only the lane's folder in the data folder.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
@@ -38,7 +38,7 @@ async fn each_lane_has_a_user_of_its_own() {
         assert_eq!([field("CapPrm:"), field("CapEff:")], ["0000000000000000"; 2]);
     }
     assert_eq!(users.len(), 2);
-    // It works all the same.
+    // The lane works as usual.
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
 }
@@ -78,7 +78,7 @@ async fn the_data_folder_belongs_to_the_hub_alone() {
     }
 }
 
-/// A folder and all that is below it, but not what is below one of its folders.
+/// Lists a folder and everything below it, without the content of one of its folders.
 fn list_all_but(folder: &Path, closed: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     let mut next = 0;

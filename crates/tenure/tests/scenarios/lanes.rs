@@ -1,7 +1,7 @@
-//! Lanes that are processes of their own: what each has and has not, and what becomes of the others when one is killed, stands still, has no
-//! memory left, or says what no lane says. Each with a control: the other tenant's commit is applied meanwhile.
+//! Lanes that are processes of their own: the resources of each one, and the effect on the others when one is killed, hangs, runs out of memory, or sends invalid
+//! messages. Each test has a control: the other tenant's commit is applied meanwhile.
 //!
-//! On control planes of their own: hubs are killed here, and what they leave in a namespace would keep it from going where tests share a cluster.
+//! The tests run on control planes of their own. They kill hubs, and the remaining objects would block the deletion of namespaces on a shared cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -30,7 +30,7 @@ pub(crate) struct Scene {
     _git_folder: tempfile::TempDir,
 }
 
-/// A tenant's repository and what it has come to.
+/// A tenant's repository and its current number.
 pub(crate) struct Shop {
     tenant: &'static str,
     pub(crate) repository: Repository,
@@ -68,7 +68,7 @@ impl Shop {
         shop
     }
 
-    /// Commits what it has come to.
+    /// Commits the current number.
     async fn commit(&self) {
         let manifest = format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: greeting\ndata:\n  number: \"{}\"\n",
@@ -81,7 +81,7 @@ impl Shop {
             .unwrap();
     }
 
-    /// Commits something new.
+    /// Commits a new number.
     pub(crate) async fn change(&mut self) {
         self.number += 1;
         self.commit().await;
@@ -96,13 +96,13 @@ impl Shop {
             .await;
     }
 
-    /// Its next commit is applied.
+    /// Checks that the next commit is applied.
     pub(crate) async fn check_that_it_goes_on(&mut self, admin: &Admin) {
         self.change().await;
         self.wait_until_applied(admin).await;
     }
 
-    /// An event at its Surface says this.
+    /// Waits for an event at the Surface with these words.
     pub(crate) async fn wait_until_told(&self, admin: &Admin, words: &str) {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
         wait_until(&format!("an event says {words:?}"), async || {
@@ -116,14 +116,14 @@ impl Shop {
         .await;
     }
 
-    /// Forgets what was told, so that the same words have to be told anew.
+    /// Deletes the events, so that the same words must be reported again.
     pub(crate) async fn forget_what_was_told(&self, admin: &Admin) {
         let event = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"namespace": self.tenant, "name": ""}});
         let (all, how) = (Default::default(), Default::default());
         let _forgotten = admin.api(&event).delete_collection(&how, &all).await.unwrap();
     }
 
-    /// Its Surface is well, and says nothing of its lane any more.
+    /// Waits until the Surface is ready and reports no problem of its lane.
     pub(crate) async fn wait_until_well(&self, admin: &Admin) {
         let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
             "metadata": {"namespace": self.tenant, "name": "apps"}});
@@ -139,9 +139,9 @@ impl Shop {
             .await;
     }
 
-    /// Lets this lane's process have no more memory than it has, and gives it more to do until it has ended.
+    /// Limits this lane's process to its current memory, and adds work until the process ends.
     pub(crate) async fn starve(&mut self, lane: Pid) {
-        // As the user of the lane: not every administrator may set the limits of other users.
+        // prlimit runs as the user of the lane, because some administrators may not set the limits of other users.
         let user = std::fs::metadata(format!("/proc/{lane}")).unwrap().uid();
         let mut command = Command::new("prlimit");
         command.args(["--data=0:0", "--pid", &lane.to_string()]);
@@ -149,14 +149,14 @@ impl Shop {
             command.gid(user).uid(user);
         }
         assert!(command.status().unwrap().success());
-        // It has something left; what it does takes more, until nothing is.
+        // The process has some memory left, and its work takes more until none is left.
         wait_until("the lane ends", async || {
             let filler = "x".repeat(900_000);
             let manifest = format!(
                 "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: filler\n  annotations:\n    at: \"{:?}\"\ndata:\n  x: {filler}\n",
                 Instant::now()
             );
-            // More at once than has been free in it ever: the sooner it ends, the less another load of the machine matters.
+            // One commit needs more than was ever free in the process. A fast end is less sensitive to other load of the machine.
             let files = (0..32).map(|number| (format!("filler-{number}.txt"), filler.clone()));
             let files = files.chain([("filler.yaml".to_owned(), manifest)]);
             self.repository.commit(files, "more").await.unwrap();
@@ -176,7 +176,7 @@ impl Scene {
         let mut arguments = vec!["--lanes", "process", "--allow-source", &allowed];
         arguments.extend(more);
         let data = cluster.data("run");
-        // With a file open that nobody has use for, as a shell or a service manager may leave one.
+        // The hub inherits an open file without any use, as a shell or a service manager may leave one.
         let mut command = Command::new("sh");
         command
             .args(["-c", "exec \"$0\" \"$@\" 9<Cargo.toml"])
@@ -206,12 +206,12 @@ impl Scene {
         &self.cluster.admin
     }
 
-    /// The processes of lanes, by the names that they go by.
+    /// Returns the processes of lanes, by their names.
     pub(crate) fn list_lanes(&self) -> BTreeMap<String, Pid> {
         list_children(self.controllers.child.id())
     }
 
-    /// The process of a tenant's lane, other than one that was before.
+    /// Waits for the process of a tenant's lane, other than the previous one.
     async fn wait_for_lane(&self, tenant: &str, before: Option<Pid>) -> Pid {
         let name = format!("tenant/{tenant}");
         wait_until(&format!("there is another process of {name}"), async || {
@@ -224,7 +224,7 @@ impl Scene {
     }
 }
 
-/// Waits until there is something.
+/// Waits until `find` returns a value.
 pub(crate) async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> Option<T>) -> T {
     let started = Instant::now();
     while started.elapsed() < PATIENCE {
@@ -236,7 +236,7 @@ pub(crate) async fn wait_until<T>(what: &str, mut find: impl AsyncFnMut() -> Opt
     panic!("in vain: {what}");
 }
 
-/// The processes that another one has started and that have not ended, by the names that they go by.
+/// Returns the running children of a process, by their names.
 fn list_children(parent: u32) -> BTreeMap<String, Pid> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -259,7 +259,7 @@ fn list_children(parent: u32) -> BTreeMap<String, Pid> {
 
 pub(crate) fn is_there(process: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    // Between the name, which may hold anything, and the parent.
+    // The fields after the name, which may contain any character.
     status
         .rsplit(')')
         .next()
@@ -270,7 +270,7 @@ async fn wait_until_gone(process: Pid) {
     wait_until("a process is gone", async || (!is_there(process)).then_some(())).await;
 }
 
-/// What a process has open.
+/// Returns the open files of a process.
 fn list_open(process: u32) -> BTreeSet<PathBuf> {
     let open = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
     open.filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
@@ -289,7 +289,7 @@ async fn a_lane_has_its_own_things_and_no_others() {
     let hub = list_open(scene.controllers.child.id());
     assert!(hub.iter().any(|open| open.ends_with("Cargo.toml")), "{hub:?}");
     for (name, process) in &lanes {
-        // What others may read says nothing.
+        // The arguments and the environment, which other users may read, hold no secret.
         assert_eq!(read(*process, "cmdline"), "tenure\0lane\0");
         let environment = read(*process, "environ");
         let names: BTreeSet<&str> = environment
@@ -304,7 +304,7 @@ async fn a_lane_has_its_own_things_and_no_others() {
             "TENURE_LOG_FORMAT",
         ];
         assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
-        // Of what the hub has open it has where the log goes, and what everybody has.
+        // A lane shares only the log and system files with the hub's open files.
         let own = list_open(process.as_raw().cast_unsigned());
         let shared: Vec<&PathBuf> = own
             .intersection(&hub)
@@ -319,7 +319,7 @@ async fn a_lane_has_its_own_things_and_no_others() {
             .collect();
         assert!(files.is_empty(), "{name}: {files:?}");
         assert_eq!(std::fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
-        // What the kernel holds it to.
+        // The limits that the kernel enforces.
         let status = read(*process, "status");
         assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
         if Path::new("/proc/sys/kernel/seccomp").exists() {
@@ -339,7 +339,7 @@ async fn a_lane_has_its_own_things_and_no_others() {
     }
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
-    // What the lanes fetched is in their folders, and only there; in good order all end.
+    // The artifacts of a lane are only in its own folder. After SIGTERM, all lanes end in good order.
     assert!(std::fs::read_dir(scene.data.join("artifacts/lanes/tenant-blue/store")).is_ok());
     assert_eq!(scene.controllers.signal(Signal::SIGTERM), Some(0));
     assert!(
@@ -364,7 +364,7 @@ async fn a_lane_that_is_killed_comes_back_later_each_time() {
         scene.blue.wait_until_told(scene.admin(), words).await;
         before = Some(blue);
     }
-    // Nothing is lost: what was committed meanwhile is applied, and its Surface is well again.
+    // Commits of the meantime are applied, and the Surface is ready again.
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.blue.wait_until_well(scene.admin()).await;
     assert!(is_there(red), "the other lane was ended, too");
@@ -411,7 +411,7 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
         (&b"\0\0\0\x0e{\"Obey\":\"pass\"}"[..], "a frame that can't be read"),
     ] {
         let blue = scene.wait_for_lane("blue", before).await;
-        // As if the lane said it: its own end of the line.
+        // The test writes into the lane's own end of the line, as if the lane sent it.
         use std::io::Write as _;
         let handle = rustix::process::Pid::from_raw(blue.as_raw()).unwrap();
         let handle = rustix::process::pidfd_open(handle, rustix::process::PidfdFlags::empty()).unwrap();
@@ -426,8 +426,8 @@ async fn a_lane_that_says_what_no_lane_says_ends_alone() {
     scene.blue.wait_until_well(scene.admin()).await;
 }
 
-/// What all tenants may have together binds them as processes, too: who holds on to it keeps others waiting until it is ended, and no
-/// longer, and who doesn't use it gives it back at once.
+/// The budget of all tenants binds lanes that are processes, too. A lane that holds shared memory delays others until it is ended, and not longer. An idle lane returns
+/// its share at once.
 #[tokio::test]
 async fn what_all_may_have_together_binds_processes_too() {
     let budgets = [
@@ -446,7 +446,7 @@ async fn what_all_may_have_together_binds_processes_too() {
     for shop in [&scene.blue, &scene.red] {
         shop.repository.commit(large(), "a thousand kibibytes").await.unwrap();
     }
-    // The control: together they would take more than there is, and both go on, one after the other.
+    // The control: together the lanes need more than the budget, and both make progress one after the other.
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.red.check_that_it_goes_on(&scene.cluster.admin).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
@@ -457,7 +457,7 @@ async fn what_all_may_have_together_binds_processes_too() {
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;
 }
 
-/// What is nobody's has one process together, until a tenant has it: the first lets go of it, and the tenant's goes on with it.
+/// Namespaces without a tenant share one process until a tenant has them. The first lane releases a namespace, and the tenant's lane continues with it.
 #[tokio::test]
 async fn a_namespace_moves_from_lane_to_lane() {
     let cluster = Cluster::start_own_installed().await;
@@ -492,12 +492,12 @@ async fn a_namespace_moves_from_lane_to_lane() {
         .await
         .unwrap();
     wait_for_greeting(admin, 2).await;
-    // What the pool's lane fetched went with it.
+    // The pool's artifacts were removed with its lane.
     wait_until("its folder is gone", async || {
         (!data.join("artifacts/lanes/pool").exists()).then_some(())
     })
     .await;
-    // When nothing is reconciled there, there is no lane either.
+    // Without anything to reconcile, the lane is gone.
     for (api_version, kind) in [
         ("kustomize.toolkit.fluxcd.io/v1", "Kustomization"),
         ("source.toolkit.fluxcd.io/v1", "GitRepository"),
@@ -510,7 +510,7 @@ async fn a_namespace_moves_from_lane_to_lane() {
     wait_until("no lane is left", async || list().is_empty().then_some(())).await;
 }
 
-/// The embedded control plane has lanes as processes when nobody says it, which reach it over its own address.
+/// By default, the embedded control plane runs lanes as processes, which connect to it by its own address.
 #[tokio::test]
 async fn the_embedded_control_plane_has_lanes_as_processes_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -531,7 +531,7 @@ async fn no_lane_outlives_the_hub() {
     let mut scene = Scene::set(&[]).await;
     let lanes = scene.list_lanes();
     assert_eq!(lanes.len(), 2);
-    // One of them can't see that its line ended.
+    // A stopped process can't see that its line ended.
     kill(lanes["tenant/red"], Signal::SIGSTOP).unwrap();
     scene.controllers.signal(Signal::SIGKILL);
     for process in lanes.into_values() {
@@ -539,7 +539,7 @@ async fn no_lane_outlives_the_hub() {
     }
 }
 
-/// What the hub says is read no further than it can be, and without a hub there is no lane.
+/// A lane reads no invalid message of the hub, and does not run without a hub.
 #[test]
 fn a_lane_takes_orders_from_a_hub_only() {
     use std::io::Write as _;

@@ -1,5 +1,5 @@
-//! The dry run of `tenure uninstall` lists exactly the objects that go, and what protects tenants from each other stays unless it is given up, too.
-//! All objects of the cluster are compared before and after.
+//! The dry run of `tenure uninstall` lists exactly the removed objects. Objects that protect tenants from each other stay, unless an option removes them, too. The test
+//! compares all objects of the cluster before and after.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, name_object};
 
-/// Kinds whose objects come and go by themselves.
+/// Kinds whose objects appear and disappear without the uninstallation.
 const PASSING: [&str; 2] = ["Event", "Lease"];
 
-/// Every object of a cluster, as `KIND NAMESPACE/NAME`.
+/// Lists every object of a cluster, as `KIND NAMESPACE/NAME`.
 async fn list_everything(admin: &Admin) -> BTreeSet<String> {
     let discovery = Discovery::new(admin.0.clone()).run().await.unwrap();
     let mut all = BTreeSet::new();
@@ -24,7 +24,7 @@ async fn list_everything(admin: &Admin) -> BTreeSet<String> {
                 continue;
             }
             let api: Api<DynamicObject> = Api::all_with(admin.0.clone(), &resource);
-            // A kind that has just gone.
+            // The kind was just removed.
             let Ok(found) = api.list_metadata(&ListParams::default()).await else {
                 continue;
             };
@@ -67,7 +67,7 @@ async fn set_up(cluster: &Cluster, more: &[&str]) {
     admin.apply(surface).await;
     let source = name_object("source.toolkit.fluxcd.io/v1", "GitRepository", "leaving", "apps-app");
     admin.wait_for(source, |_| true).await;
-    // What a tenant and the platform have besides.
+    // Other objects of a tenant and of the platform.
     for object in [
         name_object("v1", "ConfigMap", "leaving", "own"),
         name_object("v1", "Secret", "tenure-system", "platforms-own"),
@@ -77,7 +77,7 @@ async fn set_up(cluster: &Cluster, more: &[&str]) {
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
 }
 
-/// Waits until the garbage collector has seen all that was deleted before.
+/// Waits until the garbage collector has processed all earlier deletions.
 async fn wait_for_garbage_collector(admin: &Admin) {
     let mut owner = name_object("v1", "ConfigMap", "default", "canary-owner");
     owner["data"] = json!({});
@@ -133,7 +133,7 @@ async fn is_protected(admin: &Admin) -> bool {
     admin.find(&policy).await.is_some_and(|found| !is_owned(found))
 }
 
-/// By default, with the kinds, and with all that protects.
+/// Compares the default, the removal of kinds, and the removal of all protection.
 async fn compare_all(start: impl AsyncFn() -> Option<Cluster>, more: &[&str]) {
     let Some(cluster) = start().await else { return };
     set_up(&cluster, more).await;
@@ -146,7 +146,7 @@ async fn compare_all(start: impl AsyncFn() -> Option<Cluster>, more: &[&str]) {
     let gone = compare(&cluster, &["--delete-kinds"]).await;
     assert!(PROTECTION.iter().all(|name| !gone.contains(*name)), "{gone:?}");
     assert!(gone.contains("Tenant leaving"), "{gone:?}");
-    // The rights of the controllers go; those of owners and accounts stay.
+    // The rights of the controllers are removed; those of owners and accounts stay.
     let is_kept = |line: &&String| {
         let is_right = line.starts_with("RoleBinding leaving/") && !line.starts_with("RoleBinding leaving/tenure:");
         is_right || line.starts_with("ValidatingAdmissionPolicy")

@@ -1,5 +1,5 @@
-//! The program with a cluster that it doesn't serve itself: what is installed there, what runs, and what is left when it is taken away.
-//! On `tenure up --bare`, which is what a kube-apiserver is and no more; with `cargo xtask scenarios`, on a real one.
+//! The program with a cluster that it doesn't serve itself: the installed objects, the running controllers, and the remaining objects after an uninstallation. The
+//! tests run on `tenure up --bare`, which has only what a kube-apiserver has; with `cargo xtask scenarios`, on a real one.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,5 +1,4 @@
-//! Metrics of `tenure run`: who may read them, what they say of what is reconciled, and that the dashboard and the alerts in `deploy` name only
-//! what there is.
+//! Metrics of `tenure run`: their readers, their content about reconciled objects, and that the dashboard and the alerts in `deploy` name only existing metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -10,7 +9,7 @@ use tenure_git_server::{GitServer, Options};
 use crate::process::free_port;
 use crate::world::{Admin, Cluster, Controllers, PATIENCE, prepare_shop, wait_for_greeting};
 
-/// What somebody who shows this token is answered: the status and the text.
+/// Returns the status and the text of a scrape with this token.
 fn scrape(port: u16, token: Option<&str>) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connect");
     let shown = token
@@ -27,7 +26,7 @@ fn scrape(port: u16, token: Option<&str>) -> (u16, String) {
     )
 }
 
-/// Waits until the figures hold what is expected, and returns them.
+/// Waits until the metrics contain the expected lines, and returns them.
 async fn wait_for_figures(port: u16, token: &str, expected: &[&str]) -> String {
     let started = std::time::Instant::now();
     loop {
@@ -44,7 +43,7 @@ async fn wait_for_figures(port: u16, token: &str, expected: &[&str]) -> String {
     }
 }
 
-/// Two accounts: Prometheus, which may read metrics, and a tenant's, which may not; and what lets the controllers find that out.
+/// Creates two accounts, Prometheus with the right to read metrics and a tenant's without it, and the rights for the controllers to check them.
 async fn prepare_readers(admin: &Admin) {
     let account = |name: &str| json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "shop", "name": name}});
     let rbac = "rbac.authorization.k8s.io/v1";
@@ -78,7 +77,7 @@ async fn metrics_are_for_who_may_read_them_and_dashboards_name_only_what_there_i
     prepare_readers(admin).await;
     let port = free_port();
     let (address, allowed) = (format!("127.0.0.1:{port}"), format!("http://{}", git.http_address()));
-    // What lanes do that are processes is told over their lines.
+    // Lanes that are processes report their metrics over their lines.
     let lanes = if cfg!(target_os = "linux") { "process" } else { "task" };
     let more = [
         "--lanes",
@@ -98,7 +97,7 @@ async fn metrics_are_for_who_may_read_them_and_dashboards_name_only_what_there_i
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:auth-delegator"},
         "subjects": [{"kind": "ServiceAccount", "namespace": "tenure-system", "name": "tenure-controller"}]});
     if admin.find(&reviews).await.is_none() {
-        // Without the right to ask who that is, nobody gets anything, and the log names what is missing.
+        // Without the right for reviews, no client gets metrics, and the log names the missing right.
         assert_eq!(scrape(port, Some(&prometheus)).0, 503);
         controllers.expect("system:auth-delegator");
     }
@@ -129,7 +128,7 @@ async fn metrics_are_for_who_may_read_them_and_dashboards_name_only_what_there_i
     check_deployed(&Exported::read(&figures));
 }
 
-/// The metrics that there are, and the labels of each.
+/// The existing metrics, and the labels of each.
 struct Exported(BTreeMap<String, BTreeSet<String>>);
 
 impl Exported {
@@ -157,17 +156,17 @@ impl Exported {
         Self(exported)
     }
 
-    /// What an expression names that there is not.
+    /// Returns the names in an expression that don't exist.
     fn find_unknown(&self, expression: &str) -> Vec<String> {
         let asked = Asked::read(expression);
         assert!(!asked.metrics.is_empty(), "{expression} names no metric");
         let unknown = asked.metrics.iter().filter(|name| !self.0.contains_key(*name));
         let mut unknown: Vec<String> = unknown.cloned().collect();
-        // What a scrape adds to every series.
+        // The labels that a scrape adds to every series.
         let known: BTreeSet<&str> = ["job", "instance", "namespace", "pod"].into();
         let labels = asked.metrics.iter().filter_map(|name| self.0.get(name)).flatten();
         let labels: BTreeSet<&str> = labels.map(String::as_str).chain(known).collect();
-        // A family without a series has no labels to be compared with.
+        // A family without a series has no labels to compare.
         let is_told = asked
             .metrics
             .iter()
@@ -184,7 +183,7 @@ impl Exported {
     }
 }
 
-/// Names before a character, outside of quotes.
+/// Returns the names before a character, outside of quotes.
 fn find_names(text: &str, before: char) -> Vec<String> {
     let mut names = Vec::new();
     let (mut name, mut is_quoted, mut is_escaped) = (String::new(), false, false);
@@ -202,7 +201,7 @@ fn find_names(text: &str, before: char) -> Vec<String> {
     names
 }
 
-/// What an expression of PromQL asks for.
+/// The metrics and labels of a PromQL expression.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     metrics: BTreeSet<String>,
@@ -213,7 +212,7 @@ impl Asked {
     fn read(expression: &str) -> Self {
         const WORDS: [&str; 8] = ["and", "or", "unless", "bool", "offset", "by", "without", "on"];
         let mut asked = Self::default();
-        // What is in quotes is nobody's name, whatever it looks like.
+        // Quoted text contains no names.
         let unquoted: Vec<&str> = expression.split('"').step_by(2).collect();
         let unquoted = unquoted.join("\"\"");
         let mut rest = unquoted.as_str();
@@ -266,7 +265,7 @@ impl Asked {
     }
 }
 
-/// Compares what is in `deploy` with what there is.
+/// Compares the files in `deploy` with the existing metrics.
 fn check_deployed(exported: &Exported) {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy");
     let read = |name: &str| std::fs::read_to_string(format!("{root}/{name}")).unwrap();

@@ -33,7 +33,7 @@ async fn owners_create_namespaces_where_owner_references_are_guarded_on_a_real_a
         conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
     };
     admin.wait_for(tenant.clone(), is_ready).await;
-    // A namespace that is created before that is recorded for no Tenant.
+    // A namespace that is created before admission is in force is recorded for no Tenant.
     cluster.wait_until_in_force().await;
     let owner = cluster.become_user("guarded-owner", &[]).await;
     let started = Instant::now();
@@ -63,7 +63,7 @@ async fn owners_create_namespaces_where_owner_references_are_guarded_on_a_real_a
         assert!(started.elapsed() < PATIENCE, "{refused}");
         tokio::time::sleep(std::time::Duration::from_millis(200)).await;
     }
-    // What a Surface generates has it as its owner.
+    // The generated objects of a Surface have the Surface as their owner.
     let mut surface = name_object("tenure.dev/v1alpha1", "Surface", "guarded", "apps");
     surface["spec"] = json!({ "sources": [{ "name": "app", "url": "https://git.invalid/app", "ref": { "branch": "main" }, "interval": "1h" }] });
     admin.apply(surface).await;

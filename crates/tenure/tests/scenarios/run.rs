@@ -19,7 +19,7 @@ async fn one_of_several_leads_and_another_takes_over() {
     let more = ["--allow-source", allowed.as_str()];
     let start = |name: &str, more: &[&str]| Controllers::start(kubeconfig, &folder.path().join(name), more);
 
-    // Flux's controller has its Lease: nothing begins.
+    // Flux's controller holds its Lease, so the controllers don't start.
     admin
         .apply(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "flux-system"}}))
         .await;
@@ -33,7 +33,7 @@ async fn one_of_several_leads_and_another_takes_over() {
     admin.wait_for_leader(&first.candidate).await;
     wait_for_greeting(admin, 1).await;
 
-    // Who acts is the controller's account, whoever the kubeconfig is for.
+    // The controller's account acts, for every user in the kubeconfig.
     let managed = admin
         .find(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "shop", "name": "greeting"}}))
         .await
@@ -55,7 +55,7 @@ async fn one_of_several_leads_and_another_takes_over() {
         &["another process uses this folder", "--data"],
     );
 
-    // The second waits, until the first is killed and its Lease has ended.
+    // The second process waits until the first is killed and its Lease has expired.
     let second = start("second", &more);
     second.expect("leads; this process waits");
     first.signal(nix::sys::signal::Signal::SIGKILL);
@@ -66,7 +66,7 @@ async fn one_of_several_leads_and_another_takes_over() {
     admin.wait_for_leader(&second.candidate).await;
     wait_for_greeting(admin, 2).await;
 
-    // One that ends in good order gives the Lease back: the third needn't wait until it ends.
+    // A process that ends in good order releases the Lease, so the third one takes over at once.
     let mut second = second;
     assert_eq!(second.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
     let third = start("third", &more);
@@ -90,7 +90,7 @@ async fn a_leader_whose_lease_is_taken_ends() {
     leader.expect("another process may lead from now on");
 }
 
-/// Two controllers for the same kinds undo each other's work, whichever began first.
+/// Two controllers for the same kinds undo each other's work, in every order of their starts.
 #[tokio::test]
 async fn leader_stops_once_another_controller_holds_its_lease() {
     let cluster = Cluster::start_installed().await;
@@ -106,7 +106,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
     admin.apply(capsule.clone()).await;
     assert_eq!(leader.child.wait().unwrap().code(), Some(3));
     leader.expect("is held by capsule-7c9f");
-    // Started again, it waits, and goes on when the other one has given up.
+    // After a restart the process waits, and continues after the other one has released the Lease.
     let again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &[]);
     again.expect("nothing begins here until it is given up");
     admin.delete(&capsule).await;
@@ -120,7 +120,7 @@ async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": "default", "name": "nobody"}});
     cluster.admin.apply(account).await;
     let token = cluster.make_token("default", "nobody").await;
-    // The administrator's kubeconfig with another user in it.
+    // The administrator's kubeconfig with another user.
     let mut kubeconfig = kube::config::Kubeconfig::read_from(&cluster.kubeconfig).unwrap();
     kubeconfig.auth_infos[0].auth_info = Some(serde_json::from_value(json!({"token": token})).unwrap());
     let file = cluster.data("kubeconfig");
@@ -141,7 +141,7 @@ async fn who_may_not_act_as_the_controller_is_told_what_is_missing() {
     fails(&["run", "--kubeconfig", "/nonexistent"], 2, &["/nonexistent"]);
 }
 
-/// Who can't read the Lease never leads: that is no process that is ready.
+/// A process that can't read the Lease never leads, so it isn't ready.
 #[tokio::test]
 async fn who_cannot_read_the_leases_is_not_ready() {
     let cluster = Cluster::start_installed().await;
@@ -166,12 +166,12 @@ async fn who_cannot_read_the_leases_is_not_ready() {
     );
     admin.wait_for_leader(&controllers.candidate).await;
     wait_for_probe(port, "/readyz", 200).await;
-    // The same for one that leads already: before it stops, it is not ready any more.
+    // The same holds for a leader: before it stops, it becomes unready.
     admin.delete(&binding).await;
     wait_for_probe(port, "/readyz", 503).await;
 }
 
-/// The log names a kind that is not served. It stops only what needs it, until it is served.
+/// The log names an unserved kind. It stops only the controllers that need it, until the kind is served.
 #[tokio::test]
 async fn a_kind_that_is_not_served_is_named() {
     let cluster = Cluster::start_own_installed().await;
@@ -195,7 +195,7 @@ async fn a_kind_that_is_not_served_is_named() {
     controllers.expect("the API server serves this kind now kind=\"Receiver\"");
 }
 
-/// One that waits for the leader is ready to take over: a rolling update goes on.
+/// A process that waits for the Lease is ready to take over, so a rolling update continues.
 #[tokio::test]
 async fn one_that_waits_is_ready() {
     let cluster = Cluster::start_installed().await;
@@ -232,8 +232,7 @@ async fn probes_that_cannot_be_answered_keep_it_from_starting() {
     assert!(describe(&output).contains("--health-address"), "{}", describe(&output));
 }
 
-/// Beside a Capsule that keeps Tenants: what else there is to reconcile is reconciled, with no more rights than that needs, and what is
-/// Capsule's is left to it.
+/// Beside a Capsule that reconciles Tenants, Tenure reconciles all other kinds, with only the rights for them, and leaves Capsule's objects alone.
 #[tokio::test]
 async fn a_controller_that_is_off_leaves_its_kind_to_others() {
     let cluster = Cluster::start_installed().await;
@@ -273,7 +272,7 @@ async fn a_controller_that_is_off_leaves_its_kind_to_others() {
     let more = ["--controllers", others, "--allow-platform-source", &allowed];
     let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("first"), &more);
     admin.wait_for_leader(&controllers.candidate).await;
-    // The shop is no namespace of the platform, so what is allowed to that doesn't help it.
+    // The shop is no namespace of the platform, so the platform's allowed addresses don't apply to it.
     let source = json!({"apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository",
         "metadata": {"namespace": "shop", "name": "shop"}});
     admin
@@ -319,7 +318,7 @@ fn controllers_that_do_not_exist_are_named() {
     );
 }
 
-/// What is granted follows from what runs, wherever that is said.
+/// The rights follow from the enabled controllers, for each way to enable them.
 #[test]
 fn what_is_installed_is_for_the_controllers_that_run() {
     let image = ["install", "--export", "--image", "tenure:1", "--unpinned-image"];
@@ -328,7 +327,7 @@ fn what_is_installed_is_for_the_controllers_that_run() {
         assert!(output.status.success(), "{}", describe(&output));
         String::from_utf8(output.stdout).unwrap()
     };
-    // A policy bounds that right in every installation, so the roles alone are looked at.
+    // A policy bounds this right in every installation, so only the roles are compared.
     let gives_right = |exported: &str| {
         let mut documents = exported.split("\n---");
         documents.any(|document| document.contains("kind: ClusterRole\n") && document.contains("- tenants/status"))

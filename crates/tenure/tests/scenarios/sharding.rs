@@ -1,5 +1,5 @@
-//! Shards: two `tenure run` for one cluster, each with its part, and a tenant that is moved between them while it commits. Nothing is applied twice
-//! or lost, and nobody leaves a shard by what he may write himself.
+//! Shards: two `tenure run` for one cluster, each with its part, and a tenant that moves between them while it commits. Nothing is applied twice or lost, and no user
+//! leaves a shard with the rights of a tenant.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ fn shard_lease() -> Value {
         "metadata": {"namespace": "tenure-system", "name": "tenure-controller-shard-a"}})
 }
 
-/// Puts the label on an object, or takes it off.
+/// Sets or removes the label of an object.
 async fn label(admin: &Admin, object: &Value, key: Option<&str>) {
     let patch = json!({"metadata": {"labels": {KEY: key}}});
     let name = object["metadata"]["name"].as_str().unwrap();
@@ -36,7 +36,7 @@ fn tenant(name: &str) -> Value {
     json!({"apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": {"name": name}})
 }
 
-/// Whether an instance has fetched something of a namespace.
+/// Whether an instance has fetched a source of a namespace.
 fn has_fetched(data: &Path, namespace: &str) -> bool {
     let namespace = data.join("artifacts/store/gitrepository").join(namespace);
     let names = std::fs::read_dir(namespace).into_iter().flatten().flatten();
@@ -46,7 +46,7 @@ fn has_fetched(data: &Path, namespace: &str) -> bool {
         .is_some()
 }
 
-/// Every number that the greeting of a tenant has ever had.
+/// Records all numbers of a tenant's greeting.
 fn follow(admin: &Admin, namespace: &str) -> Arc<Mutex<Vec<u64>>> {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": ""}});
     let api: Api<DynamicObject> = admin.api(&object);
@@ -94,7 +94,7 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
     blue.wait_until_applied(admin).await;
     blue.wait_until_well(admin).await;
 
-    // The attack: whoever may write in the namespace puts the label on what is reconciled there, and even on the namespace.
+    // The attack: a user that may write in the namespace labels the reconciled objects, and even the namespace.
     let names = json!({"namespace": "blue", "name": "apps"});
     let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface", "metadata": names});
     let kustomizations = json!({"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization", "metadata": {"namespace": "blue", "name": ""}});
@@ -121,7 +121,7 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
         label(admin, object, None).await;
     }
 
-    // The control, and the move: the administrator puts it on the Tenant, to and fro, while it commits.
+    // The control, and the move: the administrator changes the label of the Tenant back and forth during commits.
     let numbers = follow(admin, "blue");
     for key in [Some("a"), None, Some("a")] {
         label(admin, &tenant("blue"), key).await;
@@ -150,7 +150,7 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
     );
     blue.wait_until_well(admin).await;
 
-    // A key that nobody sees to is told of, and what has it waits.
+    // A key without an instance is reported, and its Tenant waits.
     let mut red = Shop::prepare(admin, &git, "red").await;
     red.wait_until_applied(admin).await;
     label(admin, &tenant("red"), Some("nobody")).await;
@@ -170,7 +170,7 @@ async fn a_tenant_moves_between_shards_and_nobody_leaves_one_by_himself() {
     red.check_that_it_goes_on(admin).await;
 }
 
-/// Who would see to everything waits while somebody sees to a part, and says what to do.
+/// An instance without a selector waits while a shard's instance runs, and reports the necessary action.
 #[tokio::test]
 async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
     let cluster = Cluster::start_own_installed().await;
@@ -189,7 +189,7 @@ async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
     let data = cluster.data("only");
     let only = Controllers::start(&cluster.kubeconfig, &data, &["--log", "warn"]);
     only.expect("would see to all of it: nothing begins here");
-    // A Surface of the platform is looked at by whoever works.
+    // A Surface of the platform, which the running instance reconciles.
     let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
         "metadata": {"namespace": "tenure-system", "name": "any"},
         "spec": {"sources": [{"name": "any", "url": "https://git.invalid/any"}]}});
@@ -205,7 +205,7 @@ async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
         .wait_for(surface, |found| found["status"]["conditions"].is_array())
         .await;
     assert!(path(&data).ends_with("only"));
-    // What selects otherwise is refused, with what to write.
+    // Other selectors are refused, with the right syntax.
     let refused = cluster.check(
         &[
             "run",
@@ -220,7 +220,7 @@ async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
     assert!(refused.contains("app=x"), "{refused}");
 }
 
-/// What is installed for shards is taken away with the rest, and not while somebody leads for one.
+/// An uninstallation removes the objects of shards, and waits while an instance leads for one.
 #[tokio::test]
 async fn what_runs_a_shard_goes_with_the_rest() {
     let cluster = Cluster::start_own_installed().await;
@@ -258,7 +258,7 @@ async fn what_runs_a_shard_goes_with_the_rest() {
     assert_eq!(shard.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
     cluster.check(&["uninstall", "--yes"], 0, &[]);
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenure-system"}});
-    // Nothing empties it where the control plane is alone; the Lease is in it.
+    // The control plane has no namespace controller, and the Lease is in the namespace.
     admin
         .wait_for(namespace, |found| found["metadata"]["deletionTimestamp"].is_string())
         .await;

@@ -1,5 +1,5 @@
-//! `tenure uninstall`: everything goes but what runs. On a real cluster its namespace controller and its garbage collector are there, too,
-//! which take along what isn't kept from it.
+//! `tenure uninstall`: everything is removed except running workloads. A real cluster also has its namespace controller and garbage collector, which delete everything
+//! that isn't protected from them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn has_finalizer(object: &Value) -> bool {
     finalizers.is_some_and(|finalizers| finalizers.iter().any(|finalizer| finalizer == FINALIZER))
 }
 
-/// A namespace that goes is as good as gone where nobody finishes it.
+/// Expects an object to be gone. A terminating namespace counts as gone on a server without a namespace controller.
 async fn expect_gone(cluster: &Cluster, object: &Value) {
     let found = cluster.admin.find(object).await;
     let going = found.is_none_or(|found| found["metadata"]["deletionTimestamp"].is_string());
@@ -65,7 +65,7 @@ async fn what_runs_is_left() {
     let shop = kustomization("shop", "shop");
     admin.wait_for(shop.clone(), has_finalizer).await;
 
-    // Looking changes nothing, and neither does who hasn't said that it is meant.
+    // Neither a dry run nor a run without confirmation changes the cluster.
     cluster.check(
         &["uninstall", "--dry-run"],
         0,
@@ -81,7 +81,7 @@ async fn what_runs_is_left() {
     let deployment = name_object("apps/v1", "Deployment", "tenure-system", "tenure-controller");
     assert!(admin.find(&deployment).await.is_some());
 
-    // Who works still is waited for, and nothing is taken away beside him.
+    // The command waits for running controllers, and removes nothing beside them.
     cluster.check(
         &["uninstall", "--yes", "--wait=3"],
         3,
@@ -118,7 +118,7 @@ async fn what_runs_is_left() {
         assert!(admin.find(&definition(stays)).await.is_some(), "{stays}");
     }
 
-    // It can be deleted now, and takes nothing along.
+    // The Tenant can be deleted now, without its namespaces.
     admin.delete(&shop).await;
     admin.wait_until_gone(&shop).await;
     let found = admin.find(&greeting()).await.expect("what was applied");
@@ -126,7 +126,7 @@ async fn what_runs_is_left() {
     cluster.check(&["uninstall", "--yes"], 0, &["nothing is installed here"]);
 }
 
-/// What has an ownerReference to a Tenant would go with its kind.
+/// An ownerReference to a Tenant would delete the namespace together with the kind.
 #[tokio::test]
 async fn the_namespaces_of_tenants_outlive_their_kind() {
     let cluster = Cluster::start_installed().await;
@@ -142,7 +142,7 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
     assert!(!is_owned(&admin.find(&namespace).await.unwrap()));
     let account = name_object("v1", "ServiceAccount", "left-behind", "left-behind-gitops");
     admin.wait_for(account.clone(), is_owned).await;
-    // They are dead, and what they put on the Tenant would keep its kind for ever.
+    // The controllers are dead, and their finalizer on the Tenant would keep its kind forever.
     let finalizers = admin.find(&tenant).await.unwrap()["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["tenure.dev/finalizer"]));
     assert_eq!(leader.signal(Signal::SIGKILL), None);
@@ -166,7 +166,7 @@ async fn the_namespaces_of_tenants_outlive_their_kind() {
     expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
-/// The rights of its lane go last from a namespace that is deleted, which nobody is there to see to any more.
+/// The lane's rights are removed last from a terminating namespace, and no controller runs that could do it.
 #[tokio::test]
 async fn what_was_reconciled_can_be_deleted_afterwards() {
     let cluster = Cluster::start_installed().await;
@@ -191,12 +191,12 @@ async fn what_was_reconciled_can_be_deleted_afterwards() {
         &["RoleBinding afterwards/tenure:lane: without its lane's finalizer"],
     );
     expect_gone(&cluster, &binding).await;
-    // On a cluster whose namespaces end, it does.
+    // On a cluster with a namespace controller, the namespace ends.
     admin.delete(&namespace).await;
     expect_gone(&cluster, &namespace).await;
 }
 
-/// Many objects are read page by page; and a namespace that something was applied to is not deleted.
+/// Many objects are read page by page, and a namespace with applied objects is not deleted.
 #[tokio::test]
 async fn all_of_many_are_released() {
     let cluster = Cluster::start_installed().await;
@@ -250,7 +250,7 @@ async fn all_of_many_are_released() {
     admin.delete(&name_object("v1", "Namespace", "", "many")).await;
 }
 
-/// Where Flux reconciles, its objects and their finalizers are its own.
+/// Flux's objects and their finalizers stay where Flux reconciles.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_flux_reconciles_is_left_to_it() {
     let cluster = Cluster::start_installed().await;
@@ -283,7 +283,7 @@ async fn what_flux_reconciles_is_left_to_it() {
     expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
-/// Flux's controller, as its Lease shows it.
+/// Renews the Lease of Flux's controller.
 async fn renew(admin: Admin) {
     let mut lease = name_object(
         "coordination.k8s.io/v1",
@@ -300,7 +300,7 @@ async fn renew(admin: Admin) {
     }
 }
 
-/// Who was killed in the middle of it leaves a Lease that ends, and the next one goes on where it was.
+/// A killed uninstallation leaves a Lease that expires, and the next one continues.
 #[tokio::test]
 async fn what_was_begun_is_finished() {
     let cluster = Cluster::start_installed().await;
@@ -326,7 +326,7 @@ async fn what_was_begun_is_finished() {
     expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
-/// A tenant that puts the finalizer back as fast as it can has an object that nobody deletes, and holds up nothing.
+/// A tenant that restores the finalizer again and again keeps its object, and blocks nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_holds_it_up_by_putting_things_back() {
     let cluster = Cluster::start_installed().await;
@@ -360,12 +360,12 @@ async fn nobody_holds_it_up_by_putting_things_back() {
     expect_gone(&cluster, &name_object("v1", "Namespace", "", "tenure-system")).await;
 }
 
-/// Policies bind everybody: where they go, they go before what they read does, and nothing of either is left.
+/// Policies bind all users, so they are removed before the facts that they read, and both are removed completely.
 #[tokio::test]
 async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     let cluster = Cluster::start_installed().await;
     let admin = &cluster.admin;
-    // Of a version that made more, and somebody else's.
+    // Policies of a version that made more, and of another product.
     let group = "admissionregistration.k8s.io/v1";
     let [left_over, others] = [("tenure-of-tomorrow", "tenure"), ("others", "somebody")].map(|(name, manager)| {
         let mut policy = name_object(group, "ValidatingAdmissionPolicy", "", name);
@@ -389,7 +389,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     expect_gone(&cluster, &left_over).await;
     assert!(admin.find(&others).await.is_some());
     admin.delete(&others).await;
-    // Who is granted nothing for it can't be told to do it.
+    // Controllers without the rights for policies can't be started with `--policies`.
     let told = ["install", "--export", "--image", IMAGE, "--", "--policies"];
     cluster.check(&told, 2, &["--policies comes before --"]);
     let mut leader = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--policies"]);
@@ -404,7 +404,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
             found.pointer(account).is_some_and(|account| account == "stated-gitops")
         })
         .await;
-    // It is said that they are in force, once the API server acts on them.
+    // The Enforcement reports the policies after the API server applies them.
     let enforcement = name_object("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
     let ready = |found: &Value| {
         let conditions = found["status"]["conditions"].as_array();
@@ -434,7 +434,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     for object in &kept {
         admin.wait_for(object.clone(), |_| true).await;
     }
-    // An owner sees his Tenant, and may list none.
+    // An owner can get their own Tenant, and may not list Tenants.
     let mut other = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "stated-elsewhere");
     other["spec"] = json!({ "owners": [{ "kind": "User", "name": "somebody" }] });
     admin.apply(other.clone()).await;
@@ -454,7 +454,7 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     );
     admin.delete(&other).await;
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
-    // They stay, and so does what they read, unless what protects goes, too.
+    // The other policies stay, with the facts that they read, unless the protection is removed, too.
     let told = cluster.check(&["uninstall", "--dry-run"], 0, &["admission policies and bindings"]);
     assert!(!told.contains("tenure-namespaces"), "{told}");
     assert!(!told.contains("without what policies read"), "{told}");

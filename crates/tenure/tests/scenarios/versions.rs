@@ -1,7 +1,7 @@
-//! An installation that ends in the midst of it, and one version of the program after another on the same cluster, up and down: whatever is there, the next
-//! `tenure install` makes of it what this version installs, and `tenure uninstall` takes it away.
+//! An interrupted installation, and installations of one version after another on the same cluster, up and down. From every state, `tenure install` produces this
+//! version's installation, and `tenure uninstall` removes it.
 //!
-//! On real control planes of their own: what is taken away has to go, and definitions come and go that others use.
+//! The tests run on real control planes of their own, because definitions that other tests use come and go.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -21,13 +21,13 @@ use crate::world::{Admin, Cluster, Controllers, PATIENCE, describe, name_object}
 const IMAGE: &str =
     "registry.example/tenure:0.1.0@sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
 
-/// All that this version can install.
+/// The arguments for everything that this version can install.
 const INSTALL: [&str; 5] = ["install", "--image", IMAGE, "--policies", "--admission"];
 
 const POLICY_GROUP: &str = "admissionregistration.k8s.io/v1";
 const RIGHTS_GROUP: &str = "rbac.authorization.k8s.io/v1";
 
-/// What that is.
+/// Returns the objects of that installation.
 fn list_installed() -> Vec<Value> {
     let exported = run(&[&INSTALL[..], &["--export"]].concat());
     assert!(exported.status.success(), "{}", describe(&exported));
@@ -35,7 +35,7 @@ fn list_installed() -> Vec<Value> {
     let built = kustomize::manifests("exported", &text, &kustomize::Limits::default()).unwrap();
     let mut objects: Vec<Value> = Vec::new();
     for object in built.into_iter().map(|built| built.object) {
-        // What is there twice is as the last of it says.
+        // The last one of duplicate objects counts.
         objects.retain(|other| {
             (&other["kind"], &other["metadata"]["name"]) != (&object["kind"], &object["metadata"]["name"])
         });
@@ -44,7 +44,7 @@ fn list_installed() -> Vec<Value> {
     objects
 }
 
-/// Applies as whoever installs does, so that what is left out goes.
+/// Applies as the installer does, so omitted fields are removed.
 async fn install_other(admin: &Admin, object: &Value) {
     let name = object["metadata"]["name"].as_str().unwrap();
     let parameters = PatchParams::apply("tenure").force();
@@ -52,7 +52,7 @@ async fn install_other(admin: &Admin, object: &Value) {
     applied.unwrap();
 }
 
-/// Whether all of `wanted` is so in `found`; lists have no more entries than they should.
+/// Whether `found` contains all of `wanted`; lists have no further entries.
 fn has_all(found: &Value, wanted: &Value) -> bool {
     match (found, wanted) {
         (Value::Object(found), Value::Object(wanted)) => wanted
@@ -61,20 +61,20 @@ fn has_all(found: &Value, wanted: &Value) -> bool {
         (Value::Array(found), Value::Array(wanted)) => {
             found.len() == wanted.len() && found.iter().zip(wanted).all(|(found, wanted)| has_all(found, wanted))
         }
-        // A server leaves out what is empty, and has numbers its own way.
+        // A server omits empty values, and writes numbers in its own way.
         (Value::Null, wanted) => [json!({}), json!([]), json!(""), json!(false), Value::Null].contains(wanted),
         (Value::Number(found), Value::Number(wanted)) => found.as_f64() == wanted.as_f64(),
         (found, wanted) => found == wanted,
     }
 }
 
-/// Everything is there as this version has it.
+/// Expects all objects as this version installs them.
 async fn expect_installed(admin: &Admin, objects: &[Value]) {
     for object in objects {
         let found = admin.find(object).await;
         let name = (&object["kind"], &object["metadata"]["name"]);
         let found = found.unwrap_or_else(|| panic!("{name:?} is not there"));
-        // What nobody applies: an API server's own defaults of what is in lists.
+        // Fields that no manager applies: an API server's own defaults inside of lists.
         for field in ["rules", "roleRef", "subjects", "data"] {
             assert!(has_all(&found[field], &object[field]), "{name:?}: {field}");
         }
@@ -95,14 +95,14 @@ async fn expect_installed(admin: &Admin, objects: &[Value]) {
     }
 }
 
-/// Its controllers can do their work with what is installed.
+/// Expects that the controllers can work with the installed objects.
 async fn expect_work(cluster: &Cluster, data: &str) {
     let mut controllers = Controllers::start(&cluster.kubeconfig, &cluster.data(data), &["--policies"]);
     cluster.admin.wait_for_leader(&controllers.candidate).await;
     assert_eq!(controllers.signal(Signal::SIGTERM), Some(0));
 }
 
-/// Kills the program when it has told of so many objects.
+/// Kills the program after it has reported this many objects.
 fn cut_off_after(cluster: &Cluster, objects: usize) {
     let mut installing = tenure(&INSTALL)
         .env("KUBECONFIG", &cluster.kubeconfig)
@@ -117,7 +117,7 @@ fn cut_off_after(cluster: &Cluster, objects: usize) {
     assert!(!installing.wait().unwrap().success());
 }
 
-/// What is taken away with the controllers. Kinds stay, and the roles that people and tenants hold.
+/// Whether an object is removed with the controllers. Kinds stay, and the roles of people and tenants.
 fn goes(object: &Value) -> bool {
     let held = [
         TENANT_GITOPS_CLUSTER_ROLE,
@@ -137,7 +137,7 @@ async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_c
         return;
     };
     let objects = list_installed();
-    // With the kinds, and with nearly everything.
+    // After the kinds, and after nearly all objects.
     for told in [objects.len() / 4, objects.len() - 3] {
         cut_off_after(&cluster, told);
         cluster.check(&["uninstall", "--yes", "--with-protection"], 0, &[]);
@@ -155,7 +155,7 @@ async fn an_installation_that_is_cut_off_is_finished_or_taken_away_by_the_next_c
         .await;
 }
 
-/// Another version's object: more of what an API server keeps to the letter.
+/// Returns the object of a newer version, with more fields that an API server stores unchanged.
 fn write_tomorrow(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(rules) = object.get_mut("rules").and_then(Value::as_array_mut) {
@@ -171,7 +171,7 @@ fn write_tomorrow(object: &Value) -> Value {
     object
 }
 
-/// An older version's object: less of it; nothing where that version had none such.
+/// Returns the object of an older version, with fewer fields; `None` if that version had no such object.
 fn write_yesterday(object: &Value) -> Option<Value> {
     let name = object["metadata"]["name"].as_str().unwrap();
     if name.starts_with("enforcements.") || name == "tenure-policies" {
@@ -212,12 +212,12 @@ async fn what_another_version_installed_becomes_what_this_one_does() {
     binding["spec"] = json!({"policyName": "tenure-of-tomorrow", "validationActions": ["Deny"]});
     install_other(admin, &policy).await;
     install_other(admin, &binding).await;
-    // What was written by tomorrow's version is read by this one, which doesn't know all of it.
+    // This version reads objects of a newer version, which it doesn't know completely.
     let mut tenant = name_object("capsule.clastix.io/v1beta2", "Tenant", "", "of-two-versions");
     tenant["spec"] = json!({"owners": [{"kind": "User", "name": "olga"}], "ofTomorrow": "kept"});
     let api = admin.api(&tenant);
     let parameters = PatchParams::apply("somebody").force();
-    // The definition takes a moment to be served with the field.
+    // The definition needs a moment to be served with the field.
     let kept = eventually(PATIENCE, || async {
         match api.patch("of-two-versions", &parameters, &Patch::Apply(&tenant)).await {
             Ok(applied) if applied.data["spec"]["ofTomorrow"] == "kept" => Ok(()),
@@ -226,7 +226,7 @@ async fn what_another_version_installed_becomes_what_this_one_does() {
     });
     kept.await.unwrap();
 
-    // Back.
+    // Back to this version.
     cluster.check(
         &INSTALL,
         0,
@@ -240,7 +240,7 @@ async fn what_another_version_installed_becomes_what_this_one_does() {
     expect_work(&cluster, "after-tomorrow").await;
     cluster.check(&["get", "tenants"], 0, &["of-two-versions"]);
 
-    // And from an older one.
+    // Up from an older version.
     cluster.check(&["uninstall", "--yes"], 0, &["Namespace tenure-system: deleted"]);
     admin
         .wait_until_gone(&name_object("v1", "Namespace", "", "tenure-system"))

@@ -1,4 +1,4 @@
-//! What these scenarios share: a cluster that another process serves over the network, an administrator there, and running controllers.
+//! Helpers of these scenarios: a cluster that another process serves over the network, its administrator, and running controllers.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tenure_testkit::{KUBERNETES_BIN, Kubernetes, KubernetesBinaries, ServedClust
 
 use crate::process::{Up, connect, tenure};
 
-/// How long anything may take; what comes comes much sooner.
+/// The timeout for all waits; the usual wait is much shorter.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The label that says: a namespace was made by a test, and may be removed by the next one.
+/// The label of namespaces that a test made, and that the next test may remove.
 const TEST_LABEL: &str = "tenure.dev/test";
 
-/// A cluster that another process serves, with nothing in it that reconciles.
+/// A cluster that another process serves, without any controllers of Tenure.
 pub(crate) struct Cluster {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) folder: tempfile::TempDir,
@@ -30,7 +30,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// `tenure up --bare`, or the real one that `TENURE_TEST_KUBECONFIG` names, cleared of what other tests left there.
+    /// Starts `tenure up --bare`, or takes the real cluster that `TENURE_TEST_KUBECONFIG` names, without objects of other tests.
     pub(crate) async fn start() -> Self {
         Self::start_or_share(std::env::var_os(tenure_testkit::TEST_KUBECONFIG)).await
     }
@@ -59,7 +59,7 @@ impl Cluster {
         }
     }
 
-    /// The same with everything that the controllers need.
+    /// Starts or takes a cluster, and installs everything that the controllers need.
     pub(crate) async fn start_installed() -> Self {
         Self::start().await.install().await
     }
@@ -69,14 +69,14 @@ impl Cluster {
         Self::start_or_share(None).await
     }
 
-    /// One of this test's own, with everything that the controllers need: `tenure up --bare`, for controllers that end so that what they
-    /// leave in a namespace keeps it from going.
+    /// Starts a cluster for one test (`tenure up --bare`), with everything that the controllers need. It is for controllers that end and leave objects that block the
+    /// deletion of a namespace.
     pub(crate) async fn start_own_installed() -> Self {
         Self::start_own_bare().await.install().await
     }
 
-    /// A cluster of this test's own with `more` of `tenure install`, which says `applied` of it; real where that is to be had, else embedded with its
-    /// built-in controllers, so that the test needs two threads. What is installed there besides would be found by the tests that come after on a shared one.
+    /// Starts a cluster for one test with the flag `more` of `tenure install`, which reports `applied`. The cluster is real if the binaries exist, else embedded with
+    /// its built-in controllers, so the test needs two threads. On a shared cluster, later tests would find the additional objects.
     pub(crate) async fn start_own_with(more: &str, applied: &str) -> Self {
         if let Some(cluster) = Self::start_real(&[more]).await {
             return cluster;
@@ -86,8 +86,8 @@ impl Cluster {
         cluster
     }
 
-    /// An embedded control plane of this test's own with its built-in controllers, which empty namespaces and collect garbage, and everything that
-    /// Tenure's controllers need. It runs in the test's process: the test needs two threads.
+    /// Starts an embedded control plane for one test, with its built-in controllers, which empty namespaces and collect garbage, and with everything that Tenure's
+    /// controllers need. It runs in the test's process, so the test needs two threads.
     pub(crate) async fn start_collecting() -> Self {
         let served = ServedCluster::start().await.unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ impl Cluster {
         cluster.install().await
     }
 
-    /// Waits until it is said that what judges is in force.
+    /// Waits until the Enforcement reports that admission is in force.
     pub(crate) async fn wait_until_in_force(&self) {
         let enforcement = name_object("tenure.dev/v1alpha1", "Enforcement", "", "tenure");
         let is_ready = |found: &Value| {
@@ -116,7 +116,7 @@ impl Cluster {
         self.admin.wait_for(enforcement, is_ready).await;
     }
 
-    /// `tenure up` of this test's own, told this besides: what is written is judged, and the controllers run.
+    /// Starts `tenure up` for one test with these flags. Admission checks writes, and the controllers run.
     pub(crate) async fn start_up(flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("cluster");
@@ -133,12 +133,12 @@ impl Cluster {
         }
     }
 
-    /// A real control plane of this test's own, with everything that the controllers need, `more` included; nothing where there is none to be had.
+    /// Starts a real control plane for one test, with everything that the controllers need and `more`; `None` without the binaries.
     pub(crate) async fn start_real(more: &[&str]) -> Option<Self> {
         Self::start_real_with(&[], more).await
     }
 
-    /// The same, with more arguments of the API server's.
+    /// Starts a real control plane with more arguments of the API server.
     pub(crate) async fn start_real_with(server: &[&str], more: &[&str]) -> Option<Self> {
         let cluster = Self::start_real_bare(server).await?;
         let installed = cluster.run(&[&["install", "--without-deployment"], more].concat());
@@ -146,7 +146,7 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// The same with nothing in it.
+    /// Starts an empty real control plane.
     pub(crate) async fn start_real_bare(server: &[&str]) -> Option<Self> {
         let Some(binaries) = KubernetesBinaries::find().unwrap() else {
             eprintln!("skipped: {KUBERNETES_BIN} names no real control plane");
@@ -168,7 +168,7 @@ impl Cluster {
 
     async fn install(self) -> Self {
         let cluster = self;
-        // On a cluster that tests share, that of an earlier one may still be on its way out.
+        // On a shared cluster, the namespace of an earlier test may still be terminating.
         let home = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "tenure-system" } });
         let left = cluster.admin.find(&home).await;
         if left.is_some_and(|left| left["metadata"]["deletionTimestamp"].is_string()) {
@@ -176,7 +176,7 @@ impl Cluster {
         }
         let installed = cluster.run(&["install", "--without-deployment"]);
         assert!(installed.status.success(), "{}", describe(&installed));
-        // A Lease of an earlier test's controllers would be waited for.
+        // The test would wait for a Lease of an earlier test's controllers.
         let lease = lease();
         if cluster.admin.find(&lease).await.is_some() {
             cluster.admin.delete(&lease).await;
@@ -192,19 +192,19 @@ impl Cluster {
             .expect("run tenure")
     }
 
-    /// Runs it and expects this exit code, and these words in what it says.
+    /// Runs the program, and expects this exit code and these words in its output.
     pub(crate) fn check(&self, arguments: &[&str], code: i32, words: &[&str]) -> String {
         expect(&self.run(arguments), arguments, code, words)
     }
 
-    /// The same, as somebody else.
+    /// Runs the program as another user, and expects this exit code and these words.
     pub(crate) fn check_as(&self, user: &str, arguments: &[&str], code: i32, words: &[&str]) -> String {
         let path = self.write_kubeconfig_as(user, &[]);
         let output = tenure(arguments).env("KUBECONFIG", &path).output().expect("run tenure");
         expect(&output, arguments, code, words)
     }
 
-    /// A kubeconfig of somebody else's, and of these groups.
+    /// Writes a kubeconfig for another user with these groups.
     pub(crate) fn write_kubeconfig_as(&self, user: &str, groups: &[&str]) -> PathBuf {
         let mut kubeconfig = kube::config::Kubeconfig::read_from(&self.kubeconfig).expect("kubeconfig");
         for named in &mut kubeconfig.auth_infos {
@@ -219,25 +219,25 @@ impl Cluster {
         path
     }
 
-    /// Somebody else, of these groups.
+    /// Returns a client of another user with these groups.
     pub(crate) async fn become_user(&self, user: &str, groups: &[&str]) -> Admin {
         let kubeconfig = self.write_kubeconfig_as(user, groups);
         Admin(connect(kube::config::Kubeconfig::read_from(kubeconfig).expect("kubeconfig")).await)
     }
 
-    /// On a cluster that other tests have after this one, waits until something that goes is gone.
+    /// Waits until a deleted object is gone, if other tests use this cluster later.
     pub(crate) async fn wait_until_settled(&self, object: &Value) {
         if self.up.is_none() {
             self.admin.wait_until_gone(object).await;
         }
     }
 
-    /// A folder of this test's own.
+    /// Returns a folder of this test.
     pub(crate) fn data(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A token of a ServiceAccount.
+    /// Returns a token of a ServiceAccount.
     pub(crate) async fn make_token(&self, namespace: &str, name: &str) -> String {
         let api: Api<k8s_openapi::api::core::v1::ServiceAccount> = Api::namespaced(self.admin.0.clone(), namespace);
         let request = serde_json::from_value(json!({"spec": {}})).unwrap();
@@ -249,7 +249,7 @@ impl Cluster {
     }
 }
 
-/// What a program said, on both ways.
+/// Returns the standard output and the standard error of a program.
 pub(crate) fn describe(output: &Output) -> String {
     format!(
         "{}\n{}",
@@ -258,7 +258,7 @@ pub(crate) fn describe(output: &Output) -> String {
     )
 }
 
-/// An object with nothing but its name.
+/// Returns an object with only a name.
 pub(crate) fn name_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
     let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
     if !namespace.is_empty() {
@@ -267,13 +267,13 @@ pub(crate) fn name_object(api_version: &str, kind: &str, namespace: &str, name: 
     object
 }
 
-/// The Lease of whoever leads.
+/// Returns the name of the leader's Lease.
 pub(crate) fn lease() -> Value {
     json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"namespace": "tenure-system", "name": "tenure-controller"}})
 }
 
-/// What an HTTP server at this address says to a probe: its status, none while nobody answers.
+/// Returns the status of an HTTP server's answer to a probe; `None` without a server.
 pub(crate) fn ask_probe(port: u16, path: &str) -> Option<u16> {
     use std::io::{Read as _, Write as _};
     let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
@@ -285,7 +285,7 @@ pub(crate) fn ask_probe(port: u16, path: &str) -> Option<u16> {
     answer.split(' ').nth(1)?.parse().ok()
 }
 
-/// What tells controllers to answer webhooks at one port of this machine, and probes at another.
+/// Returns the flags for webhooks at one port of this machine, and for probes at another.
 pub(crate) fn list_webhook_flags(port: u16, health: u16) -> [String; 6] {
     let (listens, probes) = (format!("127.0.0.1:{port}"), format!("127.0.0.1:{health}"));
     let is_found = format!("https://{listens}");
@@ -300,7 +300,7 @@ pub(crate) fn list_webhook_flags(port: u16, health: u16) -> [String; 6] {
     flags.map(str::to_owned)
 }
 
-/// Waits until a probe is answered so.
+/// Waits until a probe gets this status.
 pub(crate) async fn wait_for_probe(port: u16, path: &str, status: u16) {
     let started = Instant::now();
     let mut last = None;
@@ -314,7 +314,7 @@ pub(crate) async fn wait_for_probe(port: u16, path: &str, status: u16) {
     panic!("{path} is answered {last:?}, not {status}");
 }
 
-/// A running `tenure run`, and what it says to standard error.
+/// A running `tenure run`, with its standard error.
 pub(crate) struct Controllers {
     pub(crate) child: Child,
     pub(crate) candidate: String,
@@ -328,7 +328,7 @@ impl Controllers {
         Self::spawn(command)
     }
 
-    /// Starts them as a command says, and waits for the line with which they begin.
+    /// Starts the controllers with a command, and waits for their first line.
     pub(crate) fn spawn(mut command: Command) -> Self {
         let mut child = command
             .stdout(Stdio::piped())
@@ -354,7 +354,7 @@ impl Controllers {
         Self { child, candidate, said }
     }
 
-    /// Waits until it has said this.
+    /// Waits until the controllers have logged these words.
     pub(crate) fn expect(&self, words: &str) {
         let mut heard = Vec::new();
         while let Ok(line) = self.said.recv_timeout(PATIENCE) {
@@ -384,7 +384,7 @@ pub(crate) fn path(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// The administrator.
+/// A client of the administrator.
 pub(crate) struct Admin(pub(crate) kube::Client);
 
 impl Admin {
@@ -401,7 +401,7 @@ impl Admin {
     pub(crate) async fn apply(&self, mut object: Value) {
         if object["kind"] == "Namespace" {
             object["metadata"]["labels"][TEST_LABEL] = json!("true");
-            // One of an earlier test may be on its way out of a cluster that they share.
+            // An object of an earlier test may still be terminating in a shared cluster.
             let before = self.find(&object).await.unwrap_or_default();
             if before["metadata"]["deletionTimestamp"].is_string() {
                 self.wait_until_gone(&object).await;
@@ -415,7 +415,7 @@ impl Admin {
             .unwrap();
     }
 
-    /// Creates an object: as it was made, or what was said.
+    /// Creates an object; returns the created object or the error.
     pub(crate) async fn create(&self, object: &Value) -> Result<Value, String> {
         let made: DynamicObject = serde_json::from_value(object.clone()).unwrap();
         match self.api(object).create(&PostParams::default(), &made).await {
@@ -436,7 +436,7 @@ impl Admin {
         Some(serde_json::to_value(found).unwrap())
     }
 
-    /// Waits until an object is as it should be.
+    /// Waits until an object is as expected.
     pub(crate) async fn wait_for(&self, object: Value, expected: impl Fn(&Value) -> bool) {
         let started = Instant::now();
         let mut last = None;
@@ -450,7 +450,7 @@ impl Admin {
         panic!("{object} is {last:#?}");
     }
 
-    /// Waits until there is no such object.
+    /// Waits until the object is gone.
     pub(crate) async fn wait_until_gone(&self, object: &Value) {
         let started = Instant::now();
         let mut last = None;

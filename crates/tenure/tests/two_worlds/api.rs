@@ -19,7 +19,7 @@ impl Answer {
         (200..300).contains(&self.code)
     }
 
-    /// The message of a refusal.
+    /// Returns the message of a refusal.
     pub(crate) fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
     }
@@ -40,7 +40,7 @@ impl User {
         }
     }
 
-    /// The same connection with the rights of another user.
+    /// Returns the same connection with the rights of another user.
     pub(crate) fn impersonating(&self, name: &str, groups: &[&str]) -> Self {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
         Self {
@@ -108,14 +108,14 @@ impl User {
     }
 }
 
-/// The path of the collection that an object belongs to. Every kind used here has the usual plural.
+/// Returns the path of an object's collection. Every kind used here has the usual plural.
 pub(crate) fn collection_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
     collection(&version, &plural(&kind), object["metadata"]["namespace"].as_str())
 }
 
-/// The path of a collection.
+/// Returns the path of a collection.
 pub(crate) fn collection(version: &str, plural: &str, namespace: Option<&str>) -> String {
     let root = if version.contains('/') { "/apis" } else { "/api" };
     match namespace {
@@ -124,7 +124,7 @@ pub(crate) fn collection(version: &str, plural: &str, namespace: Option<&str>) -
     }
 }
 
-/// The plural of a kind, in lower case.
+/// Returns the plural of a kind, in lower case.
 pub(crate) fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     match lower.as_str() {

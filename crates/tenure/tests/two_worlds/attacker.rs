@@ -19,14 +19,14 @@ use crate::productions::{PRODUCTIONS, Place, RBAC, reference, user};
 use crate::servers::Server;
 use crate::world::PATIENCE;
 
-/// How long `evil` tries what may never be admitted, by its own doing. Its story waits meanwhile.
+/// The time for which `evil` retries a request that its own earlier actions may block forever. Its story waits meanwhile.
 const OWN_PATIENCE: Duration = Duration::from_secs(15);
 
 /// The account whose tokens `evil` uses, with the rights of `edit` in its namespaces.
 const ROBOT: &str = "robot";
-/// The finalizer by which it holds objects.
+/// The finalizer with which it holds objects.
 const HOLD: &str = "evil.example/hold";
-/// Kinds whose objects in its namespaces it looks up, although it did not write them.
+/// Kinds whose objects in its namespaces it lists, although it did not write them.
 const FOUND: [(&str, &str); 7] = [
     (RBAC, "RoleBinding"),
     (RBAC, "Role"),
@@ -49,9 +49,9 @@ pub(crate) struct Attacker {
     made: Vec<Value>,
     /// Paths of objects with a finalizer of its own.
     held: Vec<String>,
-    /// The next step in the life of the namespace that comes and goes.
+    /// The next step in the life of the re-created namespace.
     cycle: usize,
-    /// How many objects it has named.
+    /// The number of objects that it has named.
     named: usize,
 }
 
@@ -73,7 +73,7 @@ impl Attacker {
         }
     }
 
-    /// Makes a second namespace, an account in both, and waits for its rights there. An administrator lets it edit both namespaces.
+    /// Creates a second namespace and an account in both, and waits for its rights there. An administrator lets it edit both namespaces.
     pub(crate) async fn settle_in(&mut self, admin: &User) {
         let namespaces = [self.scene.evil.clone(), self.scene.of_evil("1")];
         let made = self.owner.create(&self.name_namespace(&namespaces[1])).await;
@@ -102,7 +102,7 @@ impl Attacker {
         }
     }
 
-    /// Plays some cards: a part of the deck, so that none are left after as many parts as there are.
+    /// Plays a part of the deck, so that the deck is empty after the last part.
     pub(crate) async fn play_part(&mut self, server: &Server, parts_left: usize) {
         let count = self.deck.len().div_ceil(parts_left.max(1));
         for _ in 0..count {
@@ -111,7 +111,7 @@ impl Attacker {
         }
     }
 
-    /// Removes its finalizers, so that what goes can go.
+    /// Removes its finalizers, so that terminating objects can be deleted.
     pub(crate) async fn release_all(&mut self, admin: &User) {
         for path in std::mem::take(&mut self.held) {
             let body = json!({ "metadata": { "finalizers": null } });
@@ -278,7 +278,7 @@ impl Attacker {
         }
     }
 
-    /// Asks for a token of an account that it made, and writes with it.
+    /// Requests a token of an account that it made, and writes with the token.
     async fn use_token(&mut self, server: &Server, name: &str) {
         let namespace = self.pick_namespace();
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{ROBOT}/token");
@@ -306,7 +306,7 @@ impl Attacker {
             .add(name, Sort::Plain, format!("as {ROBOT} applies {map}"), &answer);
     }
 
-    /// Changes or deletes an object that it did not write: what Tenure or Kubernetes keeps in its namespace.
+    /// Changes or deletes an object in its namespace that Tenure or Kubernetes wrote.
     async fn change_found(&mut self, name: &str) {
         let (version, kind) = self.chance.pick(&FOUND).copied().unwrap();
         let path = collection(version, &plural(kind), Some(&self.pick_namespace()));
@@ -337,8 +337,8 @@ impl Attacker {
             .await;
     }
 
-    /// A namespace comes, an object in it is held, the namespace goes and waits, and is created too early. An administrator releases it, and it comes
-    /// again.
+    /// Runs the next step of a namespace: it is created, holds an object, waits in its deletion, and is re-created too early. An administrator releases it, and it is
+    /// created again.
     async fn go_on_with_namespace(&mut self, server: &Server) {
         const NAME: &str = "namespace cycle";
         let name = self.scene.of_evil("2");
@@ -354,7 +354,7 @@ impl Attacker {
                     .await;
             }
             2 => {
-                // Rights in a namespace come a moment after it.
+                // Rights in a namespace follow a moment after its creation.
                 let answer = self.retry(OWN_PATIENCE, async || self.owner.create(&map).await).await;
                 self.log.add(NAME, Sort::Plain, format!("creates {map}"), &answer);
                 self.held.push(map_path);
@@ -382,7 +382,7 @@ impl Attacker {
                 .await;
             }
             5 => {
-                // Its rights there went with the bindings.
+                // Its rights there were deleted with the bindings.
                 let body = json!({ "metadata": { "finalizers": null } });
                 self.ask(
                     "namespace cycle: a release",
@@ -506,7 +506,7 @@ impl Attacker {
         ask_for_fetch(&self.owner, &self.scene.evil, &format!("commit-{}", self.named)).await;
     }
 
-    /// Sends a request until it is admitted, or for so long. Returns the last answer.
+    /// Repeats a request until it is admitted or the time is over. Returns the last answer.
     async fn retry(&self, patience: Duration, mut send: impl AsyncFnMut() -> Answer) -> Answer {
         let begun = Instant::now();
         loop {

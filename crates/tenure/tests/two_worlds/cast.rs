@@ -1,6 +1,6 @@
-//! The names of a story. Many stories share a server, so that each has names of its own.
+//! The names of a story. Many stories share a server, so each has names of its own.
 
-/// The facts of a world that drawn objects refer to.
+/// The facts of a world to which drawn objects refer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scene {
     /// The tenant whose side is compared, and its home namespace.
@@ -19,7 +19,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// The names of a server's story with this number.
+    /// Returns the names of the story with this number.
     pub(crate) fn new(number: usize) -> Self {
         Self {
             alpha: format!("alpha{number:03}"),
@@ -28,24 +28,24 @@ impl Scene {
         }
     }
 
-    /// A name that begins as the hostile tenant's do.
+    /// Returns a name with the hostile tenant's prefix.
     pub(crate) fn of_evil(&self, end: &str) -> String {
         format!("{}-{end}", self.evil)
     }
 
-    /// A name that begins as the other tenant's do.
+    /// Returns a name with the other tenant's prefix.
     pub(crate) fn of_alpha(&self, end: &str) -> String {
         format!("{}-{end}", self.alpha)
     }
 
-    /// Namespaces without an owner that something outside the hostile tenant already names: a binding, an owner, a protected name.
+    /// Lists namespaces without an owner that an object outside the hostile tenant names: a binding, an owner, a protected name.
     pub(crate) fn list_mentioned(&self) -> Vec<String> {
         let of_alpha = [self.of_alpha("ci"), self.of_alpha("bots")];
         let of_platform = ["argocd", "monitoring", "flux-system", "cert-manager", "velero"];
         of_alpha.into_iter().chain(of_platform.map(str::to_owned)).collect()
     }
 
-    /// Namespaces of others that exist.
+    /// Lists existing namespaces of others.
     pub(crate) fn list_foreign(&self) -> Vec<String> {
         let of_platform = ["kube-system", "tenure-system", "default"];
         let of_alpha = [self.alpha.clone(), self.of_alpha("dev")];
@@ -53,7 +53,7 @@ impl Scene {
     }
 }
 
-/// Whether a name is that of a story with another number than these.
+/// Whether a name belongs to a story with another number.
 pub(crate) fn is_of_another(name: &str, scenes: &[Scene]) -> bool {
     let is_of_a_story = ["alpha", "evil"].iter().any(|begins| {
         name.match_indices(begins).any(|(place, _)| {

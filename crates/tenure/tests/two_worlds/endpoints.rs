@@ -58,7 +58,7 @@ fn writes_endpoints(rules: &Value) -> bool {
     })
 }
 
-/// Tries all ways of a tenant to endpoints. False if there is no such server.
+/// Tries all ways of a tenant to endpoints. Returns false if this kind of server is not available.
 pub(crate) async fn try_all(mode: Mode) -> bool {
     let Some(server) = Server::start(mode, "shared").await else {
         return false;
@@ -74,7 +74,7 @@ pub(crate) async fn try_all(mode: Mode) -> bool {
     let account = server
         .admin
         .impersonating(&account, &["system:serviceaccounts", "system:authenticated"]);
-    // The roles are aggregated a moment after the server is there.
+    // The roles are aggregated a moment after the start of the server.
     let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/";
     for name in ROLES {
         let rules = async || server.admin.get(&format!("{path}{name}")).await.body["rules"].clone();
@@ -94,7 +94,7 @@ pub(crate) async fn try_all(mode: Mode) -> bool {
     let binding = bind(&home, "slices", "ClusterRole", controller, &owner_name);
     refuse(&owner, "the owner", &binding).await;
 
-    // The control: a Service without a selector is the owner's to write, and so is a slice that an administrator lets it write.
+    // The control: the owner may write a Service without a selector, and a slice with an administrator's permission.
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": home }, "spec": { "ports": [{ "port": 443 }] }
     });

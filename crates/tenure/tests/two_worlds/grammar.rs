@@ -13,19 +13,19 @@ pub(crate) enum Card {
     Plain(usize),
     /// An object of a production with one change towards others.
     Near(usize),
-    /// A request about an object that it wrote before.
+    /// A request about an object that was admitted before.
     FollowUp(FollowUp),
-    /// The next step in the life of a namespace that comes, is held by a finalizer while it goes, and comes again.
+    /// The next step in the life of a namespace that is created, held by a finalizer during its deletion, and re-created.
     Cycle,
     /// A namespace by a drawn name, or a change of one.
     Namespace(Change),
-    /// An object of the whole cluster. No owner may write one.
+    /// A cluster-scoped object, which no owner may write.
     ClusterObject,
     /// A token of an account that isn't the owner's to use.
     ForeignToken,
-    /// A commit to its repository.
+    /// A commit to the tenant's repository.
     Commit,
-    /// An answer to a question about access that isn't its to answer.
+    /// An answer to an access request that the tenant may not answer.
     ForeignAnswer,
 }
 
@@ -36,9 +36,9 @@ pub(crate) enum FollowUp {
     Label,
     /// Applies the object by another field manager.
     Apply,
-    /// Changes one thing of the object towards others.
+    /// Changes one field of the object towards others.
     NearChange,
-    /// Adds a finalizer, deletes the object, changes it while it goes, and removes the finalizer.
+    /// Adds a finalizer, deletes the object, changes it during its deletion, and removes the finalizer.
     Hold,
     /// Deletes the object.
     Delete,
@@ -53,17 +53,17 @@ pub(crate) enum FollowUp {
 pub(crate) enum Change {
     /// Creates a namespace by a name that begins as the Tenant's.
     Create,
-    /// Creates a namespace with one thing changed towards others.
+    /// Creates a namespace with one field changed towards others.
     CreateNear,
     /// Adds a label to a namespace of `evil`.
     Label,
-    /// Changes one thing of a namespace towards others, by its status too.
+    /// Changes one field of a namespace towards others, also through its status.
     Near,
     /// Deletes a namespace, mostly of another tenant.
     DeleteNear,
 }
 
-/// How many cards of each sort a story has, beside one of each plain production.
+/// The number of cards of each sort in a story, in addition to one of each plain production.
 const NEAR: usize = 26;
 const FOLLOW_UPS: [(FollowUp, usize); 7] = [
     (FollowUp::Label, 3),
@@ -85,7 +85,7 @@ const CYCLES: usize = 6;
 const COMMITS: usize = 4;
 const FOREIGN_ANSWERS: usize = 4;
 
-/// Draws the deck of a story. A follow-up needs something to follow, so that the first cards are plain.
+/// Draws the deck of a story. A follow-up needs an earlier object, so the first cards are plain.
 pub(crate) fn draw_deck(chance: &mut Chance) -> Vec<Card> {
     let count = PRODUCTIONS.len();
     let mut deck: Vec<Card> = (0..count).map(Card::Plain).collect();
@@ -118,7 +118,7 @@ pub(crate) fn shuffle<T>(chance: &mut Chance, items: &mut [T]) {
     }
 }
 
-/// Names of all productions with a plain form. Each must be admitted at least once.
+/// Returns the names of all productions with a plain form. Each must be admitted at least once.
 pub(crate) fn list_names() -> Vec<String> {
     let mut names: Vec<String> = PRODUCTIONS.iter().map(|one| one.name.to_owned()).collect();
     let follow_ups = [
@@ -135,7 +135,7 @@ pub(crate) fn list_names() -> Vec<String> {
     names
 }
 
-/// Draws an object of the whole cluster. Its name is not that of Tenure's books about `evil`, so that a stored one is a difference.
+/// Draws a cluster-scoped object. Its name differs from Tenure's own records about `evil`, so a stored object is a difference.
 pub(crate) fn draw_cluster_object(chance: &mut Chance, scene: &Scene) -> Value {
     let subject = user(&scene.of_evil("owner"));
     let rules = json!([{ "apiGroups": ["*"], "resources": ["*"], "verbs": ["*"] }]);

@@ -1,4 +1,4 @@
-//! The host of private repositories of a world: tenants ask it for credentials, an approver answers, and the credentials come as Secrets.
+//! The host of private repositories of a world: tenants request credentials, an approver answers, and the credentials arrive as Secrets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -28,23 +28,23 @@ const AUTHORISER: &str = "authoriser";
 const STAGING: &str = "tenure-access-host-staging";
 /// The user that approves requests for the projects of `alpha`.
 const APPROVER: &str = "approver";
-/// The ClusterRole of users that write answers. The verb `approve` is another right.
+/// The ClusterRole of users that write grants. The verb `approve` is another right.
 const ANSWERS: &str = "two-worlds-answers";
-/// The Secret that a credential comes as.
+/// The Secret with a delivered credential.
 pub(crate) const SECRET: &str = "gitlab-flux-token";
 
 /// A host.
 pub(crate) struct Host {
     forge: ForgeServer,
-    /// The value of the credential by which Tenure asks it for others.
+    /// The value of the credential with which Tenure requests others.
     authoriser: String,
     /// The numbers of the projects of `alpha` and `evil`, by the number of the story.
     projects: Vec<[u64; 2]>,
 }
 
 impl Host {
-    /// Starts one with its repositories in a folder, and with projects for so many stories. The host counts credentials and projects together, so that the
-    /// projects of both worlds have the same numbers only if they are there before any credential.
+    /// Starts a host with its repositories in a folder, and with projects for all stories. The host numbers credentials and projects together. The projects of both
+    /// worlds have the same numbers only if they are created before any credential.
     pub(crate) async fn start(folder: &Path, stories: usize) -> Self {
         let forge = ForgeServer::start(folder, Kind::Gitlab).await.unwrap();
         let group = forge.add_group(GROUP);
@@ -64,13 +64,13 @@ impl Host {
         }
     }
 
-    /// The addresses that Tenure must be allowed to ask.
+    /// Returns the addresses that Tenure must be allowed to reach.
     pub(crate) fn list_addresses(&self) -> [String; 2] {
         let git = format!("http://{}", self.forge.git().http_address());
         [self.forge.url().to_owned(), git]
     }
 
-    /// The names of the story with this number, with the projects of its tenants.
+    /// Returns the names of the story with this number, with the projects of its tenants.
     pub(crate) fn set_scene(&self, number: usize) -> Scene {
         let [alpha_project, evil_project] = self.projects[number];
         Scene {
@@ -91,7 +91,7 @@ impl Host {
     }
 }
 
-/// The path of a tenant's project.
+/// Returns the path of a tenant's project.
 pub(crate) fn name_project(tenant: &str) -> String {
     format!("{GROUP}/{tenant}")
 }
@@ -104,7 +104,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({ "apiVersion": VERSION, "kind": kind, "metadata": { "name": name, "namespace": PLATFORM }, "spec": spec })
 }
 
-/// Makes what an administrator makes once for a host: the AccessProvider, of which every tenant may ask for itself, and who answers.
+/// Creates the objects that an administrator makes once for a host: the AccessProvider, for which every tenant may make requests, and the approver.
 pub(crate) async fn provide(server: &Server) {
     let in_platform = |name: &str| json!({ "name": name, "namespace": PLATFORM });
     let reads = json!([{ "apiGroups": [""], "resources": ["secrets"], "resourceNames": [AUTHORISER, STAGING], "verbs": ["get", "patch"] }]);
@@ -145,7 +145,7 @@ fn bind_user(name: &str, role: &str, user: &str) -> Value {
     })
 }
 
-/// Lets a user write answers in the platform's namespace, as far as RBAC goes.
+/// Returns the binding with which RBAC lets a user write grants in the platform's namespace.
 fn bind_answers(user: &str) -> Value {
     json!({
         "apiVersion": RBAC, "kind": "RoleBinding", "metadata": { "name": format!("answers-{user}"), "namespace": PLATFORM },
@@ -154,7 +154,7 @@ fn bind_answers(user: &str) -> Value {
     })
 }
 
-/// Lets credentials be written in a namespace. Only an administrator may.
+/// Returns the binding that lets credentials be written in a namespace. Only an administrator may create it.
 fn bind_writer(namespace: &str) -> Value {
     let name = "tenure-secret-writer";
     json!({
@@ -164,7 +164,7 @@ fn bind_writer(namespace: &str) -> Value {
     })
 }
 
-/// Lets `alpha` ask and receive.
+/// Lets `alpha` make requests and receive credentials.
 pub(crate) async fn prepare_alpha(server: &Server, scene: &Scene) {
     let asks = json!([{ "apiGroups": ["tenure.dev"], "resources": ["fluxaccesses"], "verbs": ["*"] }]);
     let metadata = json!({ "name": "asks", "namespace": scene.alpha });
@@ -181,8 +181,8 @@ pub(crate) async fn prepare_alpha(server: &Server, scene: &Scene) {
     }
 }
 
-/// Lets `evil` receive credentials of its own project without a question, and answer for that project itself. Waits until one has come, so that each
-/// story shows that this works.
+/// Lets `evil` receive credentials of its own project by a standing grant, and answer for that project itself. Waits until one has arrived, so each story shows that
+/// this works.
 pub(crate) async fn prepare_evil(server: &Server, scene: &Scene) {
     let (owner, target) = (scene.of_evil("owner"), name_target(scene.evil_project));
     let own = scene.of_evil("approves");
@@ -211,7 +211,7 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &Scene) {
     wait_for_credential(server, &scene.evil).await;
 }
 
-/// A request of a tenant for its own project and its home namespace.
+/// Returns a tenant's request for its own project and its home namespace.
 fn make_access(tenant: &str, by: &str) -> Value {
     let entry = json!({ "id": name_project(tenant), "role": "read_repository", "namespaces": [tenant] });
     json!({
@@ -238,7 +238,7 @@ async fn wait_for_credential(server: &Server, namespace: &str) {
     }
 }
 
-/// Asks for a credential of `alpha`'s project as its owner, and has it approved. Returns what came of it.
+/// Requests a credential of `alpha`'s project as its owner, and gets it approved. Returns the result.
 pub(crate) async fn ask(server: &Server, scene: &Scene, owner: &User) -> String {
     let access = make_access(&scene.alpha, &scene.of_alpha("owner"));
     let asked = owner.apply(&access).await;
@@ -267,7 +267,7 @@ async fn list_requests(user: &User) -> Vec<Value> {
     listed.body["items"].as_array().cloned().unwrap_or_default()
 }
 
-/// A grant that lets a request through.
+/// Returns a grant that approves a request.
 fn answer(request: &Value, name: &str, by: &str) -> Value {
     let spec = json!({
         "requestRef": { "name": request["metadata"]["name"], "uid": request["metadata"]["uid"] },
@@ -327,7 +327,7 @@ pub(crate) async fn draw_answer(
     }
 }
 
-/// Lists credentials of `alpha` that a namespace of `evil` has, and differences between what lives at the hosts of both worlds.
+/// Lists credentials of `alpha` in a namespace of `evil`, and differences between the valid credentials at the hosts of both worlds.
 pub(crate) async fn list_differences(alone: &Server, shared: &Server, scenes: &[Scene]) -> Vec<String> {
     let counts = [alone, shared].map(|server| server.host.count_credentials(scenes));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! What `evil` asked and what it was answered, and counts of it.
+//! The requests of `evil` with their answers, and counts of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +8,9 @@ use crate::api::Answer;
 /// The two sorts of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// The tenant may certainly write it.
+    /// The tenant may certainly write the object.
     Plain,
-    /// One thing of it leads towards others.
+    /// One field of the object leads to other tenants.
     Near,
 }
 
@@ -22,7 +22,7 @@ struct Entry {
     message: String,
 }
 
-/// Everything that `evil` did in a world.
+/// All actions of `evil` in a world.
 #[derive(Default)]
 pub(crate) struct Log {
     entries: Vec<Entry>,
@@ -40,7 +40,7 @@ impl Log {
         });
     }
 
-    /// A deed that is no request to the API server.
+    /// Records an action that is no request to the API server.
     pub(crate) fn note(&mut self, text: String) {
         self.entries.push(Entry {
             production: String::new(),
@@ -61,7 +61,7 @@ impl fmt::Display for Log {
     }
 }
 
-/// How often a production was asked for, and how often it was admitted.
+/// The number of requests and of admissions of a production.
 #[derive(Clone, Copy, Default)]
 struct Count {
     asked: usize,
@@ -85,7 +85,7 @@ impl Totals {
                 Some(Sort::Near) => &mut self.near,
                 None => continue,
             };
-            // What was changed stands behind the name of the production.
+            // The changed field follows the name of the production.
             let production = match entry.sort {
                 Some(Sort::Near) => entry.production.split(": ").next().unwrap_or_default(),
                 _ => entry.production.as_str(),
@@ -105,7 +105,7 @@ impl Totals {
         }
     }
 
-    /// How many requests were sent, and how many admitted.
+    /// Returns the number of requests, and the number of admitted ones.
     pub(crate) fn sum(&self) -> (usize, usize) {
         let all = self.plain.values().chain(self.near.values());
         all.fold((0, 0), |(asked, admitted), count| {

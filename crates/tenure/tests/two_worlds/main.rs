@@ -46,20 +46,20 @@ use servers::{Mode, Server};
 use snapshot::Snapshot;
 use story::{Evil, Story, play};
 
-/// Lines of a mode, a seed whose story once found a difference in it, and the reason. Each test plays them before those that it draws.
+/// Lines with a mode, a seed that once found a difference in this mode, and the reason. Each test plays them before random seeds.
 const KEPT_SEEDS: &str = include_str!("kept_seeds.txt");
 
-/// How long both worlds have to become equal after the last step.
+/// The time for both worlds to become equal after the last step.
 const SETTLE: Duration = Duration::from_secs(240);
 
-/// How often a comparison that goes on prints what still differs.
+/// The interval at which a running comparison prints the remaining differences.
 const REPORT_EVERY: Duration = Duration::from_secs(30);
 
-/// How many stories are played at once on a pair of servers, and how many one after another before it is replaced.
+/// The number of concurrent stories on a pair of servers, and the number of stories before the pair is replaced.
 const AT_ONCE: usize = 4;
 const PER_SERVER: usize = 48;
 
-/// Seeds of a test: those that are kept for its mode, and as many as the environment or `default` says.
+/// Returns the seeds of a test: the kept ones of its mode, and as many as the environment or `default` says.
 fn list_seeds(mode: Mode, default: u64) -> Vec<u64> {
     let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = read("TENURE_TEST_SEED");
@@ -79,7 +79,7 @@ struct Worlds {
     shared: Server,
     /// The number of the next story.
     next: usize,
-    /// How long they have to become equal.
+    /// The time for both worlds to become equal.
     settle: Duration,
 }
 
@@ -97,7 +97,7 @@ impl Worlds {
         })
     }
 
-    /// Plays stories in both worlds at once. Returns them as they were beside `evil`, and the differences that stay.
+    /// Plays stories in both worlds at the same time. Returns the stories beside `evil`, and the remaining differences.
     async fn play(&mut self, seeds: &[u64], evil: Evil) -> (Vec<Story>, Vec<String>) {
         let first = self.next;
         self.next += seeds.len();
@@ -132,7 +132,7 @@ impl Worlds {
         (shared, differences)
     }
 
-    /// Compares both worlds until they are the same, or for as long as they have to become that.
+    /// Compares both worlds until they are equal or the time is over.
     async fn compare(&self, scenes: &[Scene]) -> Vec<String> {
         let begun = Instant::now();
         let mut reported = Duration::ZERO;
@@ -159,7 +159,7 @@ impl Worlds {
     }
 }
 
-/// Plays stories and fails with everything that they found.
+/// Plays stories, and fails with all findings.
 async fn check(mode: Mode, default: u64) {
     let begun = Instant::now();
     let mut totals = Totals::default();
@@ -201,7 +201,7 @@ async fn check(mode: Mode, default: u64) {
         seeds.len(),
         failures.concat()
     );
-    // A grammar whose requests are all refused proves nothing.
+    // A grammar with only denied requests proves nothing.
     assert!(admitted * 3 > asked, "{admitted} of {asked} requests were admitted");
     let names = grammar::list_names();
     let never: Vec<&String> = names.iter().filter(|name| !totals.is_admitted(name)).collect();
@@ -228,7 +228,7 @@ async fn hostile_tenant_changes_nothing_when_webhooks_die() {
     check(Mode::DyingWebhooks, 2).await;
 }
 
-/// The control: a tenant that an administrator let do more is seen.
+/// The control: the test notices a tenant with foreign rights.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenant_with_foreign_rights_is_noticed() {
     let mut worlds = Worlds::start(Mode::Embedded).await.unwrap();

@@ -1,11 +1,11 @@
-//! Metadata that `evil` draws: labels, annotations, owners and finalizers that some controller or policy obeys.
+//! Metadata that `evil` draws: labels, annotations, owners and finalizers that a controller or a policy reads.
 
 use serde_json::{Value, json};
 use tenure_testkit::Chance;
 
 use crate::cast::Scene;
 
-/// A merge patch of metadata that changes one thing. A null takes a label or an annotation away.
+/// Draws a merge patch with one change of metadata. A null removes a label or an annotation.
 pub(crate) fn draw_patch(chance: &mut Chance, scene: &Scene) -> Value {
     let metadata = match chance.below(6) {
         0 => {

@@ -8,7 +8,7 @@ use crate::host::name_project;
 use crate::metadata::{draw_annotation, draw_finalizer, draw_label, draw_owner};
 use crate::productions::{claim_spec, reference, user};
 
-/// Changes one thing of an object. Returns the changed part.
+/// Changes one field of an object. Returns the changed part.
 pub(crate) fn mutate(chance: &mut Chance, scene: &Scene, object: &mut Value) -> String {
     let fields = list_fields(scene, object);
     if !fields.is_empty() && !chance.once_in(3) {
@@ -56,7 +56,7 @@ pub(crate) fn mutate(chance: &mut Chance, scene: &Scene, object: &mut Value) -> 
     }
 }
 
-/// Sets a field, with all objects on the way.
+/// Sets a field, and creates missing parent objects.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let mut place = object;
     for part in pointer.trim_start_matches('/').split('/') {
@@ -68,7 +68,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     *place = value;
 }
 
-/// Fields of this object's kind, with values that lead out of the tenant.
+/// Returns fields of this object's kind, with values that lead out of the tenant.
 fn list_fields(scene: &Scene, object: &Value) -> Vec<(String, Value)> {
     let fields = match object["kind"].as_str().unwrap_or_default() {
         "Pod" => list_pod_fields(scene, ""),
@@ -136,7 +136,7 @@ fn list_fields(scene: &Scene, object: &Value) -> Vec<(String, Value)> {
         "RoleBinding" => list_binding_fields(scene),
         kind => list_flux_fields(scene, kind),
     };
-    // A merge over an array makes no field of an object that is missing.
+    // A merge over an array can't create a missing field.
     fields.into_iter().filter(|(pointer, _)| !pointer.is_empty()).collect()
 }
 

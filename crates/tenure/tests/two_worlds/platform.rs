@@ -16,7 +16,7 @@ use crate::world::PATIENCE;
 /// The role by which an administrator lets the owner of Tenant evil edit its namespaces.
 pub(crate) const NAMESPACE_EDITOR: &str = "two-worlds-namespace-editor";
 
-/// What a platform has that tenants may be tempted by: rights of what is not installed any more, a volume, and the classes that Tenants allow.
+/// Creates parts of a platform that could tempt tenants: rights of removed products, a volume, and the classes that Tenants allow.
 pub(crate) async fn prepare_platform(server: &Server) {
     let group = |name: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": name });
     let role = |name: &str| json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name });
@@ -72,19 +72,19 @@ fn tenant(mode: Mode, name: &str, more_owners: &[Value]) -> Value {
             "serviceOptions": { "allowedServices": { "nodePort": false, "externalName": false, "loadBalancer": false }, "externalIPs": { "allowed": [] } }
         }
     });
-    // Policies know no other Ingress: with a scope they refuse every new host.
+    // Policies know no other Ingress, so with a scope they deny every new host.
     if mode != Mode::Policies {
         tenant["spec"]["ingressOptions"]["hostnameCollisionScope"] = json!("Cluster");
     }
     tenant
 }
 
-/// The path of a Tenant.
+/// Returns the path of a Tenant.
 pub(crate) fn tenant_path(name: &str) -> String {
     format!("/apis/capsule.clastix.io/v1beta2/tenants/{name}")
 }
 
-/// Makes a Tenant and waits for it. Returns its uid.
+/// Creates a Tenant and waits for it. Returns its uid.
 async fn make_tenant(server: &Server, name: &str, more_owners: &[Value]) -> String {
     apply(&server.admin, &tenant(server.mode, name, more_owners)).await;
     let path = tenant_path(name);
@@ -97,12 +97,12 @@ async fn make_tenant(server: &Server, name: &str, more_owners: &[Value]) -> Stri
     found.body["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The robot of a namespace that is still to come, which owns Tenant alpha.
+/// Returns the robot of a namespace that does not exist yet, an owner of Tenant alpha.
 pub(crate) fn future_owner(scene: &Scene) -> Value {
     json!({ "kind": "ServiceAccount", "name": format!("system:serviceaccount:{}:robot", scene.of_alpha("bots")) })
 }
 
-/// Makes Tenant alpha with a Surface. One of its owners, and a subject of its bindings, are accounts of namespaces that are still to come.
+/// Creates Tenant alpha with a Surface. One of its owners, and a subject of its bindings, are accounts of namespaces that do not exist yet.
 pub(crate) async fn prepare_alpha(server: &Server, scene: &mut Scene) -> Repository {
     scene.alpha_uid = make_tenant(server, &scene.alpha, &[future_owner(scene)]).await;
     let alpha = scene.alpha.as_str();
@@ -128,8 +128,8 @@ pub(crate) async fn prepare_alpha(server: &Server, scene: &mut Scene) -> Reposit
     repository
 }
 
-/// Makes Tenant evil, whose owner an administrator bound at home to Flux's kinds and Tenure's, and its repository. With `helper` an administrator
-/// also let the owner into `alpha`.
+/// Creates Tenant evil and its repository. An administrator bound its owner at home to the kinds of Flux and Tenure. With `is_privileged`, an administrator also let
+/// the owner into `alpha`.
 pub(crate) async fn prepare_evil(server: &Server, scene: &mut Scene, is_privileged: bool) -> Repository {
     scene.evil_uid = make_tenant(server, &scene.evil, &[]).await;
     let evil = scene.evil.as_str();
@@ -176,7 +176,7 @@ pub(crate) async fn prepare_evil(server: &Server, scene: &mut Scene, is_privileg
     repository
 }
 
-/// Removes the tenants of a story, so that they cost the next ones nothing. Waits for nothing.
+/// Removes the tenants of a story without waiting, so that they cost later stories nothing.
 pub(crate) async fn clean_up(server: &Server, scene: &Scene) {
     for tenant in [&scene.alpha, &scene.evil] {
         let selector = format!("/api/v1/namespaces?labelSelector=capsule.clastix.io/tenant={tenant}");
@@ -232,7 +232,7 @@ pub(crate) async fn wait_for_version(server: &Server, scene: &Scene, version: u6
     until(is_applied, &format!("version {version} of {} is applied", scene.alpha)).await;
 }
 
-/// Asks for a fetch of all that is fetched for the Surface of a tenant, as a push would.
+/// Requests a fetch of all sources of a tenant's Surface, as a push would.
 pub(crate) async fn ask_for_fetch(user: &User, namespace: &str, token: &str) {
     let sources = collection("source.toolkit.fluxcd.io/v1", "gitrepositories", Some(namespace));
     let listed = user.get(&sources).await;
@@ -243,7 +243,7 @@ pub(crate) async fn ask_for_fetch(user: &User, namespace: &str, token: &str) {
     }
 }
 
-/// Asks until the answer is yes.
+/// Repeats a check until it is true.
 pub(crate) async fn until(mut ask: impl AsyncFnMut() -> bool, expected: &str) {
     let begun = Instant::now();
     while !ask().await {

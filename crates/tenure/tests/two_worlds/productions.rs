@@ -1,4 +1,4 @@
-//! Objects that `evil` may certainly write, a production for each kind. What is near the boundary comes of them by one change.
+//! Objects that `evil` may certainly write, with one production for each kind. One change of such an object produces a request near the boundary.
 
 use serde_json::{Value, json};
 use tenure_testkit::Chance;
@@ -18,7 +18,7 @@ pub(crate) const PRIORITY_CLASS: &str = "two-worlds-small";
 pub(crate) enum Place {
     /// Any namespace of the tenant's.
     Own,
-    /// Its home: an administrator bound its owner there to Flux's kinds and to Tenure's.
+    /// The home namespace, where an administrator bound the tenant's owner to the kinds of Flux and Tenure.
     Home,
 }
 
@@ -31,7 +31,7 @@ pub(crate) struct Production {
 }
 
 impl Production {
-    /// An object as the tenant may write it. The number keeps names apart.
+    /// Returns an object that the tenant may write. The number makes names unique.
     pub(crate) fn draw(&self, chance: &mut Chance, scene: &Scene, namespace: &str, number: usize) -> Value {
         let mut object = (self.draw)(chance, scene);
         let name = object["metadata"]["name"].as_str().unwrap_or(self.name).to_owned();
@@ -57,7 +57,7 @@ const fn home(name: &'static str, draw: fn(&mut Chance, &Scene) -> Value) -> Pro
     }
 }
 
-/// All productions of objects in namespaces.
+/// All productions of namespaced objects.
 pub(crate) const PRODUCTIONS: [Production; 27] = [
     own("ConfigMap", |_, _| {
         of("v1", "ConfigMap", json!({ "data": { "by": "evil" } }))
@@ -195,7 +195,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     }),
     home("FluxAccess", |_, scene| {
         let project = json!({ "id": name_project(&scene.evil), "namespaces": [scene.evil] });
-        // Policies set no annotation: an object without it is refused there.
+        // Policies set no annotation, so an object without the annotation is denied there.
         json!({
             "apiVersion": "tenure.dev/v1alpha1", "kind": "FluxAccess",
             "metadata": { "name": "fluxaccess", "annotations": { "tenure.dev/requested-by": scene.of_evil("owner") } },
@@ -204,7 +204,7 @@ pub(crate) const PRODUCTIONS: [Production; 27] = [
     }),
 ];
 
-/// An object of this kind, named by its kind.
+/// Returns an object of this kind, named by its kind.
 fn of(version: &str, kind: &str, rest: Value) -> Value {
     let mut object = json!({ "apiVersion": version, "kind": kind, "metadata": { "name": kind.to_lowercase() } });
     for (key, value) in rest.as_object().unwrap() {

@@ -1,4 +1,4 @@
-//! What tenants can reach in a world, and what they reach in one world only.
+//! The rights that tenants can reach in a world, and those in one world only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::cast::Scene;
 use crate::servers::{Mode, Server};
 use crate::snapshot::{Snapshot, list_namespaces_of_evil};
 
-/// Lists what `alpha` of each story reaches in one of both worlds only, and what `evil` reaches that no administrator granted.
+/// Lists the rights that `alpha` of each story reaches in only one world, and those that `evil` reaches without a grant of an administrator.
 pub(crate) fn compare(mode: Mode, alone: &Snapshot, shared: &Snapshot, scenes: &[Scene]) -> Vec<String> {
     // The guard of the embedded control plane has no object.
     let guard = (mode == Mode::Embedded).then(|| "the guard".to_owned());
@@ -38,13 +38,13 @@ pub(crate) fn compare(mode: Mode, alone: &Snapshot, shared: &Snapshot, scenes: &
     differences
 }
 
-/// The rights of a tenant and everything that it reaches.
+/// Returns the rights of a tenant and everything that it reaches.
 fn list_reached(cluster: &Cluster, tenant: &str) -> BTreeSet<String> {
     let reach = match Reach::search(cluster, &Subject::Tenant(tenant.to_owned())) {
         Ok(reach) => reach,
         Err(error) => return BTreeSet::from([error]),
     };
-    // A path that a guard or a webhook may stop is tried by the requests themselves.
+    // The requests of the stories themselves try paths that a guard or a webhook may stop.
     let certain = reach.list_reached().into_iter().filter(|reached| reached.is_certain);
     let nodes = certain.map(|reached| reached.node.to_string());
     let rights = reach.list_rights().into_iter().map(|right| {
@@ -53,12 +53,12 @@ fn list_reached(cluster: &Cluster, tenant: &str) -> BTreeSet<String> {
             right.role, right.scope, right.identity, right.binding
         )
     });
-    // What the hostile tenant gives away of its own is its own affair.
+    // A hostile tenant may give away its own rights.
     nodes.chain(rights).filter(|what| !what.contains("evil")).collect()
 }
 
-/// Asks the API server about what the owner of each Tenant evil, and every account in its namespaces, may do elsewhere. Besides, no such tenant has a
-/// namespace whose name something outside of it has.
+/// Asks the API server about the rights that the owner of each Tenant evil, and every account in its namespaces, have elsewhere. Also checks that no such tenant has a
+/// namespace that an object outside of the tenant names.
 pub(crate) async fn list_foreign(server: &Server, scenes: &[Scene]) -> Vec<String> {
     let mut found = Vec::new();
     for scene in scenes {

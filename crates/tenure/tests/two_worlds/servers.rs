@@ -18,7 +18,7 @@ pub(crate) enum Mode {
     Policies,
     /// A real kube-apiserver with webhooks.
     Webhooks,
-    /// The same, with controllers that are killed halfway and restarted.
+    /// A real kube-apiserver with webhooks, and with controllers that are killed halfway and restarted.
     DyingWebhooks,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one and waits until it admits and reconciles. None if it needs a real control plane and there is none.
+    /// Starts a server and waits until it admits and reconciles. Returns `None` if it needs a real control plane and the binaries are missing.
     pub(crate) async fn start(mode: Mode, name: &str) -> Option<Self> {
         let git_folder = tempfile::tempdir().unwrap();
         let git = GitServer::start(git_folder.path().join(name), Options::default())
@@ -89,7 +89,7 @@ impl Server {
         self.cluster.wait_until_in_force().await;
     }
 
-    /// Kills the controllers, and with them what answers webhooks. Only where the mode says so.
+    /// Kills the controllers, which also answer webhooks, if the mode says so.
     pub(crate) fn kill_controllers(&mut self) {
         if self.mode == Mode::DyingWebhooks
             && let Some(mut controllers) = self.controllers.take()
@@ -105,7 +105,7 @@ impl Server {
         }
     }
 
-    /// Becomes the bearer of a ServiceAccount's token.
+    /// Returns the user of a ServiceAccount's token.
     pub(crate) async fn become_bearer(&self, token: &str) -> User {
         let mut kubeconfig = kube::config::Kubeconfig::read_from(&self.cluster.kubeconfig).unwrap();
         for named in &mut kubeconfig.auth_infos {

@@ -1,4 +1,4 @@
-//! The side of everybody but `evil` in a world: all objects outside of its namespaces, without what differs from run to run.
+//! All objects of a world outside of `evil`'s namespaces, without values that differ from run to run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::cast::{Scene, is_of_another};
 use crate::host;
 use crate::servers::Server;
 
-/// What may differ between the worlds, by declaration: kind, name, path of the field, and the reason.
+/// Declared differences between the worlds: kind, name, path of the field, and the reason.
 pub(crate) const SHARED: [(&str, &str, &str, &str); 5] = [
     (
         "ClusterRoleBinding",
@@ -44,16 +44,16 @@ pub(crate) const SHARED: [(&str, &str, &str, &str); 5] = [
     ),
 ];
 
-/// Conditions that may differ, by declaration: the type, and the reason.
+/// Declared differences of conditions: the type, and the reason.
 pub(crate) const SHARED_CONDITIONS: [(&str, &str); 1] = [(
     "AccountExclusive",
     "is looked at from time to time, so that its message depends on the moment; rights themselves are compared",
 )];
 
-/// Kinds that are left out: records of single processes and moments.
+/// Kinds that are left out, because they record single processes and moments.
 const LEFT_OUT: [&str; 6] = ["Event", "Lease", "ComponentStatus", "IPAddress", "Enforcement", "Node"];
 
-/// Fields that differ from run to run, besides times, whose names end with `Time` or `At`.
+/// Fields that differ from run to run. Times, whose names end with `Time` or `At`, are left out as well.
 const VOLATILE: [&str; 12] = [
     "uid",
     "resourceVersion",
@@ -71,14 +71,14 @@ const VOLATILE: [&str; 12] = [
 
 /// The objects of a world.
 pub(crate) struct Snapshot {
-    /// Those of every side but `evil`'s, by kind, namespace and name.
+    /// The objects of all sides except `evil`'s, by kind, namespace and name.
     objects: BTreeMap<String, Value>,
-    /// Everything as it was read, without values of Secrets, for a search of rights.
+    /// All objects as read, without values of Secrets, for a search of rights.
     pub(crate) raw: Vec<Value>,
 }
 
 impl Snapshot {
-    /// Reads everything that concerns these stories.
+    /// Reads all objects that concern these stories.
     pub(crate) async fn take(server: &Server, scenes: &[Scene]) -> Self {
         let client = server.admin.client();
         let discovery = kube::discovery::Discovery::new(client.clone())
@@ -133,7 +133,7 @@ impl Snapshot {
         }
         let name = match object["metadata"]["generateName"].as_str() {
             Some(begins) => format!("{begins}*"),
-            // The name ends with a digest. The digest covers the uid of the cluster.
+            // The name ends with a digest, which covers the uid of the cluster.
             None if kind == "FluxAccessRequest" => {
                 let target = name.rsplit_once('-').map(|(target, _)| target);
                 format!("{}-*", target.unwrap_or(&name))
@@ -152,7 +152,7 @@ impl Snapshot {
         if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
             conditions.retain(|one| !SHARED_CONDITIONS.iter().any(|(name, _)| one["type"] == *name));
         }
-        // Certificates and credentials differ from run to run. The names of what is kept don't.
+        // Certificates and credentials differ from run to run, and their keys in the Secret stay the same.
         if kind == "Secret"
             && (namespace == "tenure-system" || name == host::SECRET)
             && let Some(values) = object["data"].as_object_mut()
@@ -171,7 +171,7 @@ impl Snapshot {
     }
 }
 
-/// Whether an object is about access to a project, and no tenant `alpha` of these stories asks for it. The names of such objects have a project's number.
+/// Whether an object is about access to a project that no tenant `alpha` of these stories requests. The names of such objects have a project's number.
 fn is_of_access_of_others(object: &Value, scenes: &[Scene]) -> bool {
     let asks = |namespace: &Value| scenes.iter().any(|scene| *namespace == *scene.alpha);
     match object["kind"].as_str() {
@@ -181,10 +181,10 @@ fn is_of_access_of_others(object: &Value, scenes: &[Scene]) -> bool {
     }
 }
 
-/// Kinds of objects of the whole cluster by which Tenure keeps its books about Tenant evil, under names with the Tenant's.
+/// Cluster-scoped kinds with Tenure's records about Tenant evil, under names with the Tenant's name.
 const BOOKS: [&str; 4] = ["Tenant", "ClusterRole", "ClusterRoleBinding", "FluxAccessTarget"];
 
-/// The namespaces that bear the label of a hostile tenant.
+/// Returns the namespaces with the label of a hostile tenant.
 pub(crate) async fn list_namespaces_of_evil(server: &Server, scenes: &[Scene]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for scene in scenes {
@@ -212,12 +212,12 @@ fn normalize(value: &mut Value) {
     }
 }
 
-/// Masks what differs from run to run in a text: times, commits, digests, ports, keys.
+/// Masks values in a text that differ from run to run: times, commits, digests, ports, keys.
 fn mask(text: &str) -> String {
     if text.starts_with("-----BEGIN ") {
         return "PEM".to_owned();
     }
-    // Kubernetes ends the name of this volume with five letters by chance.
+    // Kubernetes ends the name of this volume with five random letters.
     if let Some((before, _)) = text.split_once("kube-api-access-") {
         return format!("{before}kube-api-access-*");
     }
@@ -229,7 +229,7 @@ fn mask(text: &str) -> String {
         let rest = &part[word.len()..];
         let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_number = word.len() >= 4 && word.bytes().all(|byte| byte.is_ascii_digit());
-        // Times such as 2026-01-01T10:00:00Z fall into words with a digit and a T or a Z.
+        // A time such as 2026-01-01T10:00:00Z is split into words with a digit and a T or a Z.
         let is_time = word.ends_with('Z') && word.starts_with(|letter: char| letter.is_ascii_digit());
         let is_day = word.len() == 5 && word.as_bytes().get(2) == Some(&b'T');
         let replaced = match () {
@@ -244,7 +244,7 @@ fn mask(text: &str) -> String {
     masked
 }
 
-/// Masks UUIDs, which would fall into words.
+/// Masks UUIDs, which would be split into words.
 fn mask_uids(text: &str) -> String {
     const LENGTH: usize = 36;
     let is_uid = |part: &str| {
@@ -270,7 +270,7 @@ fn mask_uids(text: &str) -> String {
     masked
 }
 
-/// Lists what differs: an object that only one world has, or the paths of its fields.
+/// Lists the differences: an object that only one world has, or the paths of its fields.
 pub(crate) fn compare(alone: &Snapshot, shared: &Snapshot) -> Vec<String> {
     let names: BTreeSet<&String> = alone.objects.keys().chain(shared.objects.keys()).collect();
     let mut differences = Vec::new();

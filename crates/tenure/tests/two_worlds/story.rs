@@ -1,4 +1,4 @@
-//! The story of tenant `alpha`, and the requests of `evil` beside it. Some stories are played at once on a server, each with names of its own.
+//! The story of tenant `alpha`, and the requests of `evil` beside it. A server plays several stories at the same time, each with names of its own.
 
 use futures::future::join_all;
 use http::Method;
@@ -18,22 +18,22 @@ use crate::platform::{
 use crate::productions::{INGRESS_CLASS, STORAGE_CLASS};
 use crate::servers::Server;
 
-/// The part that `evil` has in a world.
+/// The role of `evil` in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evil {
-    /// There is no such tenant.
+    /// The tenant doesn't exist.
     Absent,
     /// A tenant with the rights that its Tenant gives.
     Hostile,
-    /// The same, whose owner an administrator bound in `alpha`: a hole that must be noticed.
+    /// A hostile tenant whose owner an administrator bound in `alpha`: a hole that the test must notice.
     Privileged,
 }
 
-/// How many steps `alpha` takes.
+/// The number of `alpha`'s steps.
 const STEPS: usize = 10;
-/// How many parts `evil`'s deck has: one beside each step, and one between two halves.
+/// The number of parts of `evil`'s deck: one beside each step, and one between the two halves.
 const PARTS: usize = STEPS + 1;
-/// The version that `alpha`'s last commit brings.
+/// The version of `alpha`'s last commit.
 const LAST: u64 = 100;
 const GROUPS: [&str; 2] = ["system:authenticated", "capsule.clastix.io"];
 
@@ -41,7 +41,7 @@ const GROUPS: [&str; 2] = ["system:authenticated", "capsule.clastix.io"];
 pub(crate) struct Story {
     pub(crate) seed: u64,
     pub(crate) scene: Scene,
-    /// What `alpha` was answered, by step.
+    /// The answers that `alpha` got, by step.
     pub(crate) answers: Vec<(usize, String)>,
     steps: Vec<usize>,
     owner: User,
@@ -60,7 +60,7 @@ impl Story {
             .trim_end_matches('/')
             .to_owned();
         let mut steps: Vec<usize> = (0..STEPS).collect();
-        // The first step makes a namespace that the others write in.
+        // The first step creates the namespace of the other steps.
         shuffle(&mut Chance::new(seed), &mut steps[1..]);
         let repository = prepare_alpha(server, &mut scene).await;
         let mut attacker = None;
@@ -83,7 +83,7 @@ impl Story {
         }
     }
 
-    /// What `evil` did so far.
+    /// Returns the log of `evil`'s requests so far.
     pub(crate) fn take_log(&mut self) -> Log {
         self.attacker
             .as_mut()
@@ -91,7 +91,7 @@ impl Story {
             .unwrap_or_default()
     }
 
-    /// Removes what `evil` holds.
+    /// Releases the objects that `evil` holds.
     pub(crate) async fn release(&mut self, server: &Server) {
         if let Some(attacker) = &mut self.attacker {
             attacker.release_all(&server.admin).await;
@@ -126,7 +126,7 @@ impl Story {
     }
 }
 
-/// Plays stories with these seeds at once. Their numbers begin with `first`.
+/// Plays stories with these seeds at the same time. Their numbers begin with `first`.
 pub(crate) async fn play(server: &mut Server, first: usize, seeds: &[u64], evil: Evil) -> Vec<Story> {
     let place = &*server;
     let scenes: Vec<Scene> = (0..seeds.len())
@@ -166,7 +166,7 @@ async fn take_step(server: &Server, scene: &Scene, owner: &User, repository: &Re
             let namespace =
                 json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": dev, "labels": labels } });
             let made = owner.create(&namespace).await;
-            // Rights in a namespace come a moment after it.
+            // The rights in a namespace follow a moment after its creation.
             let probe = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": in_dev("first") });
             until(
                 async || owner.apply(&probe).await.is_success(),
@@ -221,7 +221,7 @@ async fn take_step(server: &Server, scene: &Scene, owner: &User, repository: &Re
     format!("step {step}: {} {message}", answer.code)
 }
 
-/// Asks for a token of an account of `alpha`'s. Returns the user that its bearer is.
+/// Requests a token of an account of `alpha`'s. Returns the user of the token.
 async fn use_credentials(server: &Server, owner: &User, namespace: &str) -> String {
     let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/default/token");
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });

@@ -1,5 +1,5 @@
-//! `tenure access approve`, `deny` and `revoke`: somebody answers a request, as himself. Owns the questions before it and what is told after. Refuses to decide who
-//! may, which the API server does, and what counts, which `tenure_planner::access::answer` says.
+//! `tenure access approve`, `deny` and `revoke`: an approver answers a request. The module asks for confirmation and reports the result. The API server decides who may
+//! answer, and `tenure_planner::access::answer` decides which answers count.
 
 use std::process::ExitCode;
 
@@ -27,15 +27,15 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{caller, confirmation, output};
 
-/// Who writes, as managedFields will show it.
+/// The field manager of the writes.
 const FIELD_MANAGER: &str = "tenure-access";
-/// How many namespaces are shown before the question.
+/// The number of namespaces that are shown before the question.
 const SHOWN: usize = 10;
 
-/// Let a request through, as you: shows what is asked, and by whom, and asks whether that is meant.
+/// Approve a request as yourself. The command shows the request and its author, and asks for confirmation.
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -44,16 +44,16 @@ pub(crate) struct Approve {
     how: How,
 }
 
-/// Within what an approval counts.
+/// Limits of an approval.
 #[derive(Debug, Args)]
 pub(super) struct Bounds {
-    /// Why; others read it.
+    /// Reason for the approval. Others can read it.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// It counts until then: a day, such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z.
+    /// End of the approval: a day (its beginning in UTC), such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = read_time)]
     not_after: Option<Timestamp>,
-    /// Only while the credential is replaced as often as this at least, such as 30d.
+    /// Longest time between two replacements of the credential, such as 30d. With a longer time the approval does not count.
     #[arg(long, value_name = "PERIOD")]
     max_rotate: Option<Period>,
 }
@@ -68,36 +68,38 @@ impl Bounds {
     }
 }
 
-/// Refuse a request, as you. That wins over every approval of it.
+/// Deny a request as yourself. A denial wins over every approval of the request.
 #[derive(Debug, Args)]
 pub(crate) struct Deny {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Why; whoever asked reads it.
+    /// Reason for the denial. The author of the request can read it.
     #[arg(long, value_name = "TEXT")]
     reason: String,
     #[command(flatten)]
     how: How,
 }
 
-/// Take back what lets a request through: its grants are deleted; where a standing grant lets it through, too, a denial is written.
+/// Revoke the approvals of a request: delete its grants.
+///
+/// If a standing grant approves the request, too, the command writes a denial.
 #[derive(Debug, Args)]
 pub(crate) struct Revoke {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Why, for the denial; others read it.
+    /// Reason for the denial, if one is written. Others can read it.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
     how: How,
 }
 
-/// What all of them have.
+/// Flags that all these commands have.
 #[derive(Debug, Args)]
 pub(super) struct How {
-    /// Don't ask.
+    /// Skip the confirmation.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -106,7 +108,7 @@ pub(super) struct How {
     connect: Connect,
 }
 
-/// A time, or the beginning of a day.
+/// Reads a time, or a date as its first moment.
 fn read_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
@@ -118,7 +120,7 @@ fn read_time(text: &str) -> Result<Timestamp, String> {
         .ok_or_else(|| "write a day, such as 2027-01-31, or a time, such as 2027-01-31T12:00:00Z".to_owned())
 }
 
-/// Somebody who is about to answer.
+/// An approver before the answer.
 pub(super) struct Answering {
     pub(super) look: Look,
     pub(super) request: FluxAccessRequest,
@@ -137,7 +139,7 @@ impl Answering {
         name_target(&self.request.spec.provider, self.request.spec.target.id)
     }
 
-    /// Says which right is missing before anybody is asked anything. Admission asks again.
+    /// Reports a missing right before any question. Admission checks the right again.
     async fn check_rights(&self) -> Result<(), Failure> {
         check_approver(&self.look.client, &self.user, &self.target()).await?;
         let is_own = self.request.spec.requested_by == self.user;
@@ -149,7 +151,7 @@ impl Answering {
         Ok(())
     }
 
-    /// Shows what is answered, and asks.
+    /// Shows the request and the answer, and asks for confirmation.
     pub(super) async fn confirm(&self, how: &How, what: &str) -> Result<(), Failure> {
         let spec = &self.request.spec;
         let name = self.request.metadata.name.as_deref().unwrap_or_default();
@@ -177,7 +179,7 @@ impl Answering {
         }
     }
 
-    /// Tells that somebody lets the request through already, if somebody does.
+    /// Reports an existing approval of the request.
     pub(super) fn tell_approved(
         &self,
         how: &How,
@@ -213,7 +215,7 @@ impl Answering {
         Ok(self.look.client.request(request).await?)
     }
 
-    /// Deletes a grant: that one, and none that has its name meanwhile.
+    /// Deletes exactly this grant, and no later grant with its name.
     async fn delete(&self, name: &str, uid: &str) -> Result<(), Failure> {
         let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": { "uid": uid } });
         let request = http::Request::delete(Look::write_path("fluxaccessgrants", Some(name)))
@@ -228,13 +230,13 @@ impl Answering {
     }
 }
 
-/// Whether somebody may answer for a target.
+/// Checks whether a user may answer for a target.
 pub(super) async fn check_approver(client: &kube::Client, user: &str, target: &str) -> Result<(), Failure> {
     let given = "ask an administrator for it, or let somebody answer who has it";
     check_right(client, user, APPROVE, target, given).await
 }
 
-/// Says which right about a target is missing, and how one comes to have it. Admission asks again.
+/// Reports a missing right for a target, and the way to get it. Admission checks the right again.
 pub(super) async fn check_right(
     client: &kube::Client,
     user: &str,
@@ -336,7 +338,7 @@ impl Revoke {
         }
         answering.confirm(&self.how, "Revokes").await?;
         let mut done = Vec::new();
-        // The denial comes first: whatever happens then, the request isn't let through.
+        // The denial is written first, so the request stays unapproved even if a later step fails.
         let mut denial = None;
         if let Some(grant) = &revocation.denial {
             let made = name_of(&answering.write(grant).await?);

@@ -1,5 +1,5 @@
-//! `tenure access audit`: every credential that a source uses, with its form, its age, to whom it is shown and who may read it. Owns how that is printed,
-//! and the exit code. Refuses to print a value, a part of one or its length: nothing that it is given has one.
+//! `tenure access audit`: prints every credential that a source uses, with its form, its age, its recipients and its readers, and sets the exit code. No value, part of
+//! a value or length is printed: the inputs have none.
 
 use std::process::ExitCode;
 
@@ -16,16 +16,16 @@ use crate::connect::{Connect, Scope};
 use crate::failure::Failure;
 use crate::output;
 
-/// List every credential that a source uses, whoever made it: its form, its age, to whom it is shown, who may read it.
+/// List every credential that sources and other objects use, also if Tenure did not make them: form, age, hosts and readers.
 ///
-/// Looks with your own rights, and says what you may not look at. Values are never printed. Exits with 1 if a credential is older than
-/// asked, has ended, or can't be judged.
+/// The command reads with your rights, and reports where a right is missing. It never prints values. It exits with 1 if a credential is older than
+/// --older-than, has ended or can't be judged, or if something was left out.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
-    /// How old a credential may be, from 1d to 365d.
+    /// Maximum age of a credential, from 1d to 365d.
     #[arg(long, value_name = "PERIOD", default_value = "90d")]
     older_than: Period,
-    /// How it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
     output: Form,
     #[command(flatten)]
@@ -36,9 +36,9 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
@@ -143,14 +143,14 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
     }
 }
 
-/// Who has a way to it by a RoleBinding: a line each.
+/// Lists the readers by RoleBindings, one for each line.
 fn list_readers(readers: &[OtherReader]) -> Vec<String> {
     let all = readers.iter();
     let all = all.map(|reader| format!("{} {} (RoleBinding {})", reader.who, reader.way, reader.binding));
     all.chain(describe_cut(readers)).collect()
 }
 
-/// The ways to it by ClusterRoleBindings: a line each, since Kubernetes' own accounts alone are a dozen of each.
+/// Lists the ways by ClusterRoleBindings, one for each line, since Kubernetes' own accounts alone are a dozen for each way.
 fn list_ways(readers: &[OtherReader]) -> Vec<String> {
     let mut ways: Vec<(&Way, Vec<String>)> = Vec::new();
     for reader in readers {

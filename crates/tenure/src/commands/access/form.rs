@@ -1,4 +1,4 @@
-//! How these commands print: for people, or as data. Owns the forms; refuses to print what somebody wrote as anything but visible text.
+//! The output of these commands: for people, or as data. Texts that users wrote are printed as visible characters only.
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -7,26 +7,26 @@ use tenure_api::text::visible_line;
 use crate::failure::Failure;
 use crate::output;
 
-/// The flag.
+/// The flag for the output format.
 #[derive(Debug, Clone, Copy, Args)]
 pub(super) struct Output {
-    /// How it is printed.
+    /// Output format.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Table)]
     output: Form,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people.
+    /// Text for people.
     Table,
-    /// As JSON.
+    /// The data as JSON.
     Json,
-    /// As YAML.
+    /// The data as YAML.
     Yaml,
 }
 
 impl Output {
-    /// Prints data for programs; or says that it is for people, and prints nothing.
+    /// Prints data for programs; for people it prints nothing, and returns that.
     pub(super) fn print(self, told: &impl Serialize) -> Result<Printed, Failure> {
         let value = serde_json::to_value(told).map_err(|error| Failure::internal(error.to_string()))?;
         match self.output {
@@ -38,21 +38,21 @@ impl Output {
     }
 }
 
-/// For whom it is printed.
+/// The state of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Printed {
-    /// It is still to be.
+    /// The caller prints for people.
     ForPeople,
-    /// It was.
+    /// The data were printed.
     AsData,
 }
 
-/// A line of a description.
+/// Returns a line of a description.
 pub(super) fn describe(title: &str, text: &str) -> String {
     format!("  {title:<13}{}", visible_line(text))
 }
 
-/// Texts in a row; `none` where there are none.
+/// Joins texts; `none` if the list is empty.
 pub(super) fn join(texts: &[String], none: &str) -> String {
     match texts.is_empty() {
         true => none.to_owned(),

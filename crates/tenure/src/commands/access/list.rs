@@ -1,4 +1,4 @@
-//! `tenure access list`: what is asked for, and how it stands. Owns the columns.
+//! `tenure access list`: prints the requests and their states.
 
 use std::process::ExitCode;
 
@@ -14,13 +14,13 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
 
-/// List what is asked for: how it stands, the project or group, the role, who asks, for which namespaces, since when, and when a credential is replaced next.
+/// List requests for credentials: state, project or group, role, author, namespaces, creation time, and next replacement.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those that stand so.
+    /// Only requests in this state.
     #[arg(long, value_enum, value_name = "STATE")]
     state: Option<Wanted>,
-    /// Only those of a Tenant.
+    /// Only requests of this Tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     #[command(flatten)]
@@ -31,13 +31,13 @@ pub(crate) struct List {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Wanted {
-    /// Nobody has answered.
+    /// Requests without an answer.
     Pending,
-    /// Somebody let it through.
+    /// Requests with an approval that counts.
     Approved,
-    /// Somebody refused it.
+    /// Requests that an approver denied.
     Denied,
-    /// It was let through, and isn't any more.
+    /// Requests that were approved, and no longer are.
     Revoked,
 }
 

@@ -1,5 +1,5 @@
-//! What these commands look at, with the rights of whoever calls them. Owns where it is, and how much of it is read. Refuses to take what may not be looked at
-//! for what isn't there, and to stop where one part may not.
+//! Reads of the access commands, with the caller's rights. The module knows the paths and bounds the reads. An unreadable object never counts as missing, and an
+//! unreadable part doesn't end the command.
 
 use std::future::Future;
 
@@ -21,13 +21,13 @@ use crate::output;
 use crate::pages::{self, Refusal};
 use crate::resources::encode;
 
-/// The most objects of a kind that are read.
+/// The largest number of objects of a kind that are read.
 const MOST: usize = 20_000;
 const JSON: &str = "application/json";
-/// Where the kinds of access are served.
+/// The path of the access kinds.
 const ROOT: &str = "/apis/tenure.dev/v1alpha1";
 
-/// A cluster, as whoever calls.
+/// A cluster, with the caller's rights.
 pub(super) struct Look {
     pub(super) client: kube::Client,
     pub(super) now: Time,
@@ -41,13 +41,13 @@ impl Look {
         })
     }
 
-    /// The path of a collection in the platform namespace, or of an object there.
+    /// Returns the path of a collection in the platform namespace, or of an object there.
     pub(super) fn write_path(plural: &str, name: Option<&str>) -> String {
         let name = name.map(|name| format!("/{}", encode(name))).unwrap_or_default();
         format!("{ROOT}/namespaces/{PLATFORM_NAMESPACE}/{plural}{name}")
     }
 
-    /// The path of a FluxAccess, and of a FluxAccessTarget.
+    /// Returns the path of a FluxAccess.
     pub(super) fn write_asked(namespace: &str, name: &str) -> String {
         format!("{ROOT}/namespaces/{}/fluxaccesses/{}", encode(namespace), encode(name))
     }
@@ -56,7 +56,7 @@ impl Look {
         format!("{ROOT}/fluxaccesstargets/{}", encode(name))
     }
 
-    /// All FluxAccess objects of the cluster, or of one namespace where not all may be listed.
+    /// Lists all FluxAccess objects of the cluster, or of one namespace if the caller may not list all.
     pub(super) async fn list_asked<T: DeserializeOwned>(&self, namespace: &str) -> Looked<Vec<T>> {
         match self.list(&format!("{ROOT}/fluxaccesses")).await {
             Ok(all) => Ok(all),
@@ -67,7 +67,7 @@ impl Look {
         }
     }
 
-    /// The objects of a collection that can be read as what they are.
+    /// Lists the objects of a collection that fit their type.
     async fn list<T: DeserializeOwned>(&self, path: &str) -> Looked<Vec<T>> {
         let mut found = Vec::new();
         let is_whole = pages::visit(&self.client, path, (JSON, MOST), |object| {
@@ -83,7 +83,7 @@ impl Look {
         }
     }
 
-    /// An object; none if it isn't there.
+    /// Returns an object; `None` if it is missing.
     pub(super) async fn find<T: DeserializeOwned>(&self, path: &str, accept: &str) -> Looked<Option<T>> {
         match pages::read_object(&self.client, path, accept).await {
             Ok(object) => match serde_json::from_value(object) {
@@ -95,7 +95,7 @@ impl Look {
         }
     }
 
-    /// The request that somebody names.
+    /// Returns the request with a name.
     pub(super) async fn find_request(&self, name: &str) -> Result<FluxAccessRequest, Failure> {
         let path = Self::write_path("fluxaccessrequests", Some(name));
         match self.find(&path, JSON).await {
@@ -108,7 +108,7 @@ impl Look {
         }
     }
 
-    /// All that is told from.
+    /// Reads all objects for the output.
     pub(super) async fn see(&self) -> Seen {
         let of = |plural: &str| Self::write_path(plural, None);
         let paths = [
@@ -162,7 +162,7 @@ impl Look {
         Ok(surrounding)
     }
 
-    /// The answers that there are, for who gives another one. What may not be read is said, and taken for nothing: the controllers see it all the same.
+    /// Lists the existing answers, for a user who adds one. Unreadable answers are reported and left out; the controllers see them all the same.
     pub(super) async fn list_answers(&self) -> Given {
         Given {
             grants: note("grants", self.list(&Self::write_path("fluxaccessgrants", None))).await,
@@ -187,7 +187,7 @@ async fn note<T>(what: &str, list: impl Future<Output = Looked<Vec<T>>>) -> Vec<
     }
 }
 
-/// Answers that were given.
+/// The existing answers.
 pub(super) struct Given {
     grants: Vec<FluxAccessGrant>,
     standing: Vec<FluxAccessStandingGrant>,

@@ -1,5 +1,5 @@
-//! `tenure access`: credentials for Git and registries. Owns which verbs there are. Refuses to decide: what a credential is and how a request stands is
-//! `tenure_planner::access`'s to say, and who may answer one, the API server's.
+//! `tenure access`: the commands about credentials for Git and registries. `tenure_planner::access` decides about credentials and requests, and the API server decides
+//! who may answer.
 
 mod answer;
 mod audit;
@@ -18,7 +18,7 @@ use clap::{Args, Subcommand};
 
 use crate::failure::Failure;
 
-/// Credentials for Git and registries: what is asked for, who lets it through, which ones are used, how old they are, who may read them.
+/// Manage credentials for Git hosts and registries: requests, approvals, use, age and readers.
 #[derive(Debug, Args)]
 pub(crate) struct Command {
     #[command(subcommand)]

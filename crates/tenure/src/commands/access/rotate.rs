@@ -1,5 +1,5 @@
-//! `tenure access rotate`: orders credentials to be replaced before they are due. Owns the question whether somebody may, asked before it is written. Refuses to
-//! make one: the controllers carry the order out, and prove the new one before the old one ends.
+//! `tenure access rotate`: orders the early replacement of credentials. The module checks the user's right before the write. The controllers execute the order, and
+//! prove the new credential before the old one ends.
 
 use std::process::ExitCode;
 
@@ -17,23 +17,24 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::{caller, output};
 
-/// Who writes, as managedFields will show it.
+/// The field manager of the writes.
 const FIELD_MANAGER: &str = "tenure-access";
 
-/// Order the credentials of a request to be replaced now, in all its namespaces or in one. The old ones live on until the new ones are proven, and then for their
-/// overlap; with --leak they end as soon as that.
+/// Order a replacement of a request's credentials now, in all of its namespaces or in one.
+///
+/// The old credentials work until the new ones are in use, and then for their overlap. With --leak they end as soon as the new ones are in use.
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Only in this namespace.
+    /// Replace only the credential in this namespace.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Others know it: the old one ends as soon as the new one is proven.
+    /// End the old credential as soon as the new one is in use, because others know the old one.
     #[arg(long)]
     leak: bool,
-    /// Why; others read it.
+    /// Reason for the replacement, in 256 characters at most. Others can read it.
     #[arg(long, value_name = "TEXT")]
     cause: String,
     #[command(flatten)]
@@ -57,7 +58,7 @@ impl Rotate {
         check_approver(&look.client, &user, &target).await?;
         let orders = order::list_all(request.metadata.annotations.as_ref());
         let same = orders.iter().find(|order| order.namespace == self.namespace);
-        // What is ordered again keeps what is urgent about it, as it may not have been carried out.
+        // A repeated order keeps the urgency of the earlier one, which may not have been executed.
         let is_leak = self.leak || same.is_some_and(|order| order.is_leak && order.is_open(&request));
         let written = Written {
             namespace: self.namespace.clone(),
@@ -87,7 +88,7 @@ impl Rotate {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The namespaces that it concerns: those that have a credential.
+    /// Returns the namespaces with a credential.
     async fn list_places(&self, look: &Look, request: &FluxAccessRequest) -> Result<Vec<String>, Failure> {
         let ledgers = request.status.iter().flat_map(|status| &status.credentials);
         let mut places: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();

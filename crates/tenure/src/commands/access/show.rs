@@ -1,4 +1,4 @@
-//! `tenure access show`: all about one request. Owns how it is printed. Refuses values, which nothing that it is given has.
+//! `tenure access show`: prints everything about one request. Its inputs have no values of credentials.
 
 use std::process::ExitCode;
 
@@ -20,16 +20,16 @@ use crate::connect::Connect;
 use crate::failure::Failure;
 use crate::output;
 
-/// In how many namespaces it is asked who reads the Secret, and how many are looked at at once.
+/// The largest number of namespaces whose readers are listed, and the number of concurrent reads.
 const MOST_READ: usize = 50;
 const AT_ONCE: usize = 4;
-/// How many lines of a kind are printed for people; data have all.
+/// The number of printed lines of a kind for people; data output has all.
 const SHOWN: usize = 20;
 
-/// Show all about a request: what is asked for, who would receive it and who else can read it, the credentials that were made, and what happened.
+/// Show everything about one request: its purpose, receivers, other readers of the Secret, credentials and history.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -52,7 +52,7 @@ impl Show {
     }
 }
 
-/// Asks RBAC, in the namespaces that have the Secret or would.
+/// Finds the readers of the Secret by RBAC, in the namespaces that have or would have it.
 async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> Vec<OtherReaders> {
     let ledgers = request.status.iter().flat_map(|status| &status.credentials);
     let mut names: Vec<String> = ledgers.map(|ledger| ledger.namespace.clone()).collect();
@@ -87,7 +87,7 @@ async fn find_readers(look: &Look, seen: &Seen, request: &FluxAccessRequest) -> 
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
-/// Lines, with how many more there are.
+/// Prints lines, and the number of those left out.
 fn print_all(title: &str, lines: &[String]) {
     for line in lines.iter().take(SHOWN) {
         output::print_line(describe(title, line));
@@ -195,7 +195,7 @@ fn print(told: &Detail) {
     }
 }
 
-/// What is asked for, as everybody sees it before he answers.
+/// Lists the request as every approver sees it before the answer.
 pub(super) fn list_asked(
     requested_by: &str,
     asked_in: &str,

@@ -1,5 +1,5 @@
-//! What `tenure access audit` asks the cluster, with the rights of whoever asks. Owns the order of questions and how many are under way. Refuses the data of
-//! Secrets where their metadata tell enough, and to take what may not be looked at for what isn't there.
+//! The reads of `tenure access audit`, with the caller's rights. The module decides their order and concurrency. It reads the data of a Secret only if the metadata is
+//! not enough. An unreadable object never counts as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,32 +18,32 @@ use crate::inspection::ONLY_METADATA;
 use crate::pages::{self, Refusal};
 use crate::resources;
 
-/// How many namespaces are looked into at once, and how many Secrets of each.
+/// The number of namespaces that are read at the same time, and the number of Secrets of each.
 const AT_ONCE: usize = 4;
-/// The most objects of a kind that are looked at for what they name.
+/// The largest number of objects of a kind that are searched for references.
 const MOST_OBJECTS: usize = 100_000;
-/// The most roles, and the most bindings, of a namespace; and of the cluster.
+/// The largest number of roles and of bindings, for a namespace and for the cluster.
 const MOST_OF_NAMESPACE: usize = 2_000;
 const MOST_OF_CLUSTER: usize = 10_000;
 const JSON: &str = "application/json";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 
-/// What was found.
+/// The findings.
 pub(super) struct Survey {
-    /// The Secrets, in the order of their names.
+    /// The Secrets, ordered by name.
     pub(super) rows: Vec<Row>,
-    /// What was not looked at, so that there may be more.
+    /// Parts that were not read, so the findings may be incomplete.
     pub(super) notes: BTreeSet<String>,
 }
 
-/// What the cluster gives: it is listed once.
+/// Cluster-wide rights, which are listed once.
 pub(super) struct OfCluster {
     roles: Roles,
     pub(super) bindings: Result<Bindings, String>,
 }
 
 impl Survey {
-    /// Looks around in a namespace, or in all.
+    /// Surveys one namespace, or all of them.
     pub(super) async fn make(client: &kube::Client, namespace: Option<&str>, now: Timestamp) -> Result<Self, Failure> {
         let discovery = resources::discover(client).await?;
         let mut notes = BTreeSet::new();
@@ -77,7 +77,7 @@ impl Survey {
     }
 }
 
-/// What all objects name that may be listed.
+/// Collects the references of all objects that the caller may list.
 async fn take_inventory(
     client: &kube::Client,
     discovery: &Discovery,
@@ -153,7 +153,7 @@ pub(super) async fn list_of_cluster(client: &kube::Client) -> OfCluster {
     OfCluster { roles, bindings }
 }
 
-/// What a namespace gives by its RoleBindings.
+/// Lists the rights that a namespace's RoleBindings give.
 pub(super) async fn list_of_namespace(
     client: &kube::Client,
     namespace: &str,
@@ -210,7 +210,7 @@ async fn look_at_namespace(
     futures::stream::iter(looks).buffered(AT_ONCE).collect().await
 }
 
-/// Looks at the metadata, and at the data if these tell more.
+/// Reads the metadata of a Secret, and its data only if needed.
 async fn look_at_secret(client: &kube::Client, secret: &Named, now: Timestamp) -> Look {
     let path = write_object("secrets", secret);
     let mut facts = match pages::read_object(client, &path, ONLY_METADATA).await {

@@ -1,5 +1,5 @@
-//! `tenure access vouch`: a request is let through by who shows in a browser to own the project at its host. Owns what is shown before the code, and how long it is
-//! waited for. Refuses to decide who may answer, which `tenure_planner::access::vouching` does, and who may vouch, which the API server does.
+//! `tenure access vouch`: approves a request for a person who proves in a browser to own the project at its host. The module shows the request and the code, and bounds
+//! the wait. `tenure_planner::access::vouching` decides who may answer, and the API server decides who may vouch.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,19 +23,20 @@ use super::look::Look;
 use crate::failure::Failure;
 use crate::output;
 
-/// How somebody comes to have the right.
+/// The way to get the right.
 const GIVEN: &str = "an administrator gives it to one account that everybody believes";
 
-/// Let a request through by a person of the host, who has no account here: they show in a browser to be the project's Maintainer (of a group, its Owner). You
-/// vouch for that by writing the grant.
+/// Approve a request on behalf of the project's owner at the Git host, who has no account in this cluster.
+///
+/// The owner proves in a browser to be Maintainer of the project, or Owner of the group. You write the grant, and so vouch for the person.
 #[derive(Debug, Args)]
 pub(crate) struct Vouch {
-    /// The FluxAccessRequest.
+    /// Name of the FluxAccessRequest.
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
     bounds: Bounds,
-    /// Certificates, as PEM, by which the host's own is believed beside those of this system.
+    /// CA certificates in PEM to accept for the Git host, besides those of this system.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
     #[command(flatten)]
@@ -62,7 +63,7 @@ impl Vouch {
         .await?;
         answering.confirm(&self.how, "Vouches for who answers").await?;
         let person = show(&flow, &read_target(&answering.request.spec.target)).await?;
-        // What is answered is what was shown.
+        // The answer must be for the request that was shown.
         let now = answering.look.find_request(&self.name).await?;
         check_same(&answering.request, &now).map_err(Failure::negative)?;
         let grant = answer::approve(&now, &person, self.bounds.wording(), answers).map_err(Failure::negative)?;
@@ -90,7 +91,7 @@ impl Vouch {
         let unusable = |why: String| Failure::environment(format!("spec.address of the AccessProvider: {why}"));
         let base =
             BaseUrl::parse(address).ok_or_else(|| unusable(format!("{} is no address", visible_line(address))))?;
-        // The host that an administrator named, wherever it is, and no other one.
+        // The connection may go to the host that the administrator named, at every address, and to no other host.
         let policy = Policy {
             allow: vec![base.endpoint().clone()],
             ..Policy::default()
@@ -108,7 +109,7 @@ async fn find_provider(look: &Look, name: &str) -> Result<AccessProvider, Failur
     }
 }
 
-/// Shows a code, and waits until somebody who may has entered it; what they are called.
+/// Shows a code, and waits until an allowed person has entered it. Returns their name.
 async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
     let failed = |trouble: Trouble| Failure::environment(trouble.to_string());
     let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
@@ -121,7 +122,7 @@ async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
     ));
     let mut pace = Duration::from_secs(code.interval_seconds);
     loop {
-        // As often as the host lets: RFC 8628, section 3.5.
+        // The polls keep the host's interval: RFC 8628, section 3.5.
         tokio::time::sleep(pace).await;
         let told = flow.poll(&secret, target, Timestamp::now()).await;
         match go_on(told, target.scope, pace, (Timestamp::now(), code.expires_at)) {

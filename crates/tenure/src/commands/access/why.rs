@@ -1,5 +1,4 @@
-//! `tenure access why`: why a Secret is in a namespace or isn't, step by step. Owns what is looked at for each namespace. Refuses the data of Secrets: their
-//! metadata say what is asked here.
+//! `tenure access why`: explains step by step why a Secret exists in a namespace or not. The command reads only the metadata of Secrets, which is enough.
 
 use std::process::ExitCode;
 
@@ -22,21 +21,23 @@ use crate::failure::Failure;
 use crate::inspection::ONLY_METADATA;
 use crate::{caller, output};
 
-/// How many namespaces are looked into at once.
+/// The number of namespaces that are read at the same time.
 const AT_ONCE: usize = 4;
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// What the account that writes Secrets does in a namespace: the verb, the group and the resource.
+/// The rights that the account for Secrets needs in a namespace: the verb, the group and the resource.
 const WRITES: [(&str, &str, &str); 3] = [
     ("create", "", "secrets"),
     ("create", RBAC, "roles"),
     ("create", RBAC, "rolebindings"),
 ];
 
-/// Tell why a Secret is delivered to a namespace, or why not: who asks, for what, who lets it through, whether the namespace may have it, who writes it, what was
-/// made, and whether it was seen in use. Exits with 1 if it is not delivered.
+/// Explain, step by step, why a Secret is delivered to a namespace or not.
+///
+/// The steps are: the entry that requests the Secret, its project or group, the approval, the namespace's permission, the rights of the writing account, the
+/// credential, and its use by sources. The command exits with 1 if the Secret is not delivered.
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// The Secret, as NAMESPACE/SECRET; or a FluxAccessRequest, for all its namespaces.
+    /// Secret as NAMESPACE/SECRET, or a FluxAccessRequest, for all of its namespaces.
     #[arg(value_name = "NAMESPACE/SECRET|NAME")]
     what: String,
     #[command(flatten)]
@@ -75,7 +76,7 @@ impl Why {
     }
 }
 
-/// Every request that is about a Secret; and, if there is none, the entries that would be.
+/// Returns the requests for a Secret; without any, the entries that would cause one.
 async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec<Chain>, Vec<EntryFound>), Failure> {
     let seen = look.see().await;
     let requests = seen.requests.clone().map_err(|why| {
@@ -141,7 +142,7 @@ async fn look_at(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespac
     }
 }
 
-/// What the account that writes Secrets lacks in a namespace.
+/// Returns the rights that the account for Secrets lacks in a namespace.
 async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, namespace: &str) -> Looked<Vec<String>> {
     let mut providers = seen.providers.iter().flatten();
     let provider = providers.find(|one| one.metadata.name.as_ref() == Some(&request.spec.provider));

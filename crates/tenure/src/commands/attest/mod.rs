@@ -1,6 +1,6 @@
-//! `tenure attest`: the attacks of docs/security.md that admission and RBAC meet, tried on the cluster pointed at, by a tenant that is made for that and
-//! removed. Owns what is said before, in which order it happens, and that nothing of it stays; which attacks there are and what an answer means is
-//! `tenure_planner::attestation`'s. Refuses to begin unasked.
+//! `tenure attest`: tries the attacks of docs/security.md that admission and RBAC stop, on the current cluster, with tenants that are created for it and removed. The
+//! module announces the run, orders its steps, and removes all objects. `tenure_planner::attestation` has the attacks and interprets the answers. The run needs
+//! confirmation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,39 +22,42 @@ use crate::failure::Failure;
 use crate::{confirmation, lane_grants, output, resources};
 use scene::Scene;
 
-/// How long one answer is waited for.
+/// The timeout for one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Attack the cluster as a tenant would, and say which attacks it stops.
+/// Attack the cluster as a tenant would, and report which attacks it stops.
 ///
-/// Makes two Tenants that are named attest-SUFFIX, with their home namespaces, a ServiceAccount for each owner and rights in these namespaces; tries each
-/// attack beside a control that has to succeed, as dry runs wherever success would reach beyond the first of the two; and removes what it made. What is left
-/// by a process that was killed ends within the hour. It takes the rights of an administrator. Exit codes: 0 everything that could be tried held, 1
-/// something did not, more than 1 it could not run.
+/// The command makes two Tenants, attest-SUFFIX and attest-SUFFIX-b, with their home namespaces, a ServiceAccount for each owner, rights in these
+/// namespaces, and other targets of attacks. It tries each attack beside a control, which has to succeed. Attacks are dry runs wherever their success would
+/// reach beyond the first Tenant. At the end the command removes everything that it made. If it is killed, its objects end within an hour. It needs the
+/// rights of an administrator.
+///
+/// Exit codes: 0 every attack that could be tried held; 1 an attack did not hold, nothing could be tried, or a shared lane may request an administrator's
+/// token; more than 1 the command could not run.
 #[derive(Debug, Args)]
 pub(crate) struct Attest {
-    /// Don't ask before something is made.
+    /// Skip the confirmation.
     #[arg(long)]
     yes: bool,
-    /// How it is told on standard output.
+    /// Format of standard output.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
     output: Form,
-    /// Write a report besides: a page where the name ends with .html, data with .json, else text.
+    /// Also write a report to this file: a page if its name ends with .html, data with .json, else text.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// After how many seconds what was made ends, whatever becomes of this program.
+    /// Seconds after which the created objects end, even if this program is killed.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..=86_400), hide = true)]
     expires_after: u32,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// How it is told.
+/// Formats of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
     /// A line for each attack, the worst first.
     Text,
-    /// As data.
+    /// The results as JSON.
     Json,
     /// A page that needs no other file.
     Html,
@@ -88,7 +91,7 @@ impl Attest {
         };
         let shared = lane_grants::find(&client).await?;
         let scene = Scene::name(config, client, self.expires_after);
-        // Whatever ends it, what was made is removed.
+        // The created objects are removed after every end of the run.
         let ended = super::up::wait_for_end();
         let tried = tokio::select! {
             tried = self.try_all(&scene, report) => tried.map(Some),
@@ -100,7 +103,7 @@ impl Attest {
             return Ok(ExitCode::from(130));
         };
         self.tell(&report)?;
-        // What was found out is so all the same, and what is on its way goes on.
+        // The results stay valid, and the removal continues in the cluster.
         if let Err(failure) = removed {
             output::print_note(format!("what was made is not gone yet: {}", failure.message));
         }
@@ -113,7 +116,7 @@ impl Attest {
     async fn try_all(&self, scene: &Scene, mut report: Report) -> Result<Report, Failure> {
         let names = scene.make().await?;
         let attacks = list_attacks(&names);
-        // From when on all of it is there.
+        // The time until which all objects must exist.
         let settled = Instant::now() + scene::SETTING;
         let cast = scene.cast(&names, &attacks).await?;
         output::print_note(format!("{} attacks are tried", attacks.len()));
@@ -157,10 +160,10 @@ fn write(report: &Report, form: Form) -> Result<String, Failure> {
     }
 }
 
-/// Who tries, by whom it is.
+/// The client of each actor.
 type Cast = BTreeMap<Who, kube::Client>;
 
-/// The control comes first: after a burst there would be no room for it.
+/// Tries an attack. The control comes first, because a burst would use up its quota.
 async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::Judged {
     let control = ask(cast, &attack.control, 0, |_| true).await;
     let count = attack.burst.map_or(1, |burst| burst.count);
@@ -169,14 +172,14 @@ async fn try_one(cast: &Cast, attack: &Attack) -> tenure_planner::attestation::J
     judge(attack, &attempts, &control)
 }
 
-/// Waits for what is known only a moment later, at most until then: what is refused after that counts, and so does what isn't.
+/// Waits until a refusal that needs a moment takes effect, at most until the deadline. The later result counts in both cases.
 async fn wait_until_refused(cast: &Cast, attack: &Attack, deadline: Instant) {
     while ask(cast, &attack.attempt, 0, |_| true).await.is_done() && Instant::now() < deadline {
         tokio::time::sleep(scene::PAUSE).await;
     }
 }
 
-/// Sends one request; what is read isn't kept.
+/// Sends one request; the content of the answer is not stored.
 async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_json::Value) -> bool) -> Tried {
     let nobody = |message: String| Tried {
         message,

@@ -1,5 +1,4 @@
-//! What is made for the attacks, who tries them, and how all of it goes again. Owns the order: the Tenants come first, so that everything else hangs under
-//! one from the moment that it is there.
+//! The objects and actors of an attestation, and their removal. The Tenants are created first, so all other objects belong to a Tenant from their creation on.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::{Duration, Instant};
@@ -25,20 +24,20 @@ use crate::client::open_client;
 use crate::failure::Failure;
 use crate::{caller, output};
 
-/// Who makes it, as managedFields show it.
+/// The field manager of the objects.
 const MANAGER: &str = "tenure-attest";
-/// How long is waited for the controllers, and for what was made to be gone: a garbage collector looks for kinds that are new every half a minute.
+/// The timeouts for the controllers, and for the removal. A garbage collector looks for new kinds every half minute.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GOING: Duration = Duration::from_secs(60);
-/// How long is waited for what some attacks are about.
+/// The timeout for the preconditions of some attacks.
 pub(super) const SETTING: Duration = Duration::from_secs(10);
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// How many Tenants of earlier attestations are looked at.
+/// The number of Tenants of earlier attestations that are examined.
 const MOST_REMAINS: u32 = 500;
-/// How long a token is good for.
+/// The lifetime of a token.
 const TOKEN_SECONDS: u32 = 3600;
 
-/// What is made, and whoever makes it.
+/// The objects and their creator.
 pub(super) struct Scene {
     config: kube::Config,
     client: kube::Client,
@@ -47,9 +46,9 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Chooses the names. Nothing is made yet.
+    /// Chooses the names, without creating anything.
     pub(super) fn name(config: kube::Config, client: kube::Client, expires_after: u32) -> Self {
-        // The standard library's own source of chance.
+        // The random keys of the standard library.
         let chance = std::collections::hash_map::RandomState::new().build_hasher().finish();
         let now = Timestamp::now();
         let end = now.checked_add(SignedDuration::from_secs(i64::from(expires_after)));
@@ -67,7 +66,7 @@ impl Scene {
         }
     }
 
-    /// Makes the Tenants, waits until they are there, and makes the rest.
+    /// Creates the Tenants, waits until they are ready, and creates the rest.
     pub(super) async fn make(&self) -> Result<Names, Failure> {
         let mut uids = Vec::new();
         for tenant in self.names.write_tenants() {
@@ -106,7 +105,7 @@ impl Scene {
         Ok(names)
     }
 
-    /// Searches what the tenant reaches by all rights of the cluster, while all of it is there.
+    /// Computes the tenant's reach from all rights of the cluster, while all objects exist.
     pub(super) async fn judge_reach(&self, names: &Names) -> Result<Judged, Failure> {
         let (objects, coverage) = read_cluster(&self.client).await?;
         let cluster = Cluster::read(&objects, &coverage);
@@ -116,7 +115,7 @@ impl Scene {
         Ok(judge_reach(&beyond, &unread))
     }
 
-    /// Asks for the platform's credential for a namespace that the owner made, and judges what the controllers say. The burst on the quota made some.
+    /// Requests the platform's credential for a namespace that the owner created, and judges the controllers' answer. The burst on the quota created such namespaces.
     pub(super) async fn judge_pattern(&self, names: &Names) -> Result<Judged, Failure> {
         let Some(namespace) = self.wait_for_own_namespace(&names.tenant()).await? else {
             let why = "no namespace that the owner made is recorded in its Tenant's status";
@@ -141,7 +140,7 @@ impl Scene {
         }
     }
 
-    /// A namespace besides the home that the Tenant has recorded: the controllers do that a moment after it was made.
+    /// Waits for a namespace besides the home that the Tenant has recorded. The controllers record it a moment after its creation.
     async fn wait_for_own_namespace(&self, home: &str) -> Result<Option<String>, Failure> {
         let deadline = Instant::now() + SETTING;
         loop {
@@ -181,7 +180,8 @@ impl Scene {
         Ok(())
     }
 
-    /// A Pod waits for the account `default` of its namespace, which a controller makes. Where nobody does, what is about that Pod is said to be untried.
+    /// Creates a Pod, which needs the account `default` of its namespace, made by a controller. If no controller makes the account, attacks on the Pod are reported as
+    /// untried.
     async fn create_prop(&self, path: &str, object: &Value) {
         let deadline = Instant::now() + SETTING;
         while let Err(failure) = self.create(path, object).await {
@@ -196,7 +196,7 @@ impl Scene {
         }
     }
 
-    /// What Git is said to have applied. Where a step can't be made, those after it aren't, and the attacks on them are said to be untried.
+    /// Creates the objects that Git seems to have applied. After a failed step, the later steps are skipped, and the attacks on them are reported as untried.
     async fn lay_out(&self, steps: &[Ask]) {
         let cast = Cast::from([(Who::Administrator, self.client.clone())]);
         let deadline = Instant::now() + SETTING;
@@ -235,7 +235,7 @@ impl Scene {
         .await
     }
 
-    /// Who tries: each by a token of its own, and by impersonation where none is given. Waits until their rights have reached the API server.
+    /// Makes the actors, each with a token of its own, or by impersonation without one. Waits until their rights have reached the API server.
     pub(super) async fn cast(&self, names: &Names, attacks: &[Attack]) -> Result<Cast, Failure> {
         let mut cast = Cast::new();
         cast.insert(Who::Administrator, self.client.clone());
@@ -271,7 +271,7 @@ impl Scene {
             let config = self.speak(platform, &names.approver(way)).await?;
             cast.insert(Who::Approver(way), open_client(config)?);
         }
-        // Until what each may do in any cluster succeeds: what the controllers bound, and what was bound here.
+        // Waits until each actor's allowed action succeeds, by rights that the controllers or this attestation bound.
         let approvers = Way::ALL.map(|way| (Who::Approver(way), Verb::Create));
         let others = [
             (Who::Owner, Verb::Read),
@@ -313,7 +313,7 @@ impl Scene {
         Ok(config)
     }
 
-    /// Removes what was made, and waits until it is gone.
+    /// Removes all created objects, and waits until they are gone.
     pub(super) async fn remove(&self) -> Result<(), Failure> {
         let names = [self.names.tenant(), self.names.neighbour()];
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
@@ -330,7 +330,7 @@ impl Scene {
                     None => {}
                 }
             }
-            // Those that were made last may not have been recorded, and nothing deletes an unrecorded namespace. The names are this attestation's own.
+            // The last namespaces may be unrecorded, and no controller deletes an unrecorded namespace. The names belong to this attestation.
             let are_tenants_gone = left.is_empty();
             for namespace in namespaces.list(&of_both).await? {
                 let name = namespace.metadata.name.unwrap_or_default();
@@ -355,7 +355,7 @@ impl Scene {
     }
 }
 
-/// Ends Tenants that earlier attestations made and whose time is over.
+/// Removes expired Tenants of earlier attestations.
 pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
     let tenants: Api<Tenant> = Api::all(client.clone());
     let made = ListParams::default()
@@ -370,7 +370,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
         let name = tenant.metadata.name.clone().unwrap_or_default();
         output::print_note(format!("Tenant {name} is left of an earlier attestation, and ends"));
         end(&tenants, &tenant).await?;
-        // One that was to stay has been let go by that, and no more.
+        // The first step only removed the Tenant's protection from deletion.
         if tenant.spec.prevent_deletion.unwrap_or_default()
             && let Some(tenant) = tenants.get_opt(&name).await?
         {
@@ -380,7 +380,7 @@ pub(super) async fn sweep(client: &kube::Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The next step to a Tenant's end.
+/// Executes the next step of a Tenant's removal.
 async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> {
     let name = tenant.metadata.name.as_deref().unwrap_or_default();
     let done = match remains::end(tenant) {
@@ -404,13 +404,13 @@ async fn end(tenants: &Api<Tenant>, tenant: &Tenant) -> Result<(), kube::Error> 
         _ => Ok(()),
     };
     match done {
-        // Somebody was quicker.
+        // Another process was faster.
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
         other => other,
     }
 }
 
-/// Waits until nothing is missing any more.
+/// Waits until nothing is missing.
 async fn wait(
     patience: Duration,
     find_missing: impl AsyncFn() -> Result<Option<String>, kube::Error>,

@@ -1,6 +1,5 @@
-//! `tenure audit`: fields that are contested, stolen or abandoned, whose they are and since when. Owns how that is shown; what counts as one of
-//! these is the planner's to say, and [`survey`] finds the objects. Refuses to ask for anything but metadata of what was applied: what is in
-//! objects is nobody's business here.
+//! `tenure audit`: contested, stolen and abandoned fields, with their owners and times. The module prints the findings, the planner classifies them, and [`survey`]
+//! finds the objects. The command reads only the metadata of applied objects.
 
 mod survey;
 
@@ -23,19 +22,20 @@ use crate::failure::Failure;
 use crate::inspection::{Form, print_data};
 use crate::output;
 
-/// Find fields of applied objects that are contested, stolen or abandoned: whose they are, and since when.
+/// Find contested, stolen and abandoned fields of applied objects: who owns them, and since when.
 ///
-/// Contested: Git has the field, and another manager too. Stolen: Git says it, and another has it; that is known where the artifacts are.
-/// Abandoned: what applied it is gone. Looks at what Kustomizations of the namespace applied, with your own rights, and exits with 1 if
-/// anything is found.
+/// Contested: Git's field manager and another manager have the field. Stolen: Git sets the field, and only another manager has it. The command finds stolen
+/// fields only if it has the artifacts. Abandoned: the Kustomization that applied the field is gone, or no longer applies it.
+///
+/// The command reads the objects that Kustomizations of the namespace applied, with your rights. It exits with 1 if it finds something.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
-    /// Folder with the artifacts that were fetched; beside the kubeconfig when absent (`tenure up` keeps them there).
+    /// Folder with the fetched artifacts [default: `artifacts` beside the kubeconfig, where `tenure up` stores them].
     #[arg(long, value_name = "DIR")]
     artifacts: Option<PathBuf>,
     #[command(flatten)]
     log: AuditLog,
-    /// The findings as data, for programs.
+    /// Print the findings as data, for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
     #[command(flatten)]
@@ -81,7 +81,7 @@ impl Audit {
         Ok(ExitCode::from(u8::from(!findings.is_empty())))
     }
 
-    /// Looks for who wrote what was found.
+    /// Searches the audit log for the writers of the findings.
     fn search(&self, survey: &Survey, findings: &[Finding]) -> Result<Option<Search>, Failure> {
         if !self.log.is_given() {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Audit {
     }
 }
 
-/// All findings, object by object, and of which objects nothing can be told.
+/// Returns all findings, object by object, and the unreadable objects.
 fn find(survey: &Survey) -> (Vec<Finding>, Vec<String>) {
     let (mut findings, mut unreadable) = (Vec::new(), Vec::new());
     for seen in survey.objects() {
@@ -117,7 +117,7 @@ fn find(survey: &Survey) -> (Vec<Finding>, Vec<String>) {
     (findings, unreadable)
 }
 
-/// Who wrote what a manager has, if that is asked.
+/// Returns the writer of a manager's fields, if the search is enabled.
 type WhoWrote<'a> = dyn Fn(&Finding, &ManagedFieldsEntry) -> Option<String> + 'a;
 
 fn print(findings: &[Finding], writers: &WhoWrote<'_>) {
@@ -149,7 +149,7 @@ fn print(findings: &[Finding], writers: &WhoWrote<'_>) {
                 visible_line(&field),
                 visible_line(&holders)
             ));
-            // Once for all fields of which the same is to be said.
+            // The explanation is printed once for all fields that share it.
             let explained = (finding.fault, finding.why.as_str(), finding.remedy.as_str());
             if said != Some(explained) {
                 output::print_line(format!(

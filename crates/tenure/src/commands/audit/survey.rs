@@ -1,5 +1,5 @@
-//! The objects that Kustomizations applied, as far as whoever asks may look: those that bear their labels, and those of their inventories.
-//! Owns where they are looked for; refuses more than their metadata, and to take what may not be looked at for what isn't there.
+//! Finds the objects of Kustomizations that the user may read: those with their labels, and those in their inventories. It reads only metadata. An unreadable object
+//! never counts as missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,12 +19,12 @@ use crate::inspection::ONLY_METADATA;
 use crate::pages::{self, Refusal};
 use crate::{provenance, resources};
 
-/// How many requests are under way at once.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 8;
-/// Metadata alone, of a list.
+/// The media type for the metadata of a list.
 const LIST_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// What was looked at.
+/// The objects that were read.
 pub(super) struct Survey {
     discovery: Discovery,
     objects: BTreeMap<ObjectId, Value>,
@@ -41,7 +41,7 @@ enum Kustomization {
     Unseen,
 }
 
-/// One object, and what is known of it.
+/// One object with its facts.
 pub(super) struct Seen<'a> {
     pub(super) id: &'a ObjectId,
     pub(super) object: &'a Value,
@@ -51,7 +51,7 @@ pub(super) struct Seen<'a> {
     pub(super) declared: Option<&'a Value>,
 }
 
-/// What came of a request, where a refusal is told and the rest goes on.
+/// The answer to a request; a refusal is reported, and the survey continues.
 enum Answer {
     Object(Value),
     Absent,
@@ -59,7 +59,7 @@ enum Answer {
 }
 
 impl Survey {
-    /// Looks around in a namespace, or in all.
+    /// Surveys one namespace, or all of them.
     pub(super) async fn make(
         client: &kube::Client,
         namespace: Option<&str>,
@@ -82,17 +82,17 @@ impl Survey {
         Ok(survey)
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// What could not be looked at, and what that leaves unknown.
+    /// Returns notes about unreadable objects, and about the unknown facts that follow.
     pub(super) fn notes(&self) -> impl Iterator<Item = &str> {
         self.notes.iter().map(String::as_str)
     }
 
-    /// The objects, in the order of their names.
+    /// Iterates over the objects, ordered by name.
     pub(super) fn objects(&self) -> impl Iterator<Item = Seen<'_>> {
         self.owners.iter().filter_map(|(id, owner)| {
             let others = self.inventories.get(id).into_iter().flatten();
@@ -112,7 +112,7 @@ impl Survey {
         })
     }
 
-    /// How a request addresses an object.
+    /// Returns the address of an object for requests.
     pub(super) fn address_of(&self, id: &ObjectId) -> Option<Address> {
         let Sought::Served(resource) = self.discovery.find(&id.group, None, &id.kind) else {
             return None;
@@ -172,7 +172,7 @@ impl Survey {
         Ok(())
     }
 
-    /// What bears the label of a Kustomization, of every kind that can be listed.
+    /// Lists the objects with a Kustomization's label, of every kind that can be listed.
     async fn list_labelled(&mut self, client: &kube::Client, namespace: Option<&str>) {
         let kinds: Vec<Resource> = self
             .discovery
@@ -208,7 +208,7 @@ impl Survey {
         }
     }
 
-    /// What inventories name and no list showed: of another namespace, or without its label.
+    /// Reads objects in inventories that no list showed: in another namespace, or without the label.
     async fn look_at_inventories(&mut self, client: &kube::Client) {
         let missing = self.inventories.keys().filter(|id| !self.objects.contains_key(*id));
         let (mut places, mut unknown): (Vec<(ObjectId, Resource)>, BTreeSet<String>) = Default::default();
@@ -241,7 +241,7 @@ impl Survey {
         }
     }
 
-    /// The Kustomizations of other namespaces that labels name.
+    /// Reads the Kustomizations of other namespaces that labels name.
     async fn look_at_owners(&mut self, client: &kube::Client) {
         let Sought::Served(resource) = self.find_kustomizations() else {
             return;
@@ -277,7 +277,7 @@ impl Survey {
         }
     }
 
-    /// What Git says, where the artifacts are at hand.
+    /// Builds the content of Git, if the artifacts are available.
     async fn build(&mut self, client: &kube::Client, artifacts: Option<&Path>) {
         let owners: BTreeSet<&KustomizationName> = self.owners.values().collect();
         let mut unknown = None;
@@ -320,7 +320,7 @@ fn name_of(object: &Value) -> Option<KustomizationName> {
     })
 }
 
-/// All objects of a collection that have the label; all if none is named.
+/// Returns all objects of a collection with the label; all objects without one.
 async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> Result<Vec<Value>, String> {
     let path = match label {
         "" => path.to_owned(),
@@ -329,7 +329,7 @@ async fn list(client: &kube::Client, path: &str, accept: &str, label: &str) -> R
     let mut objects = Vec::new();
     match pages::visit(client, &path, (accept, usize::MAX), |object| objects.push(object)).await {
         Ok(_) => Ok(objects),
-        // What has been listed so far is not all.
+        // The list so far is incomplete.
         Err(Refusal::Absent) => Err("it is served no more".to_owned()),
         Err(refusal) => Err(refusal.to_string()),
     }

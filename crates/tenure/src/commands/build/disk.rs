@@ -1,5 +1,5 @@
-//! A folder of the disk as the tree that a build reads. Owns when a file is read: at the first question for it, once. Refuses what
-//! lies outside the folder, wherever links point, and files that are too large.
+//! A folder on disk as the tree that a build reads. A file is read once, when the build first asks for it. Files outside the folder are refused, for every target of a
+//! link, and so are files that are too large.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use kustomize::{Entry, FileTree};
 /// Files larger than this are not read.
 const LARGEST_FILE: u64 = 512 << 20;
 
-/// What is on disk at one path.
+/// The content at one path.
 #[derive(Debug)]
 enum Held {
     File(Vec<u8>),
@@ -18,22 +18,21 @@ enum Held {
     Link(String),
 }
 
-/// A folder of the disk.
+/// A folder on disk.
 ///
-/// A build borrows what it reads from the tree, so an answer, once given, stays where it is: answers live in slots of rows that
-/// are never moved, each row twice as long as the one before.
+/// A build borrows from the tree, so an answer never moves in memory: answers are in slots of rows that stay in place. Each row is twice as long as the previous one.
 #[derive(Debug)]
 pub(crate) struct Disk {
     root: PathBuf,
     slots: RefCell<HashMap<String, Option<usize>>>,
     rows: [OnceCell<Box<[OnceCell<Held>]>>; usize::BITS as usize],
     used: Cell<usize>,
-    /// What couldn't be read, first come first.
+    /// The first read error.
     trouble: RefCell<Option<String>>,
 }
 
 impl Disk {
-    /// The tree below a folder, whose path must have no links in it.
+    /// Returns the tree below a folder, whose path must have no links in it.
     pub(crate) fn new(root: PathBuf) -> Self {
         Self {
             root,
@@ -44,12 +43,12 @@ impl Disk {
         }
     }
 
-    /// Why something that is there couldn't be read, if so.
+    /// Returns the reason why an existing file couldn't be read, if any.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.borrow().clone()
     }
 
-    /// The row and the place in it of the answer with this number.
+    /// Returns the row and the slot of the answer with this number.
     fn place(number: usize) -> (usize, usize) {
         let row = (number + 1).ilog2();
         (row as usize, number + 1 - (1 << row))
@@ -122,7 +121,7 @@ impl Disk {
         }
     }
 
-    /// A link's target; an absolute one that stays below the root is made relative, because a tree knows no absolute paths.
+    /// Returns a link's target. An absolute target below the root is made relative, because a tree knows no absolute paths.
     fn inside(&self, path: &str, target: &Path) -> String {
         match target.strip_prefix(&self.root) {
             Ok(rest) if target.is_absolute() => {

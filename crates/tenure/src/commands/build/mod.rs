@@ -1,5 +1,5 @@
-//! `tenure build DIR`: what `kustomize build` prints, with the flags of its users. Owns which folder is the tree and where the result
-//! goes; refuses to fetch, to run anything, and to read outside the tree.
+//! `tenure build DIR`: the output of `kustomize build`, with the same flags. The module chooses the tree and writes the result. A build fetches nothing, runs nothing,
+//! and reads nothing outside the tree.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,41 +14,41 @@ mod refused;
 use crate::failure::Failure;
 use crate::{output, quantity};
 
-/// Switches the label on for people who set it once and for all.
+/// The variable with which users enable the label permanently.
 const MANAGED_BY: &str = "KUSTOMIZE_ENABLE_MANAGEDBY_LABEL";
 
 /// Build a kustomization, as `kustomize build` does.
 #[derive(Debug, Args)]
 pub(crate) struct Build {
-    /// Folder with a kustomization [default: the current one].
+    /// Folder with a kustomization [default: the current folder].
     #[arg(value_name = "DIR")]
     folders: Vec<PathBuf>,
-    /// Write to a file instead of standard output, or a file for each object into a folder that exists; `-` is standard output.
+    /// File for the output, or an existing folder for one file per object; `-` for standard output, which is the default.
     #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
-    /// Where files that a kustomization names may be: in or below its own folder, or (LoadRestrictionsNone) anywhere.
+    /// Restriction on the files that a kustomization names: in or below its own folder, or (LoadRestrictionsNone) anywhere.
     #[arg(long, value_name = "RESTRICTION", default_value = "LoadRestrictionsRootOnly")]
     load_restrictor: String,
-    /// Add the label app.kubernetes.io/managed-by (deprecated: `managedByLabel` in the kustomization's buildMetadata).
+    /// Add the label app.kubernetes.io/managed-by. Deprecated: use `managedByLabel` in the kustomization's buildMetadata.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_managedby_label: Option<bool>,
-    /// `legacy` or `none` (deprecated: `sortOptions` in the kustomization).
+    /// Order of the objects, `legacy` or `none`. Deprecated: use `sortOptions` in the kustomization.
     #[arg(long, value_name = "ORDER")]
     reorder: Option<String>,
-    /// Accepted and without effect: it says as whom functions run, and none are run.
+    /// Accepted without effect: the flag sets the user for functions, and Tenure runs none.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     as_current_user: Option<bool>,
-    /// What the build may make all together, like 512MiB; 0 for as much as it likes.
+    /// Maximum number of bytes that the build makes in all, such as 512MiB; 0 for no limit.
     #[arg(long, value_name = "BYTES", default_value = "4GiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
-    /// How many steps the build may take, of some five nanoseconds each; 0 for as many as it likes.
+    /// Maximum number of steps that the build takes, of some five nanoseconds each; 0 for no limit.
     #[arg(long, value_name = "STEPS", default_value_t = kustomize::Budget::default().steps)]
     rendering_steps: u64,
     #[command(flatten)]
     refused: refused::Refused,
 }
 
-/// One object, written.
+/// One object as text.
 struct Written {
     name: kustomize::FileName,
     text: Box<str>,
@@ -153,7 +153,7 @@ fn illegal(flag: &str, value: &str, legal: &str) -> Failure {
     Failure::usage(format!("illegal flag value --{flag} {value}; legal values: [{legal}]"))
 }
 
-/// The folder to build, links followed.
+/// Returns the path of an existing folder, with links resolved.
 pub(super) fn existing(folder: &Path) -> Result<PathBuf, Failure> {
     let shown = folder.display();
     if folder.as_os_str().is_empty() {
@@ -187,7 +187,7 @@ fn write_all(mut out: impl Write, objects: &[Written]) -> std::io::Result<()> {
     out.flush()
 }
 
-/// Writes a file for each object; their names begin with the namespace when there are several.
+/// Writes a file for each object. File names begin with the namespace if the objects have several namespaces.
 fn write_each(folder: &Path, objects: &[Written]) -> Result<(), Failure> {
     let first = objects.iter().find_map(|object| object.name.namespace.as_ref());
     let several = objects
@@ -210,13 +210,12 @@ fn write_each(folder: &Path, objects: &[Written]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The largest file that is searched for folders that a kustomization leads to.
+/// The largest file that is searched for folders of a kustomization.
 const LARGEST_KUSTOMIZATION: u64 = 8 << 20;
 
-/// The repository that the folder is in; the folder's own ancestor without one.
+/// Returns the repository of the folder, or an ancestor of the folder without a repository.
 ///
-/// A base may lie beside the folder (`../../base`), so more than the folder has to be read; the repository is what a
-/// reconciler would see.
+/// A base may be beside the folder (`../../base`), so a build has to read more than the folder. A reconciler sees the whole repository.
 pub(super) fn root_of(folder: &Path) -> PathBuf {
     folder
         .ancestors()
@@ -224,14 +223,14 @@ pub(super) fn root_of(folder: &Path) -> PathBuf {
         .map_or_else(|| reach(folder), Path::to_path_buf)
 }
 
-/// The text of a file. A link may lead to a device or a pipe, which has no end, or makes its reader wait.
+/// Reads a small file. A link may lead to a device or a pipe, which is endless or blocks its reader.
 fn read_small_file(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     let is_small = metadata.is_file() && metadata.len() <= LARGEST_KUSTOMIZATION;
     is_small.then(|| std::fs::read_to_string(path).ok())?
 }
 
-/// Outside a repository: as far up as the kustomizations reach that this one leads to, in whichever folders they are.
+/// Outside a repository, returns the topmost folder to which this kustomization leads, directly or through others.
 fn reach(folder: &Path) -> PathBuf {
     let mut root = folder.to_path_buf();
     let mut waiting = vec![folder.to_path_buf()];
@@ -244,7 +243,7 @@ fn reach(folder: &Path) -> PathBuf {
             let Some(text) = read_small_file(&place.join(name)) else {
                 continue;
             };
-            // Any word may name a folder, and a folder below may reach up. An absolute path is never one of a kustomization's.
+            // Every word may name a folder, and a folder below may lead up. A kustomization never has absolute paths.
             for word in text
                 .split(|c: char| c.is_whitespace() || "\"',[]{}=".contains(c))
                 .filter(|word| !word.is_empty() && !word.starts_with('/'))
@@ -272,7 +271,7 @@ fn reach(folder: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
-    /// Outside a repository nothing says how far up a build may read, so kustomizations are searched. One may be a link to anything.
+    /// Outside a repository, the search through kustomizations decides how far up a build may read. A kustomization may be a link to any file.
     #[test]
     fn a_search_reads_neither_devices_nor_pipes() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -287,7 +286,7 @@ mod tests {
             .status();
         assert!(made.expect("mkfifo").success());
         assert_eq!(reach(&below), below);
-        // The control: a file that is none of these.
+        // The control: a regular file.
         std::fs::write(below.join("kustomization.yaml"), "resources: [../base]\n").expect("a file");
         assert_eq!(reach(&below), root.join("app"));
     }

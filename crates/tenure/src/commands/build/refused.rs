@@ -1,4 +1,4 @@
-//! Flags of `kustomize build` that make it run or fetch something. Owns what is said about each; refuses them all.
+//! Flags of `kustomize build` that make it run or fetch something. All of them are refused, each with its reason.
 
 use clap::Args;
 
@@ -6,47 +6,47 @@ use crate::failure::Failure;
 
 const RUNS: &str = "nothing is run during a build";
 
-/// Flags that are known and refused.
+/// Flags of kustomize that are refused.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Known from kustomize build, and refused")]
 pub(super) struct Refused {
-    /// Plugins are programs: none is run. The built-in transformers and generators need no flag.
+    /// Refused: plugins are programs, and Tenure runs none. The built-in transformers and generators need no flag.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_alpha_plugins: Option<bool>,
-    /// Functions are programs: none is run.
+    /// Refused: functions are programs, and Tenure runs none.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_exec: Option<bool>,
-    /// Helm is a program: it is not run.
+    /// Refused: Helm is a program, and Tenure does not run it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     enable_helm: Option<bool>,
-    /// Of functions.
+    /// Refused: a setting for functions.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     network: Option<bool>,
-    /// Of functions.
+    /// Refused: a setting for functions.
     #[arg(long, value_name = "NAME")]
     network_name: Option<String>,
-    /// Of functions.
+    /// Refused: a setting for functions.
     #[arg(long, value_name = "STORAGE")]
     mount: Vec<String>,
-    /// Of functions.
+    /// Refused: a setting for functions.
     #[arg(short, long, value_name = "NAME=VALUE")]
     env: Vec<String>,
-    /// Of Helm.
+    /// Refused: a setting for Helm.
     #[arg(long, value_name = "FILE")]
     helm_command: Option<String>,
-    /// Of Helm.
+    /// Refused: a setting for Helm.
     #[arg(long, value_name = "VERSION")]
     helm_api_versions: Vec<String>,
-    /// Of Helm.
+    /// Refused: a setting for Helm.
     #[arg(long, value_name = "VERSION")]
     helm_kube_version: Option<String>,
-    /// Of Helm.
+    /// Refused: a setting for Helm.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     helm_debug: Option<bool>,
 }
 
 impl Refused {
-    /// Refuses the first of these flags that asks for anything.
+    /// Refuses the first of these flags that is set.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let on = |flag: &Option<bool>| *flag == Some(true);
         let plugins =

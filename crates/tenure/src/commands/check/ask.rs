@@ -1,5 +1,5 @@
-//! Each object of a folder is sent to the API server as the account that would apply it. Owns in which order, and how many at a time; what comes back is
-//! judged by `tenure_planner::check`.
+//! Sends each object of a folder to the API server as the account that would apply it. The module decides the order and the concurrency; `tenure_planner::check`
+//! interprets the answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,27 +24,27 @@ use super::Whom;
 use crate::client::open_client;
 use crate::failure::{Failure, chain};
 
-/// How many dry runs are under way at the same time.
+/// The number of concurrent dry runs.
 const AT_ONCE: usize = 8;
-/// How long one answer is waited for.
+/// The timeout for one answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The most warnings that are told of one object.
+/// The largest number of reported warnings for one object.
 const MOST_WARNINGS: usize = 10;
-/// What SOPS writes into a file that it has encrypted.
+/// The field that SOPS writes into an encrypted file.
 const ENCRYPTED: &str = "sops";
 const RIGHTS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// What is asked with.
+/// The clients for the questions.
 pub(super) struct Means {
-    /// Speaks as the account.
+    /// The configuration of the account.
     config: kube::Config,
-    /// Speaks as whoever checks.
+    /// The client of the user who runs the check.
     own: kube::Client,
     dry_run: bool,
 }
 
 impl Means {
-    /// Of a cluster that is somebody's.
+    /// Returns the clients for a real cluster, where all writes are dry runs.
     pub(super) fn dry(config: kube::Config, own: kube::Client) -> Self {
         Self {
             config,
@@ -53,7 +53,7 @@ impl Means {
         }
     }
 
-    /// Of a control plane that is thrown away.
+    /// Returns the clients for a temporary control plane, where writes are real.
     pub(super) fn wet(config: kube::Config, own: kube::Client) -> Self {
         Self {
             config,
@@ -63,10 +63,10 @@ impl Means {
     }
 }
 
-/// Asks as the account.
+/// The client of the account.
 struct Asker<'a> {
     client: Client,
-    /// The same account, for what is asked about its rights.
+    /// The same account's client for questions about its rights.
     rights: kube::Client,
     identity: Identity,
     whom: &'a Whom,
@@ -74,13 +74,13 @@ struct Asker<'a> {
     dry_run: bool,
 }
 
-/// What is known of one object.
+/// The answer about one object.
 enum Answer {
     Found(Vec<Finding>),
     Untold(String),
 }
 
-/// Asks about all objects; the findings, in the order of the objects, and of which objects nothing was heard.
+/// Asks about all objects. Returns the findings, in the order of the objects, and the objects without an answer.
 pub(super) async fn about(
     objects: &[BuiltResource],
     whom: &Whom,
@@ -104,7 +104,7 @@ pub(super) async fn about(
         awaited: awaited.keep_missing(&missing),
         dry_run: means.dry_run,
     };
-    // What is written meets what was written before it, so it comes one after the other.
+    // Real writes depend on earlier writes, so they run one after the other.
     let at_once = if means.dry_run { AT_ONCE } else { 1 };
     let mut answers = futures::stream::iter(objects.iter().map(|built| asker.ask(built))).buffered(at_once);
     let (mut findings, mut untold) = (Vec::new(), Vec::new());
@@ -117,7 +117,7 @@ pub(super) async fn about(
     Ok((findings, untold))
 }
 
-/// Those namespaces that are not there yet; one that may not be looked at counts as not there.
+/// Returns the namespaces that don't exist; a namespace that the user may not read counts as missing.
 async fn find_missing(client: &kube::Client, names: &BTreeSet<String>) -> Result<BTreeSet<String>, Failure> {
     let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
     let reads = names.iter().map(|name| {
@@ -187,7 +187,7 @@ impl Asker<'_> {
         found
     }
 
-    /// What can't be named can't be sent.
+    /// Refuses an object without a valid name, which can't be sent.
     fn refuse_name(&self, built: &BuiltResource, why: &str) -> Answer {
         let id = ObjectId {
             namespace: String::new(),
@@ -211,7 +211,7 @@ impl Asker<'_> {
         answer(judge(&subject, failure, &Rights::Unknown))
     }
 
-    /// Without force first, so that other managers' fields are told; then with it, as a reconciliation does.
+    /// Applies first without force, to report other managers' fields, and then with force, as a reconciliation does.
     async fn apply(&self, subject: &Subject<'_>, resource: &Resource) -> Answer {
         let mut findings = match self.send(subject.object, false).await {
             Ok(warnings) => {
@@ -260,7 +260,7 @@ impl Asker<'_> {
         answer(judge(subject, refused, &rights))
     }
 
-    /// Which of the rights that an apply takes the account lacks: to create only where there is no such object.
+    /// Returns the rights for an apply that the account lacks. The right to create counts only for a missing object.
     async fn ask_rights(&self, id: &ObjectId, resource: &Resource) -> Rights {
         let mut lacking = Vec::new();
         for verb in ["patch", "create"] {
@@ -275,7 +275,7 @@ impl Asker<'_> {
             if matches!(found, Ok(Some(_))) {
                 return Rights::Held;
             }
-            // Where it may not look, what it says of the right decides.
+            // If the account may not read the object, the review of the right decides.
             if !matches!(found, Ok(None) | Err(ClusterError::Forbidden { .. })) {
                 return Rights::Unknown;
             }
@@ -330,7 +330,7 @@ fn set_namespace(object: &mut Value, namespace: &str) {
     }
 }
 
-/// Takes out what SOPS has encrypted and what it notes about that; whether there was something.
+/// Removes the fields that SOPS has encrypted, and its metadata. Returns whether the object was encrypted.
 pub(super) fn open(object: &mut Value) -> bool {
     let Some(fields) = object.as_object_mut() else {
         return false;

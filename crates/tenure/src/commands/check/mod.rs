@@ -1,5 +1,5 @@
-//! `tenure check`: would what a folder renders be accepted, if somebody committed it? Owns whom it is asked as, and how the answer is shown; what an
-//! answer means is `tenure_planner::check`'s. Refuses to write to a cluster that is somebody's: whatever is sent there is a dry run.
+//! `tenure check`: reports whether the cluster would accept the rendered objects of a folder after a commit. The module chooses the identity and prints the result;
+//! `tenure_planner::check` interprets the answers. All writes to a real cluster are dry runs.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,69 +27,70 @@ use crate::failure::Failure;
 use crate::{acting, output, provenance, quantity};
 use render::{Folder, Unrendered};
 
-/// Check whether a cluster would accept what a folder renders, before it is committed: as the ServiceAccount that would apply it.
+/// Check whether a cluster would accept the objects of a folder, as the ServiceAccount that would apply them.
 ///
-/// Every object is sent as a dry run with that account's rights, so that RBAC, admission, other field managers, quotas and schemas are judged by the
-/// API server itself; nothing is written. With --platform there is no cluster: the platform repository is applied to a control plane that is made for
-/// it and thrown away. Exit codes: 0 nothing found, 1 something was, more than 1 it can't be told.
+/// The command sends every object as a dry run with that account's rights. So the API server itself checks RBAC, admission, other field managers, quotas and
+/// schemas, and stores nothing. With --platform, no cluster is needed: the command applies the platform repository to a temporary control plane.
+///
+/// Exit codes: 0 nothing found, 1 something found, more than 1 the command can't tell.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("whom").required(true).args(["surface", "tenant"]))]
 pub(crate) struct Check {
-    /// The folder that would be applied, with a kustomization or without one.
+    /// Folder that would be applied, with or without a kustomization.
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Check as what this Surface acts as, with the target namespace that it has for the folder.
+    /// Check as the account of this Surface, with the target namespace that the Surface has for the folder. Without NAMESPACE/, the Surface is in tenure-system.
     #[arg(long = "as", id = "surface", value_name = "[NAMESPACE/]SURFACE")]
     surface: Option<String>,
-    /// Check as the account that this tenant's surfaces act as; what names no namespace is for the home namespace.
+    /// Check as the account of this tenant's surfaces. Objects without a namespace go to the tenant's home namespace.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
-    /// The namespace that is set on every namespaced object, as `targetNamespace` does.
+    /// Namespace to set on every namespaced object, as `targetNamespace` does.
     #[arg(long, value_name = "NAME")]
     target_namespace: Option<String>,
-    /// A folder of the platform repository that takes the place of a cluster.
+    /// Folder of the platform repository to use instead of a cluster.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kubeconfig", "context"])]
     platform: Option<PathBuf>,
-    /// How findings are shown.
+    /// Format of the findings.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Text)]
     output: Form,
-    /// What the rendering may make all together.
+    /// Maximum number of bytes that the rendering makes in all; 0 for no limit.
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = quantity::parse_bytes)]
     rendering_bytes: u64,
-    /// How many steps the rendering may take, of some five nanoseconds each.
+    /// Maximum number of steps that the rendering takes, of some five nanoseconds each; 0 for no limit.
     #[arg(long, value_name = "STEPS", default_value_t = RenderLimits::default().steps)]
     rendering_steps: u64,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// How findings are shown.
+/// Formats of the findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// A line for each.
+    /// A line for each finding.
     Text,
-    /// As data.
+    /// The findings as JSON.
     Json,
     /// SARIF 2.1.0, which code hosts show beside the lines.
     Sarif,
 }
 
-/// Who would apply the folder, and from where.
+/// The account that would apply the folder, and its Kustomization's namespaces.
 struct Whom {
     account: ServiceAccount,
     placement: Placement,
-    /// Set on everything that is namespaced.
+    /// The namespace that replaces the namespace of all namespaced objects.
     target_namespace: Option<String>,
-    /// Where what names no namespace is.
+    /// The namespace of objects without one.
     default_namespace: Option<String>,
 }
 
-/// What was looked at.
+/// The result of the check.
 struct Outcome {
     account: String,
     objects: usize,
     findings: Vec<Finding>,
-    /// Objects of which nothing was heard.
+    /// Objects without an answer.
     untold: Vec<String>,
 }
 
@@ -121,7 +122,7 @@ impl Check {
         self.show(outcome, &inside, &folder)
     }
 
-    /// In a control plane of its own what is accepted is written, so that later objects meet it in the quotas.
+    /// In a temporary control plane, accepted objects are written, so quotas count them for later objects.
     async fn look_in(&self, plane: &platform::Thrown, root: &Path, inside: &str) -> Result<Outcome, Failure> {
         let whom = self.find_whom(plane.client(), inside).await?;
         let config = acting::by_token(plane.config(), plane.client(), &whom.account).await?;
@@ -248,7 +249,7 @@ impl Check {
     }
 }
 
-/// Whose a namespace is.
+/// Returns the placement of a namespace.
 async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
     provenance::place(client, namespace).await.map_err(|why| {
         Failure::environment(format!("whose namespace {namespace} is can't be told: {why}"))

@@ -1,5 +1,5 @@
-//! A control plane that is made from a platform repository and thrown away. Owns the order in which its objects come: kinds, policies and rights before
-//! tenants, and what is in namespaces last. Refuses to ask anybody: nothing is fetched, and no webhook or other server that the repository names is called.
+//! A temporary control plane from a platform repository. Its objects are applied in order: kinds, policies and rights before tenants, and namespaced objects last. The
+//! build makes no requests to others: it fetches nothing, and calls no webhook or server that the repository names.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -21,19 +21,19 @@ use crate::failure::Failure;
 use crate::plane::{self, Plane};
 use crate::{output, resources};
 
-/// Who applies the platform, as managedFields show it.
+/// The field manager of the platform's objects.
 const MANAGER: &str = "tenure-check";
-/// How long the platform is waited for.
+/// The timeout for the platform, and the pause between checks.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(10);
-/// What would ask somebody.
+/// Kinds that would make the API server call others.
 const ASKING: [&str; 3] = [
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
     "APIService",
 ];
 
-/// The control plane, and the folder that it is in.
+/// The control plane and its folder.
 pub(super) struct Thrown {
     plane: Plane,
     folder: tempfile::TempDir,
@@ -42,7 +42,7 @@ pub(super) struct Thrown {
 }
 
 impl Thrown {
-    /// Makes it from a folder of the platform repository.
+    /// Builds the control plane from a folder of the platform repository.
     pub(super) async fn build(repository: &Path) -> Result<Self, Failure> {
         let objects = read(repository)?;
         let folder = tempfile::Builder::new().prefix("tenure-check-").tempdir();
@@ -84,7 +84,7 @@ impl Thrown {
         self.config.clone()
     }
 
-    /// Ends it, and removes what it wrote.
+    /// Ends the control plane, and removes its files.
     pub(super) async fn end(self) {
         let Self {
             plane, folder, client, ..
@@ -199,7 +199,7 @@ impl Thrown {
         .await
     }
 
-    /// Waits until what Kubernetes' controllers add to namespaces is there: accounts that Pods start as, and what quotas count.
+    /// Waits until Kubernetes' controllers have filled the namespaces: the accounts of Pods, and the usage of quotas.
     async fn wait_for_contents(&self) -> Result<(), Failure> {
         self.wait(async |client| {
             let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
@@ -223,7 +223,7 @@ impl Thrown {
         .await
     }
 
-    /// Waits until nothing is missing any more.
+    /// Waits until nothing is missing.
     async fn wait(
         &self,
         find_missing: impl AsyncFn(&kube::Client) -> Result<Option<String>, kube::Error>,
@@ -243,16 +243,16 @@ impl Thrown {
     }
 }
 
-/// When an object comes.
+/// The stage of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// What defines kinds.
+    /// Definitions of kinds.
     Kinds,
-    /// What belongs to the cluster: policies, rights, classes.
+    /// Cluster-scoped objects: policies, rights, classes.
     Cluster,
     Tenants,
     Namespaces,
-    /// What is in namespaces.
+    /// Namespaced objects.
     Rest,
 }
 
@@ -274,8 +274,8 @@ impl Stage {
     }
 }
 
-/// The objects of the platform repository, without what would ask somebody and what can't be read. It is an administrator's: it may take as much as
-/// `tenure build` lets it.
+/// Reads the objects of the platform repository, without objects that would call others, and without unreadable ones. The repository is an administrator's, so it has
+/// the limits of `tenure build`.
 fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
     let folder = existing(repository)?;
     let root = root_of(&folder);

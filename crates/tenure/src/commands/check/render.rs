@@ -1,5 +1,4 @@
-//! The objects of a folder, as they would be applied, and where each field of theirs is written. Nothing is fetched, and nothing outside the
-//! repository is read.
+//! The objects of a folder, as a reconciler would apply them, with the place of each field. The build fetches nothing, and reads nothing outside the repository.
 
 use std::path::Path;
 
@@ -15,15 +14,15 @@ pub(super) struct Folder<'a> {
     pub(super) target_namespace: Option<&'a str>,
 }
 
-/// Why there are no objects.
+/// The reason why the folder has no objects.
 pub(super) enum Unrendered {
-    /// The disk refused.
+    /// The disk refused a read.
     Unreadable(Failure),
-    /// What is written there can't be built.
+    /// The files can't be built.
     Refused(Error),
 }
 
-/// Builds a folder as a reconciler would: one without a kustomization as if one named every YAML file below it.
+/// Builds a folder as a reconciler would: a folder without a kustomization counts as one that names every YAML file below it.
 pub(super) fn build(folder: &Folder<'_>, budget: Budget) -> Result<Vec<BuiltResource>, Unrendered> {
     let files = Disk::new(folder.root.to_owned());
     let options = Options {
@@ -44,7 +43,7 @@ pub(super) fn build(folder: &Folder<'_>, budget: Budget) -> Result<Vec<BuiltReso
     }
 }
 
-/// The file that stands for the whole folder: its kustomization, if it has one.
+/// Returns the file that represents the whole folder: its kustomization, if it has one.
 pub(super) fn name_file(inside: &str, folder: &Path) -> String {
     let names = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
     let found = names.into_iter().find(|name| folder.join(name).is_file());

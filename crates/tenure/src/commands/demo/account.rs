@@ -1,5 +1,4 @@
-//! The account of the demo: what is printed while it runs, and what is remembered for the summary. Refuses to call a
-//! step good that nobody saw.
+//! The account of the demo: its output and its summary. A step counts as held only after it was observed.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// What a step turned out to be.
+/// The result of a step.
 pub(super) enum Seen {
-    /// It was seen to hold; what was seen, in a sentence.
+    /// The step held, with the observation in a sentence.
     Held(String),
-    /// It was not; what was seen instead.
+    /// The step did not hold, with the observation in its place.
     Missing(String),
 }
 
@@ -38,14 +37,14 @@ impl Account {
         output::print_line(output::bold(&format!("{}. {title}", self.chapter)));
     }
 
-    /// Says something that is no step.
+    /// Prints a text that is no step.
     pub(super) fn say(&self, text: &str) {
         for line in text.lines() {
             output::print_line(format!("   {line}"));
         }
     }
 
-    /// Does a step, shows that it is under way, and prints what was seen and how long it took.
+    /// Runs a step, shows its progress, and prints the result and the duration.
     pub(super) async fn step(&mut self, what: &str, work: impl Future<Output = Seen>) -> bool {
         let waiting = waiting(what);
         let started = Instant::now();
@@ -70,12 +69,12 @@ impl Account {
         held
     }
 
-    /// Whether every step so far was seen to hold.
+    /// Whether every step so far held.
     pub(super) fn all_held(&self) -> bool {
         !self.lines.is_empty() && self.lines.iter().all(|line| line.held)
     }
 
-    /// The summary table.
+    /// Returns the summary table.
     pub(super) fn summary(&self) -> String {
         let rows = self.lines.iter().map(|line| {
             let seen = if line.held {
@@ -88,13 +87,13 @@ impl Account {
         output::table(&["", "what", "seen", "took"].map(str::to_owned), rows.collect())
     }
 
-    /// How many steps held, of how many.
+    /// Returns the number of steps that held, and the number of all steps.
     pub(super) fn count(&self) -> (usize, usize) {
         (self.lines.iter().filter(|line| line.held).count(), self.lines.len())
     }
 }
 
-/// A spinner on a terminal; nothing elsewhere.
+/// Returns a spinner on a terminal, and a hidden one elsewhere.
 fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template(" {spinner} {msg}  {elapsed}") {
@@ -105,7 +104,7 @@ fn waiting(what: &str) -> ProgressBar {
     bar
 }
 
-/// A duration as people read it.
+/// Formats a duration for people.
 pub(super) fn seconds(duration: Duration) -> String {
     if duration < Duration::from_secs(1) {
         format!("{} ms", duration.as_millis())

@@ -1,5 +1,4 @@
-//! The story, chapter by chapter. Each function does something to Git or, as somebody, to the cluster, and then says
-//! what it saw. Refuses to go round the program: whatever happens, happens through commits and the API.
+//! The story, chapter by chapter. Each function changes Git, or the cluster as some user, and reports the observed effect. All changes go through commits and the API.
 
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use super::escapes::{self, Escape};
 use super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until};
 use super::world::{Edit, World};
 
-/// How long an attempt may take to be refused.
+/// The timeout for the refusal of an attempt.
 const REFUSAL: std::time::Duration = PATIENCE;
 
 fn seen(result: Result<String, String>) -> Seen {
@@ -22,7 +21,7 @@ fn seen(result: Result<String, String>) -> Seen {
     }
 }
 
-/// Ready, and as whom.
+/// Returns whether a Surface is ready, with its identity.
 fn surface_is_ready(object: Option<&Value>) -> Option<String> {
     let message = is_ready(object)?;
     let status = |field: &str| {
@@ -160,7 +159,7 @@ pub(super) async fn image_change(world: &World, account: &mut Account) {
         .await;
 }
 
-/// 4. Somebody edits by hand.
+/// 4. A user edits a Deployment by hand.
 pub(super) async fn drift(world: &World, account: &mut Account) {
     account.chapter("Somebody edits a Deployment by hand");
     account
@@ -194,7 +193,7 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
         .await;
 }
 
-/// Who owns `.spec.replicas`, by managedFields.
+/// Returns the owner of `.spec.replicas`, by managedFields.
 fn manager_of_replicas(object: &Value) -> Option<&str> {
     ObjectView::of(object)
         .list_views("/metadata/managedFields")
@@ -260,14 +259,14 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
         };
         match created {
             Ok(_) => {}
-            // Refused where it is written. That it is not for want of rights shows the control, which is of the same kind.
+            // The write is denied. The control has the same kind, so the denial is not due to missing rights.
             Err(kube::Error::Api(status)) if status.code == 403 && name == escape.name => {
                 refused = Some(format!("{}: {}", status.reason, status.message));
             }
             Err(error) => return Seen::Missing(format!("mallory could not even create {name}: {error}")),
         }
     }
-    // Read with mallory's own rights: a reason that its owner can't read is no reason.
+    // The reason is read with mallory's own rights, because a reason must be readable by its owner.
     let api = || escape.kind.api(&world.mallory, Some("evil"));
     let reason = match refused {
         Some(reason) => reason,
@@ -289,7 +288,7 @@ async fn attempt(world: &World, escape: &Escape) -> Seen {
     Seen::Held(reason)
 }
 
-/// 6. What is removed from Git, and a surface that is removed.
+/// 6. A removal from Git, and the removal of a Surface.
 pub(super) async fn removal(world: &World, account: &mut Account) {
     account.chapter("Things are removed from Git");
     account
@@ -371,7 +370,7 @@ pub(super) async fn removal(world: &World, account: &mut Account) {
         .await;
 }
 
-/// Watches beta's production Kustomization and says when a push is applied; for whoever tries it.
+/// Watches beta's production Kustomization and reports applied pushes, for a user who tries it.
 pub(super) async fn report_pushes(world: &World, account: &Account) {
     let api = Kind::Kustomization.api(&world.admin, Some("beta"));
     let mut last: Option<String> = None;

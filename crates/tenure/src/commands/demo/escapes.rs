@@ -1,20 +1,19 @@
-//! What tenant evil tries, as data: every attempt with its control, the same thing inside the tenant's rights. A
-//! denial means something only because its control succeeds.
+//! The attempts of tenant evil, as data: each with its control, the same action inside the tenant's rights. A denial means something only because its control succeeds.
 
 use serde_json::{Value, json};
 
 use super::watch::Kind;
 
-/// An object that would be there if the attempt had worked.
+/// An object that would exist if the attempt had succeeded.
 pub(super) struct Harm {
     pub(super) kind: Kind,
     pub(super) namespace: Option<&'static str>,
     pub(super) name: &'static str,
 }
 
-/// One way out, and the way that is allowed.
+/// One attempt, and its control.
 pub(super) struct Escape {
-    /// What is tried, as a reader says it.
+    /// The attempt in words.
     pub(super) what: &'static str,
     /// The kind that mallory creates for it.
     pub(super) kind: Kind,
@@ -24,11 +23,11 @@ pub(super) struct Escape {
     pub(super) attempt: Value,
     /// Spec of the control.
     pub(super) control: Value,
-    /// What has to be absent afterwards, seen with an administrator's eyes.
+    /// The object that must be missing afterwards, as an administrator sees it.
     pub(super) harm: Option<Harm>,
 }
 
-/// A Kustomization of evil's over a folder of its repository.
+/// Returns a Kustomization of evil's over a folder of its repository.
 fn folder(path: &str) -> Value {
     json!({
         "interval": "1h", "retryInterval": "2s", "prune": true, "path": path,
@@ -73,8 +72,7 @@ fn by_field(
     }
 }
 
-/// Everything that evil tries. `git_server` is the address of the demo's own Git server, which the administrator
-/// allows.
+/// Returns all attempts. `git_server` is the address of the demo's own Git server, which the administrator allows.
 pub(super) fn all(git_server: &str) -> Vec<Escape> {
     let in_alpha = |name| {
         Some(Harm {

@@ -1,4 +1,4 @@
-//! The demo's repositories as they are in the folder `demo` of this crate, to be read there like anybody's.
+//! The demo's repositories, from the folder `demo` of this crate, where readers find them as files.
 
 /// A file of a repository: path and text.
 pub(super) type File = (&'static str, &'static str);
@@ -10,7 +10,7 @@ macro_rules! files {
     };
 }
 
-/// The administrators' repository, as it begins: tenants alpha and beta.
+/// The initial repository of the administrators: tenants alpha and beta.
 pub(super) const PLATFORM: &[File] = files!("platform":
     "tenants/kustomization.yaml",
     "tenants/alpha/kustomization.yaml",
@@ -23,7 +23,7 @@ pub(super) const PLATFORM: &[File] = files!("platform":
     "tenants/beta/surface.yaml",
 );
 
-/// What a later commit adds to it: tenant evil.
+/// The files of a later commit: tenant evil.
 pub(super) const PLATFORM_EVIL: &[File] = files!("platform":
     "tenants/evil/kustomization.yaml",
     "tenants/evil/cluster-role.yaml",
@@ -51,7 +51,7 @@ pub(super) const BETA: &[File] = files!("beta":
     "overlays/production/kustomization.yaml",
 );
 
-/// Evil's repository: an application, and what it tries.
+/// Evil's repository: an application, and the attempts.
 pub(super) const EVIL: &[File] = files!("evil":
     "app/kustomization.yaml",
     "app/deployment.yaml",
@@ -78,7 +78,7 @@ pub(super) const EVIL: &[File] = files!("evil":
     "escapes/dot-dot/control/kustomization.yaml",
 );
 
-/// Evil's symbolic links: path and target. The second one stays inside.
+/// Evil's symbolic links: path and target. The target of the second one is inside.
 pub(super) const EVIL_LINKS: &[File] = &[
     ("escapes/symlink/attempt/linked.txt", "/etc/passwd"),
     ("escapes/symlink/control/linked.txt", "own.txt"),
@@ -88,7 +88,7 @@ pub(super) const EVIL_LINKS: &[File] = &[
 mod tests {
     use super::*;
 
-    /// A file that is in the folder and in no list would silently not be in the demo.
+    /// A file in the folder that no list names would silently be missing in the demo.
     #[test]
     fn every_file_of_the_folder_is_in_a_list() {
         fn below(folder: &std::path::Path, found: &mut Vec<std::path::PathBuf>) {

@@ -1,5 +1,5 @@
-//! `tenure demo`: the whole story on one machine, on real Git repositories that it makes; as `tenure demo tenancy`, the one of who may write
-//! what; as `tenure demo access`, the one of a private project. Owns one folder, two listeners on loopback and nothing else; refuses to report what it did not see.
+//! `tenure demo`: the whole story on one machine, with real Git repositories that it makes. `tenure demo tenancy` shows the rules for writes, and `tenure demo access`
+//! shows a private project. The demo uses one folder and two listeners on loopback, and reports only observed results.
 
 use std::path::{Path, PathBuf};
 use std::pin::pin;
@@ -24,31 +24,31 @@ mod world;
 use account::{Account, seconds};
 use world::World;
 
-/// What is shown.
+/// Stories of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Story {
-    /// Two tenants, their repositories, and what happens to whoever steps outside.
+    /// Two tenants, their repositories, and the result of attempts to step outside a tenant.
     Gitops,
-    /// Who may write what: an owner's namespaces, a quota, an edit by hand of what Git manages, each with the reason as it is read.
+    /// Write access: an owner's namespaces, a quota, and an edit by hand of an object that Git manages, each with the reason that a user reads.
     Tenancy,
-    /// Access to a private project: asked for, approved by its owner, delivered, replaced after a leak and taken back, at a host in memory that speaks as
+    /// Access to a private project: requested, approved by its owner, delivered, replaced after a leak, and revoked. The host is in memory and speaks as
     /// GitLab does.
     Access,
 }
 
-/// Show a story on one machine, on real Git repositories: the whole one, who may write what, or access to a private project.
+/// Show a story on one machine, with real Git repositories: GitOps, write access, or access to a private project.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// Which story.
+    /// Story to show.
     #[arg(value_enum, default_value = "gitops")]
     story: Story,
-    /// End after the story instead of staying up; exit code 0 only if every step was seen to hold.
+    /// End after the story instead of running on. Exit code 0 only if every step held.
     #[arg(long)]
     once: bool,
-    /// Folder for everything that the demo writes; kept afterwards. A temporary one, removed at the end, when absent.
+    /// Folder for everything that the demo writes. It has to be empty or missing, and is kept [default: a temporary folder, removed at the end].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Port of the control plane; any free one when absent.
+    /// Port of the control plane; 0 takes a free port.
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
@@ -76,7 +76,7 @@ impl Demo {
         code
     }
 
-    /// Tells the story until it is over, or somebody has heard enough: then, too, everything ends in order.
+    /// Runs the story until its end or an interruption; both end in order.
     async fn run_in(&self, folder: &Path) -> Result<ExitCode, Failure> {
         output::print_line(output::bold(match self.story {
             Story::Gitops => {
@@ -144,7 +144,7 @@ impl Demo {
         if self.once {
             return Ok(code);
         }
-        // Both end with Ctrl-C, which the caller waits for.
+        // Both stories end with Ctrl-C, for which the caller waits.
         if self.story == Story::Tenancy {
             invite_owner(&world.plane, &account)?;
             std::future::pending::<()>().await;
@@ -175,7 +175,7 @@ impl Demo {
     }
 }
 
-/// Prints what was seen, and whether all of it was.
+/// Prints the summary, and returns whether all steps held.
 fn conclude(account: &Account, started: Instant) -> ExitCode {
     let (held, of) = account.count();
     output::print_line("");
@@ -190,12 +190,12 @@ fn conclude(account: &Account, started: Instant) -> ExitCode {
     }
 }
 
-/// The exit code of what somebody has ended: 128 and the number of SIGINT, as shells have it.
+/// Returns the exit code after an interruption: 128 and the number of SIGINT, as in shells.
 fn interrupted() -> ExitCode {
     ExitCode::from(130)
 }
 
-/// Says what to try next.
+/// Prints commands to try next.
 fn invite(world: &World, account: &Account) -> Result<(), Failure> {
     let kubeconfig = world.plane.admin_kubeconfig()?.display().to_string();
     let url = world.url("beta");
@@ -216,7 +216,7 @@ fn invite(world: &World, account: &Account) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same, as the owner of a tenant.
+/// Prints commands to try as the owner of a tenant.
 fn invite_owner(plane: &Plane, account: &Account) -> Result<(), Failure> {
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
@@ -232,7 +232,7 @@ fn invite_owner(plane: &Plane, account: &Account) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The same, as who asks for access.
+/// Prints commands to try as the requester of access.
 fn invite_asker(plane: &Plane, account: &Account) -> Result<(), Failure> {
     let kubeconfig = plane.admin_kubeconfig()?.display().to_string();
     output::print_line("");
@@ -249,7 +249,7 @@ fn invite_asker(plane: &Plane, account: &Account) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A demo begins with an empty folder: it never mixes with what is somebody's.
+/// Makes sure that the demo's folder is empty, so it never mixes with a user's files.
 fn empty(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|error| Failure::environment(format!("{}: {error}", folder.display())))?;
     let mut entries =

@@ -1,5 +1,5 @@
-//! The second story: who may write what, chapter by chapter. Each step is a request as somebody, and what the API server said to it; refuses to
-//! call anything denied whose control did not succeed.
+//! The second story: the rules for writes, chapter by chapter. Each step is a request as a user, with the API server's answer. An attempt counts as denied only if its
+//! control succeeded.
 
 use futures::future::join_all;
 use http::Method;
@@ -13,9 +13,9 @@ use super::watch::{Kind, PATIENCE, is_refused, until};
 use super::world::{Edit, World};
 use crate::answers::{Answer, send};
 
-/// How many namespaces alpha may have from the second chapter on, of which it has three.
+/// The number of namespaces that alpha may have from the second chapter on; it has three then.
 const QUOTA: i64 = 5;
-/// How many its owner makes at once.
+/// The number of namespaces that its owner creates at once.
 const AT_ONCE: usize = 10;
 
 async fn make_namespace(client: &kube::Client, name: &str, tenant: Option<&str>) -> Result<Answer, String> {
@@ -33,7 +33,7 @@ fn describe_namespace(name: &str, tenant: Option<&str>) -> Value {
     json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name, "labels": labels } })
 }
 
-/// What was tried, and the same thing within the rights of whoever tried it.
+/// Judges an attempt and its control, the same request within the user's rights.
 pub(super) fn judge(attempt: Result<Answer, String>, rule: &str, control: Result<Answer, String>) -> Seen {
     match (attempt, control) {
         (Err(error), _) | (_, Err(error)) => Seen::Missing(error),
@@ -100,7 +100,7 @@ pub(super) async fn owners(world: &World, alice: &kube::Client, account: &mut Ac
         .await;
 }
 
-/// A quota, and what Pods may run.
+/// A quota, and the rules for Pods.
 pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Account) {
     account.chapter("What the Tenant says is kept when something is written");
     account
@@ -162,7 +162,7 @@ pub(super) async fn bounds(world: &World, alice: &kube::Client, account: &mut Ac
         .await;
 }
 
-/// Edits by hand of what Git manages.
+/// Hand edits of Git-managed fields.
 pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mut Account) {
     account.chapter("An owner edits what Git manages");
     let edit = async |replicas: i64| {
@@ -220,7 +220,7 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
         .await;
 }
 
-/// Fields of a Package that a chart has.
+/// Fields of a Package that are a chart's values.
 pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut Account) {
     account.chapter("An administrator tunes a component");
     account.say("dora may write Packages and PackageValues, and has no right to write as the platform's chart.");
@@ -287,7 +287,7 @@ fn describe_package() -> Value {
         "spec": { "variant": "default", "components": { "metallb": { "values": values } } } })
 }
 
-/// What dora may.
+/// Returns dora's role.
 fn describe_tuner() -> Value {
     let verbs = ["get", "list", "create", "update", "patch"];
     json!({ "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": "demo-tuner" },
@@ -301,7 +301,7 @@ fn describe_tuners() -> Value {
         "subjects": [{ "apiGroup": group, "kind": "User", "name": "dora" }] })
 }
 
-/// A Tenant goes.
+/// A Tenant is removed.
 pub(super) async fn departure(world: &World, account: &mut Account) {
     account.chapter("A tenant leaves");
     let kustomizations = || Kind::Kustomization.api(&world.admin, Some("tenure-system"));
@@ -357,7 +357,7 @@ pub(super) async fn departure(world: &World, account: &mut Account) {
         .await;
 }
 
-/// What confirms a deletion, out of the message that asks for it.
+/// Reads the confirmation of a deletion from the message that asks for it.
 fn read_confirmation(message: &str) -> Option<String> {
     let (_, rest) = message.split_once(&format!("{ALLOW_DELETION}="))?;
     rest.split_whitespace().next().map(str::to_owned)

@@ -1,5 +1,4 @@
-//! Seeing things happen: one object is watched until it is as wanted, or the time is up. Refuses to sleep and look
-//! again.
+//! Observes the demo's effects: watches one object until it is as wanted, or until the timeout. The demo never polls.
 
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// Long enough for a slow machine; a step that needs more was not seen.
+/// The timeout, long enough for a slow machine. A slower step counts as not observed.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The kinds that the demo looks at.
+/// The kinds that the demo reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ConfigMap,
@@ -62,7 +61,7 @@ impl Kind {
         }
     }
 
-    /// The objects of this kind in one namespace, or of the cluster.
+    /// Returns the API of this kind, in one namespace or cluster-wide.
     pub(super) fn api(self, client: &kube::Client, namespace: Option<&str>) -> Api<DynamicObject> {
         match namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &self.resource()),
@@ -70,14 +69,14 @@ impl Kind {
         }
     }
 
-    /// apiVersion and kind, for a manifest.
+    /// Returns apiVersion and kind for a manifest.
     pub(super) fn types(self) -> (String, String) {
         let resource = self.resource();
         (resource.api_version, resource.kind)
     }
 }
 
-/// Watches one object until `wanted` answers; else what was seen last.
+/// Watches one object until `wanted` returns a value; else returns the last state.
 pub(super) async fn until<T>(
     api: Api<DynamicObject>,
     name: &str,
@@ -88,7 +87,7 @@ pub(super) async fn until<T>(
     let watching = async {
         let mut changes = std::pin::pin!(kube::runtime::watcher::watch_object(api, name));
         while let Some(change) = changes.next().await {
-            // An error ends nothing: the watcher starts again by itself, with back-off.
+            // After an error the watcher restarts by itself, with back-off.
             let Ok(object) = change else { continue };
             let object = object.and_then(|object| serde_json::to_value(object).ok());
             if let Some(answer) = wanted(object.as_ref()) {
@@ -107,7 +106,7 @@ pub(super) async fn until<T>(
     }
 }
 
-/// Watches all objects of a kind until `wanted` answers to one of them; else what was seen.
+/// Watches all objects of a kind until `wanted` returns a value for one of them; else returns the last state.
 pub(super) async fn until_any<T>(
     api: Api<DynamicObject>,
     patience: Duration,
@@ -134,14 +133,14 @@ pub(super) async fn until_any<T>(
     }
 }
 
-/// A condition's status, reason and message.
+/// Returns a condition's status, reason and message.
 pub(super) fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let condition = ObjectView::of(object).find_condition(kind)?;
     Some((condition.status, condition.reason, condition.message))
 }
 
-/// What the Ready condition says, if it is about the present generation. The condition's own observedGeneration counts:
-/// the status' one moves on only when the generation was applied, as Flux has it.
+/// Returns the Ready condition, if it is about the current generation. The condition's own observedGeneration counts: that of the status changes only after the
+/// generation was applied, as in Flux.
 fn ready(object: &Value) -> Option<(&str, &str, &str)> {
     let view = ObjectView::of(object);
     let generation = view.find_number("/metadata/generation");
@@ -151,20 +150,20 @@ fn ready(object: &Value) -> Option<(&str, &str, &str)> {
         .flatten()
 }
 
-/// The object is Ready.
+/// Returns a text if the object is Ready.
 pub(super) fn is_ready(object: Option<&Value>) -> Option<String> {
     let (status, _, message) = ready(object?)?;
     (status == "True").then(|| message.to_owned())
 }
 
-/// The object says that it is not ready, and why: reason and message.
+/// Returns the reason and message of an object that is not ready.
 pub(super) fn is_refused(object: Option<&Value>) -> Option<String> {
     let (status, reason, message) = ready(object?)?;
     (status == "False" && reason != "Progressing" && reason != "DependencyNotReady")
         .then(|| format!("{reason}: {message}"))
 }
 
-/// The best there is to say of an object.
+/// Returns the best description of an object.
 fn message(object: &Value) -> String {
     match condition(object, "Ready") {
         Some((status, reason, message)) => format!("Ready={status} {reason}: {message}"),

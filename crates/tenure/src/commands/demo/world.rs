@@ -1,5 +1,4 @@
-//! What the demo happens in: an embedded control plane, a Git server with four repositories, and two people. Owns one
-//! folder and nothing outside it.
+//! The world of the demo: an embedded control plane, a Git server with four repositories, and two people. All files are in one folder.
 
 use std::path::Path;
 
@@ -13,7 +12,7 @@ use crate::commands::controllers::ControllerSettings;
 use crate::failure::{Failure, chain};
 use crate::plane::{self, Plane};
 
-/// The field manager of what the demo's administrator applies.
+/// The field manager of the demo's administrator.
 const ADMINISTRATOR: &str = "tenure-demo";
 
 /// A change of a repository.
@@ -30,7 +29,7 @@ pub(super) enum Edit {
     },
 }
 
-/// Everything that is running.
+/// The running parts.
 pub(super) struct World {
     /// The control plane.
     pub(super) plane: Plane,
@@ -109,14 +108,14 @@ impl World {
         self.git.http_url(repository)
     }
 
-    /// What an administrator does once, by hand: a ServiceAccount for the platform, its rights, and its Surface.
+    /// Creates the objects that an administrator makes once: a ServiceAccount for the platform, its rights, and its Surface.
     pub(super) async fn create_platform_surface(&self) -> Result<(), Failure> {
         let manifests = [
             json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "platform-gitops", "namespace": "tenure-system"}}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "platform-gitops"},
                 "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
                 "subjects": [{"kind": "ServiceAccount", "name": "platform-gitops", "namespace": "tenure-system"}]}),
-            // It may do everything, and that is meant.
+            // The account may do everything, and the role allows its tokens explicitly.
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "mints-platform", "namespace": "tenure-system"},
                 "rules": [{"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint-administrator"], "resourceNames": ["platform-gitops"]}]}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": {"name": "mints-platform", "namespace": "tenure-system"},
@@ -190,7 +189,7 @@ pub(super) async fn apply(admin: &kube::Client, manifest: &serde_json::Value) ->
     Ok(())
 }
 
-/// The address of the Git server is known only when it listens.
+/// Inserts the address of the Git server, which is known after it listens.
 fn with_address(text: &str, address: &str) -> String {
     text.replace("GIT_SERVER", address)
 }

@@ -1,12 +1,11 @@
-//! One object for people: its columns, and its conditions whole. Owns the layout; refuses to show what is in a Secret or a
-//! ConfigMap: that is what `-o yaml` is asked for.
+//! Describes one object for people: its columns, and its full conditions. The content of a Secret or a ConfigMap is left out; `-o yaml` shows it.
 
 use serde_json::Value;
 use tenure_api::{ObjectView, StatedCondition};
 
 use crate::output;
 
-/// The lines that describe an object: `subject`, then columns as headers and cells, then its conditions.
+/// Returns the description of an object: `subject`, columns as headers and cells, and its conditions.
 pub(super) fn describe(subject: &str, columns: &[(String, String)], object: &Value) -> Vec<String> {
     let mut lines = vec![output::bold(subject)];
     let widest = columns
@@ -15,7 +14,7 @@ pub(super) fn describe(subject: &str, columns: &[(String, String)], object: &Val
         .max()
         .unwrap_or_default();
     for (header, cell) in columns {
-        // Its conditions follow, whole.
+        // The full conditions follow.
         if cell.is_empty() || ["READY", "STATUS", "NAME", "NAMESPACE"].contains(&header.as_str()) {
             continue;
         }
@@ -50,7 +49,7 @@ fn describe_condition(condition: StatedCondition<'_>) -> String {
     }
 }
 
-/// Every line but the first one moved to the right.
+/// Indents every line except the first.
 fn indented(text: &str, by: usize) -> String {
     let gap = format!("\n{}", " ".repeat(by));
     text.trim_end().lines().collect::<Vec<_>>().join(&gap)

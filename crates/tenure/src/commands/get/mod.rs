@@ -1,5 +1,4 @@
-//! `tenure get`: what is there and how it is, as the control plane's own tables show it. Owns what is asked for and in which form
-//! it is shown; refuses to take "may not be read" for "is not there".
+//! `tenure get`: the objects and their state, in the tables of the API server. An unreadable object never counts as missing.
 
 use std::process::ExitCode;
 
@@ -20,7 +19,7 @@ mod named;
 mod table;
 mod watch;
 
-/// What `tenure get` shows when no kind is named, in this order.
+/// The kinds that `tenure get` shows without an argument, in this order.
 pub(super) const OURS: &[&str] = &[
     "tenants.capsule.clastix.io",
     "surfaces.tenure.dev",
@@ -35,19 +34,19 @@ pub(super) const OURS: &[&str] = &[
     "alerts.notification.toolkit.fluxcd.io",
 ];
 
-/// Show objects: by default tenants, surfaces, sources and kustomizations.
+/// Show objects and their state: by default Tenants, Surfaces, sources, Kustomizations, Receivers, Providers and Alerts.
 #[derive(Debug, Args)]
 pub(crate) struct Get {
-    /// Kinds (`ks`, `ks,gitrepo`, `deployments.apps`), or objects (`ks web`, `ks/web`); all of Tenure's kinds when none is named.
+    /// Kinds (`ks`, `ks,gitrepo`, `deployments.apps`), or objects (`ks web`, `ks/web`) [default: the kinds above].
     #[arg(value_name = "KIND|KIND/NAME", add = ArgValueCompleter::new(super::completion::complete_target))]
     targets: Vec<String>,
-    /// More columns, or the objects for programs.
+    /// More columns, or the objects as data for programs.
     #[arg(short, long, value_name = "FORMAT")]
     output: Option<Form>,
-    /// Only objects with these labels, as kubectl has it: `app=web,tier!=cache`.
+    /// Select objects by labels, as with kubectl: `app=web,tier!=cache`. Not for objects that are named.
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
-    /// Go on, and show each change in a line; one kind only.
+    /// Watch one kind, and print each change as a line. Not with an output for programs.
     #[arg(short, long)]
     watch: bool,
     #[command(flatten)]
@@ -56,21 +55,21 @@ pub(crate) struct Get {
     connect: Connect,
 }
 
-/// How objects are shown.
+/// Output formats of objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Form {
-    /// A table with all columns, nothing cut.
+    /// A table with all columns, without cut texts.
     Wide,
     /// The object as JSON.
     Json,
     /// The object as YAML.
     Yaml,
-    /// `resource/name`, one a line.
+    /// The names as `resource/name`, one per line.
     Name,
 }
 
 impl Form {
-    /// The form for programs, if it is one.
+    /// Returns the format for programs, if this is one.
     fn for_programs(self) -> Option<Format> {
         match self {
             Self::Wide => None,
@@ -112,7 +111,7 @@ impl Get {
                 _ => Err(Failure::usage("-w follows one kind").hint("such as tenure get ks -w")),
             };
         }
-        // Who asked for one thing wants to know why not; who asked for several wants the others.
+        // For one argument, the error is the result. For several, the others are still shown.
         let alone = places.len() == 1;
         let (mut found, mut refused) = (Vec::new(), Vec::new());
         for place in &places {
@@ -131,7 +130,7 @@ impl Get {
             output::failure(failure);
         }
         match refused.into_iter().next() {
-            // Of what is shown by default, what may not be read is left out, and said.
+            // Unreadable kinds of the default set are left out and noted.
             Some(first) if none_found || asked != Asked::Nothing => Ok(first.exit_code()),
             _ => Ok(ExitCode::SUCCESS),
         }
@@ -163,8 +162,7 @@ impl Get {
         Ok(places)
     }
 
-    /// Asks for a collection or an object: as a table for people, as itself for programs. An object that is described is asked for
-    /// both ways, the object beside its table.
+    /// Reads a collection or an object: as a table for people, as objects for programs. A described object is read in both forms.
     async fn ask(
         &self,
         client: &kube::Client,
@@ -182,7 +180,7 @@ impl Get {
             path.push_str("?includeObject=Object");
         }
         let answer = client.request::<Value>(request(&path, accept)?).await;
-        // Who may not list what is in no namespace may have been given some of it by name, as an owner his Tenants.
+        // A user who may not list a cluster-scoped kind may have some objects by name, as owners have their Tenants.
         let is_refused = matches!(&answer, Err(kube::Error::Api(status)) if status.code == 403);
         let is_by_name = place.name.is_none() && !place.resource.namespaced && self.selector.is_none();
         if is_refused
@@ -270,7 +268,7 @@ fn print_objects(found: &[(&Place<'_>, Value)], format: Format, single: bool) ->
     let mut objects = Vec::new();
     for (place, answer) in found {
         match answer.get("items").and_then(Value::as_array) {
-            // Items of a list don't say what they are.
+            // Items of a list lack their kind.
             Some(items) => objects.extend(items.iter().cloned().map(|item| typed(item, place.resource))),
             None => objects.push(answer.clone()),
         }
@@ -278,7 +276,7 @@ fn print_objects(found: &[(&Place<'_>, Value)], format: Format, single: bool) ->
     output::objects(&objects, format, single)
 }
 
-/// An item of a list as an object of its own.
+/// Returns an item of a list as an object with its kind.
 pub(super) fn typed(mut item: Value, resource: &Resource) -> Value {
     if let Some(object) = item.as_object_mut() {
         let api = resource.api();

@@ -1,5 +1,5 @@
-//! What of a kind somebody may get who may not list it: the names that RBAC gives him, as SelfSubjectRulesReview tells. So owners see their own
-//! Tenants. Owns how many are asked for; refuses to try names that nobody gave.
+//! Finds objects of a kind that a user may get without the right to list: the names that RBAC gives the user, by SelfSubjectRulesReview. So owners see their own
+//! Tenants. The number of reads is bounded, and only these names are tried.
 
 use serde_json::{Value, json};
 use tenure_planner::named_rights::list_names;
@@ -8,17 +8,17 @@ use crate::failure::Failure;
 use crate::output;
 use crate::resources::{Resource, write_collection_path};
 
-/// How many objects are asked for one by one.
+/// The largest number of objects that are read one by one.
 const MOST: usize = 64;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
 
-/// The objects that may be read by their names, as a list or as a table, whatever `accept` asks for; nothing where there are none.
+/// Reads the objects that the user may read by name, as a list or a table as `accept` says; `None` without any.
 pub(super) async fn collect(
     client: &kube::Client,
     resource: &Resource,
     accept: &str,
 ) -> Result<Option<Value>, Failure> {
-    // What holds in the whole cluster is told of any namespace.
+    // Cluster-wide rights are in the review of every namespace.
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": { "namespace": "default" }
     });
@@ -35,7 +35,7 @@ pub(super) async fn collect(
         let path = write_collection_path(resource, name);
         match client.request::<Value>(super::request(&path, accept)?).await {
             Ok(answer) => found.push(answer),
-            // Gone, or not given any more.
+            // The object is gone, or the right was removed.
             Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => {}
             Err(error) => return Err(error.into()),
         }
@@ -51,7 +51,7 @@ pub(super) async fn collect(
     Ok(merge(found))
 }
 
-/// One list of several objects, or one table of several.
+/// Merges several objects into one list, or several tables into one.
 fn merge(answers: Vec<Value>) -> Option<Value> {
     let mut merged: Option<Value> = None;
     let mut items = Vec::new();

@@ -1,25 +1,24 @@
-//! The control plane's own tables (meta.k8s.io/v1 Table) as headers and rows of text. Owns which columns are shown; refuses to
-//! compute any: what stands in a column is the server's to say.
+//! The API server's own tables (meta.k8s.io/v1 Table) as headers and rows of text. The module selects columns and computes none.
 
 use serde_json::Value;
 use tenure_api::ObjectView;
 
-/// How a request asks for a table, and for the object where the server has none.
+/// The media types of a request for a table, or for the object if the server has no table.
 pub(super) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// Which columns are shown.
+/// The selected columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {
-    /// Where the rows' cells lie.
+    /// The positions of the cells in a row.
     indexes: Vec<usize>,
-    /// Whether the namespace comes first.
+    /// Whether the namespace is the first column.
     with_namespace: bool,
-    /// What stands above.
+    /// The headers.
     pub(super) headers: Vec<String>,
 }
 
 impl Shown {
-    /// The columns of highest priority, or all of them.
+    /// Selects the columns of highest priority, or all of them.
     pub(super) fn of(answer: &Value, with_namespace: bool, all: bool) -> Self {
         let wanted = ObjectView::of(answer)
             .list_views("/columnDefinitions")
@@ -43,7 +42,7 @@ impl Shown {
         }
     }
 
-    /// The rows of an answer.
+    /// Returns the rows of an answer.
     pub(super) fn rows(&self, answer: &Value) -> Vec<Vec<String>> {
         let rows = ObjectView::of(answer).list_views("/rows");
         rows.map(|row| self.row(row)).collect()
@@ -65,7 +64,7 @@ impl Shown {
 
 fn write_cell(value: &Value) -> String {
     match value {
-        // What a repository or a neighbour wrote must not move the cursor.
+        // Text of a repository or another tenant must not move the cursor.
         Value::String(text) => tenure_api::text::visible(text).into_owned(),
         Value::Null => String::new(),
         other => other.to_string(),

@@ -1,5 +1,5 @@
-//! `tenure get -w`: a table that goes on. Owns the order of list and watch; refuses to miss a change: a watch begins where the list
-//! or the last change stood, and where the server no longer knows that, the list is shown again.
+//! `tenure get -w`: a table that continues with changes. The watch starts at the version of the list or of the last change, so no change is missed. If the server no
+//! longer knows this version, the list is shown again.
 
 use std::process::ExitCode;
 
@@ -12,16 +12,16 @@ use crate::columns::Columns;
 use crate::failure::Failure;
 use crate::output;
 
-/// Why a watch ended.
+/// The reason why a watch ended.
 enum End {
-    /// As every watch does after a while; it goes on from this resourceVersion.
+    /// The usual timeout; the next watch continues from this resourceVersion.
     Timeout(String),
-    /// The server no longer knows where it stood.
+    /// The server no longer knows the resourceVersion.
     Expired,
 }
 
 impl Get {
-    /// Shows the table, then a line for each change, until the reader has enough.
+    /// Shows the table, and then a line for each change, until the user stops it.
     pub(super) async fn follow(
         &self,
         client: &kube::Client,
@@ -30,7 +30,7 @@ impl Get {
     ) -> Result<ExitCode, Failure> {
         let mut path = self.path(place, namespace);
         if let Some(name) = place.name {
-            // A collection can be watched; an object is a collection of one.
+            // Only a collection can be watched, so one object is watched as a collection of one.
             path = format!(
                 "{}?fieldSelector=metadata.name%3D{name}",
                 place.resource.path(namespace)

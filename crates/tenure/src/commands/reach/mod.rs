@@ -1,5 +1,5 @@
-//! `tenure reach`: the authority that a user, a ServiceAccount or a tenant can reach, with the paths. Owns what is read, with the rights of the caller, and how
-//! the answer is printed; what leads where is `kubernetes_reach`'s. Refuses to read the value of a Secret, and to pass over a kind that could not be read.
+//! `tenure reach`: the authority that a user, a ServiceAccount or a tenant can reach, with the paths. The module reads with the rights of the caller and prints the
+//! answer; `kubernetes_reach` computes it. No value of a Secret is read, and every unreadable kind is reported.
 
 mod read;
 mod write;
@@ -19,46 +19,50 @@ use crate::output;
 
 /// Show what a user, a group, a ServiceAccount or a tenant can reach, step by step: identities, Secrets, nodes, cluster-admin.
 ///
-/// It reads RBAC, ServiceAccounts, workloads, Tenants and admission's configuration with the rights of the caller, and of Secrets the metadata alone. A kind that
-/// can't be read is listed as unknown. Exit codes: 0 answered; 1 --as-admin or --on was asked, and can be reached; more than 1 it could not run.
+/// The command reads RBAC, ServiceAccounts, workloads, Tenants and admission's configuration with your rights. Of Secrets it reads only the metadata. A kind
+/// that it can't read is listed as unknown.
+///
+/// Exit codes: 0 answered; 1 the subject reaches what --as-admin or --on asks about; more than 1 the command could not run.
 #[derive(Debug, Args)]
 pub(crate) struct ReachCommand {
-    /// The subject: `user NAME`, `group NAME`, `serviceaccount NAMESPACE:NAME` or `tenant NAME`; a tenant is its owners and the accounts of its namespaces.
+    /// Subject: `user NAME`, `group NAME`, `serviceaccount NAMESPACE:NAME` or `tenant NAME`. A tenant means its owners and the accounts of its namespaces.
     #[arg(value_name = "KIND NAME", required = true, num_args = 1..=2)]
     subject: Vec<String>,
-    /// Groups that the user is in, besides those that the API server adds.
+    /// Group of the user, besides the groups that the API server adds. Can be repeated.
     #[arg(long = "group", value_name = "NAME")]
     groups: Vec<String>,
-    /// Can the subject become an administrator of the cluster?
+    /// Show only whether the subject can become an administrator of the cluster. Exit code 1 if it can.
     #[arg(long, conflicts_with = "on")]
     as_admin: bool,
-    /// Can the subject read, write or delete this object? KIND/NAMESPACE/NAME, or KIND/NAME for a cluster-scoped one.
+    /// Show only whether the subject can read, write or delete this object: KIND/NAMESPACE/NAME, or KIND/NAME for a cluster-scoped object.
     #[arg(long, value_name = "OBJECT")]
     on: Option<String>,
-    /// What would these manifests add? A folder (built if it has a kustomization), or a file. Only what is new is printed.
+    /// Folder or file of manifests to add to the objects of the cluster. The command then prints only what they add.
+    ///
+    /// A folder with a kustomization is built. With --on or `-o dot`, the output also has what the subject reaches without the manifests.
     #[arg(long, value_name = "DIR")]
     with: Option<PathBuf>,
-    /// Read objects from a file or a folder instead of a cluster, such as the output of `tenure export` or `kubectl get -o yaml`.
+    /// File or folder to read objects from instead of a cluster, such as the output of `tenure export` or `kubectl get -o yaml`.
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Print the path to everything, not only to the worst.
+    /// Print the path to everything that the subject reaches. Unset: only the paths to the worst.
     #[arg(long)]
     paths: bool,
-    /// How the answer is printed.
+    /// Format of the answer.
     #[arg(short, long, value_enum, value_name = "FORMAT", default_value_t = Form::Table)]
     output: Form,
     #[command(flatten)]
     connect: Connect,
 }
 
-/// How the answer is printed.
+/// Formats of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Form {
-    /// For people.
+    /// A table for people.
     Table,
-    /// As data, with all paths, rights, and stopped edges.
+    /// JSON with all paths, rights and stopped edges.
     Json,
-    /// As a graph for Graphviz.
+    /// A graph for Graphviz.
     Dot,
 }
 
@@ -82,7 +86,7 @@ impl ReachCommand {
         let mut known = BTreeSet::new();
         if let Some(folder) = &self.with {
             let cluster = Cluster::read(&objects, &coverage);
-            // A subject that the manifests bring along reaches nothing before.
+            // A subject that only the manifests contain reaches nothing before.
             if let Ok(before) = Reach::search(&cluster, &subject) {
                 known = before.list_reached().into_iter().map(|reached| reached.node).collect();
             }
@@ -120,7 +124,7 @@ impl ReachCommand {
     }
 }
 
-/// Adds objects, each in place of the one with its kind, namespace and name.
+/// Adds objects; each replaces the one with its kind, namespace and name.
 fn replace(objects: &mut Vec<Value>, more: Vec<Value>) {
     let key = |object: &Value| {
         let text = |pointer: &str| {

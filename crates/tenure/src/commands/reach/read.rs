@@ -1,4 +1,4 @@
-//! Where objects come from: a cluster, with the rights of the caller, or files.
+//! Reads objects from a cluster, with the rights of the caller, or from files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,16 +12,16 @@ use crate::failure::Failure;
 use crate::pages::{self, Refusal};
 use crate::{output, resources};
 
-/// How many objects of a kind are read.
+/// The largest number of objects of a kind.
 const MOST: usize = 200_000;
-/// How many files of a folder are read, and how large each may be.
+/// The largest number of files of a folder, and the largest size of each.
 const MOST_FILES: usize = 20_000;
 const LARGEST_FILE: u64 = 256 << 20;
-/// How many YAML nodes a file may have.
+/// The largest number of YAML nodes in a file.
 const MOST_NODES: usize = 100_000_000;
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// Reads everything that has to do with authority from a cluster.
+/// Reads all objects about rights from a cluster.
 pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, Coverage), Failure> {
     let served = resources::served(client).await?;
     let mut objects = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, C
         ..Coverage::default()
     };
     for source in SOURCES {
-        // A kind that is not served has no objects.
+        // An unserved kind has no objects.
         let Some(resource) = served
             .iter()
             .find(|resource| resource.group == source.group && resource.plural == source.resource)
@@ -65,14 +65,14 @@ pub(crate) async fn read_cluster(client: &kube::Client) -> Result<(Vec<Value>, C
     Ok((objects, coverage))
 }
 
-/// The guard of the embedded control plane has no object: the version tells that it is there.
+/// Finds the guard of the embedded control plane. The guard has no object, so the server's version reveals it.
 async fn find_guard(client: &kube::Client) -> Result<Option<String>, Failure> {
     let version = client.apiserver_version().await?;
     let is_embedded = version.git_version.contains("tenure");
     Ok(is_embedded.then(|| "the guard of the embedded control plane".to_owned()))
 }
 
-/// Objects of a list don't say of which kind they are.
+/// Adds the kind to an object of a list, which lacks it.
 fn name_kind(mut object: Value, source: &Source, version: &str) -> Value {
     let api_version = match source.group {
         "" => version.to_owned(),
@@ -88,7 +88,7 @@ fn name_kind(mut object: Value, source: &Source, version: &str) -> Value {
     object
 }
 
-/// Reads the objects of a file, or of a folder: built where it has a kustomization, else all of its YAML and JSON.
+/// Reads the objects of a file or a folder. A folder with a kustomization is built; else all its YAML and JSON files are read.
 pub(super) fn read_manifests(path: &Path) -> Result<Vec<Value>, Failure> {
     let broken = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
     let metadata = std::fs::metadata(path).map_err(|error| broken(&error))?;
@@ -139,7 +139,7 @@ fn read_file(path: &Path) -> Result<Vec<Value>, Failure> {
     Ok(objects.iter().map(|object| without_values(object.to_json())).collect())
 }
 
-/// A Secret without its values.
+/// Removes the values of a Secret.
 fn without_values(mut object: Value) -> Value {
     if object.get("kind").and_then(Value::as_str) == Some("Secret")
         && let Some(fields) = object.as_object_mut()
@@ -149,7 +149,7 @@ fn without_values(mut object: Value) -> Value {
     object
 }
 
-/// The YAML and JSON files below a folder. Links are not followed.
+/// Lists the YAML and JSON files below a folder. Links are not followed.
 fn list_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -180,7 +180,7 @@ fn list_files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(files)
 }
 
-/// Reads KIND/NAMESPACE/NAME or KIND/NAME, without a cluster: the kind is a resource or a kind, with its group after a dot where it isn't well known.
+/// Reads KIND/NAMESPACE/NAME or KIND/NAME, without a cluster. The kind is a resource or a kind, with its group after a dot if it isn't well known.
 pub(super) fn read_target(text: &str) -> Result<Target, Failure> {
     let parts: Vec<&str> = text.split('/').collect();
     let (kind, namespace, name) = match parts.as_slice() {
@@ -205,7 +205,7 @@ pub(super) fn read_target(text: &str) -> Result<Target, Failure> {
         (None, Some(group)) => (group.to_owned(), kind),
         (None, None) => (String::new(), kind),
     };
-    // The rights on a Namespace may come from inside it.
+    // Rights on a Namespace may come from bindings inside of it.
     let namespace = if resource == "namespaces" { name } else { namespace };
     Ok(Target {
         group,

@@ -1,4 +1,4 @@
-//! The answer of `tenure reach`, for people and as data.
+//! Prints the answer of `tenure reach`, for people and as data.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use tenure_api::text::visible_line;
 use crate::failure::Failure;
 use crate::output;
 
-/// How many stopped edges a table shows.
+/// The largest number of stopped edges in a table.
 const MOST_STOPPED: usize = 20;
 
 pub(super) fn print_json(subject: &str, reach: &Reach<'_>, reached: &[Reached]) -> Result<(), Failure> {
@@ -107,7 +107,7 @@ pub(super) fn print_table(reach: &Reach<'_>, reached: &[Reached], with_paths: bo
     }
 }
 
-/// Leaves out what an administrator reaches, once the subject is one.
+/// Leaves out the rights that an administrator reaches, if the subject is one.
 fn without_administrators(reached: &[Reached]) -> Vec<&Reached> {
     let admin = reached.iter().find(|reached| reached.node.is_cluster_admin());
     let Some(last) = admin.and_then(|admin| admin.path.last()) else {
@@ -124,7 +124,7 @@ fn is_worst(node: &Node) -> bool {
     node.is_cluster_admin() || *node == Node::Nodes || matches!(node, Node::Credential(_))
 }
 
-/// A path, one step a line.
+/// Describes a path, with one step for each line.
 fn describe_path(reached: &Reached) -> String {
     let node = visible_line(&reached.node.to_string()).into_owned();
     let mut text = if is_worst(&reached.node) {

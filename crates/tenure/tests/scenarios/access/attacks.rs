@@ -1,6 +1,6 @@
-//! Attacks past the commands: what is refused when it is written, and what is stored and lets nothing through.
+//! Attacks past the commands: some are denied at the write, and the others are stored without an effect.
 //!
-//! Whoever attacks has every right that RBAC can give on these kinds but the verb `approve`, and stands beside a control: the same, by who may.
+//! The attacker has every right that RBAC can give on these kinds, except the verb `approve`. Each attack has a control: the same request by an allowed user.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use super::{
     PLATFORM, VERSION, clear, grant, name_of, object, path, request, send, set, state_of, store, until, wait_for_rights,
 };
 
-/// Who may do the same, and with which body.
+/// The user who may do the same, and their body.
 type Control<'a> = Option<(&'a str, Value)>;
-/// What is tried, by whom, how, with which body, with which words it is refused, and the control.
+/// The attack: its name, the user, the request, the body, the words of the denial, and the control.
 type Attack<'a> = (&'a str, &'a str, (Method, String), Value, &'a str, Control<'a>);
 
 #[tokio::test]
@@ -29,7 +29,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let post = |target: &str| (Method::POST, target.to_owned());
     let patch = |target: &str| (Method::PATCH, target.to_owned());
 
-    // Somebody else's answer, as it is stored, with an order on the request.
+    // Another user's answer as stored, with an order on the request.
     until(
         &cluster,
         "petra",
@@ -68,7 +68,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     let conditions = json!({"status": {"conditions": []}});
     let none = || Value::Null;
 
-    // What, who, how, with which words it is refused; and who may do the same, if anybody but an administrator.
+    // The name, the user, the request, the words of the denial; and the user who may do the same, unless only an administrator may.
     let attacks: Vec<Attack<'_>> = vec![
         (
             "one's own request approved",
@@ -255,7 +255,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
     clear(cluster).await;
 }
 
-/// What admission can't see is compared when it counts: such an answer is stored, and lets nothing through.
+/// The controllers check facts that admission can't see. Such an answer is stored, and approves nothing.
 #[tokio::test]
 async fn an_answer_to_something_else_lets_nothing_through() {
     let cluster = set().await;
@@ -284,7 +284,7 @@ async fn an_answer_to_something_else_lets_nothing_through() {
             vec![("maxRotate", json!("7d"))],
             "it allows 7d between replacements, and 30d is asked for",
         ),
-        // Who asks himself says that another one does.
+        // A requester claims that another user made the request.
         (
             &own,
             vec![("requestedBy", json!("alice"))],

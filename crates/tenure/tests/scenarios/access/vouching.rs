@@ -1,4 +1,4 @@
-//! A person of the host, who has no account in the cluster, answers a request by what they show in a browser, and an account that may vouch writes it. The host is a
+//! A person of the host without an account in the cluster answers a request through a browser. An account with the right to vouch writes the grant. The host is a
 //! stand-in for GitLab, with its device flow.
 
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -14,9 +14,9 @@ use crate::world::Cluster;
 /// A command that has shown a code.
 struct Showing {
     child: Child,
-    /// What it says to standard error.
+    /// The command's standard error.
     errors: BufReader<ChildStderr>,
-    /// What it said before the code.
+    /// The output before the code.
     before: String,
     code: String,
 }
@@ -46,7 +46,7 @@ impl Showing {
         }
     }
 
-    /// Its exit code, and all that it said after the code.
+    /// Returns the exit code, and all output after the code.
     fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -88,7 +88,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     let name = name_of(&asked).to_owned();
     let vouch = ["access", "vouch", name.as_str(), "--yes"];
 
-    // It is off until an administrator names an application, and who may not vouch shows nobody a code.
+    // Vouching is off until an administrator names an application. A user without the right to vouch causes no code.
     tenure_testkit::eventually(crate::world::PATIENCE, || async {
         let path = cluster.write_kubeconfig_as("vera", &[]);
         let output = tenure(&vouch).env("KUBECONFIG", &path).output().unwrap();
@@ -112,7 +112,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     );
     assert!(forge.heard().is_empty(), "nobody asked the host");
 
-    // Who only works there, and who would not, answer nothing; two at a time, as a host is asked once in five seconds.
+    // A Developer can't answer, and neither can a person who declines. Two codes run at a time, since a host is polled once in five seconds.
     let (one, other) = (Showing::start(&cluster, &name), Showing::start(&cluster, &name));
     for shown in ["alice", "group-1/a", "access-a"] {
         assert!(one.before.contains(shown), "{shown}: {}", one.before);
@@ -129,7 +129,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     assert!(of_denial.contains("would not"), "{of_denial}");
     assert_eq!(state_of(&cluster, &asked).0, "Pending");
 
-    // A request that has become another one between the code and the answer is not answered; the project's Maintainer answers the one that was shown.
+    // If the request is replaced between the code and the answer, the new request is not answered. The project's Maintainer answers the shown one.
     let (replaced, kept) = (
         store(&cluster, request(project, "olga")).await,
         Showing::start(&cluster, &name),
@@ -150,10 +150,10 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     assert_eq!(state_of(&cluster, &replaced).0, "Pending");
     let grants = cluster.run(&["access", "show", &name, "-o", "json"]);
     assert!(String::from_utf8_lossy(&grants.stdout).contains(&format!("gitlab:{maintainer}")));
-    // All that was given for it was given back.
+    // All tokens of the flows were revoked.
     assert_eq!(forge.count(&http::Method::POST, "/oauth/revoke"), 3);
 
-    // Nobody says of somebody that he has shown it who may not vouch, whatever he may approve.
+    // A user without the right to vouch can't write a vouched grant, even with the right to approve.
     let forged = super::grant(&asked, "olga", &[("approvedBy", json!(format!("gitlab:{maintainer}")))]);
     let grants = super::path("fluxaccessgrants", "");
     super::until(

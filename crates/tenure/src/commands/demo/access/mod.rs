@@ -1,5 +1,5 @@
-//! The third story: access to a private project at a host, from the question to its end. The host is a stand-in in memory that speaks as GitLab does, with a
-//! real git behind it. Owns one folder and two listeners on loopback, as the others do; refuses to print the value of a credential.
+//! The third story: access to a private project at a host, from the request to its end. The host is a stand-in for GitLab in memory, with a real git behind it. The
+//! story uses one folder and two listeners on loopback, as the others do, and prints no value of a credential.
 
 use std::path::Path;
 
@@ -16,28 +16,28 @@ use crate::plane::{self, Plane};
 
 mod story;
 
-/// The namespace where an administrator's objects are.
+/// The namespace of an administrator's objects.
 const PLATFORM: &str = "tenure-system";
 /// The private project.
 const PROJECT: &str = "shops/web";
-/// A project of another group, which the configuration asks for as well.
+/// A project of another group, which the configuration requests as well.
 const FOREIGN: &str = "payments/ledger";
-/// What a credential is staged in.
+/// The Secret in which a credential is staged.
 const STAGING: &str = "tenure-access-work-staging";
-/// How a person at GitLab is a Maintainer.
+/// The level of a Maintainer at GitLab.
 const MAINTAINER: u8 = 40;
 
-/// What agent `prod` asks for.
+/// The request of agent `prod`.
 const CONFIGURATION: &str = "flux_access:\n  role: read_repository\n  projects:\n  - id: shops/web\n    namespaces: [alpha]\n  - id: payments/ledger\n    namespaces: [alpha]\n";
 
-/// Everything that is running.
+/// The running parts.
 pub(super) struct World {
     /// The control plane.
     pub(super) plane: Plane,
     admin: kube::Client,
     /// The owner of the project.
     alice: kube::Client,
-    /// Who is nobody there.
+    /// A user without any role in the project.
     mallory: kube::Client,
     forge: ForgeServer,
     /// The project's number at the host.
@@ -109,12 +109,12 @@ impl World {
         })
     }
 
-    /// Where the host's API is.
+    /// Returns the address of the host's API.
     pub(super) fn host(&self) -> &str {
         self.forge.url()
     }
 
-    /// The name of the project's target.
+    /// Returns the name of the project's target.
     fn target(&self) -> String {
         format!("work-{}", self.project)
     }
@@ -127,10 +127,10 @@ impl World {
     }
 }
 
-/// What the project deploys.
+/// The manifest that the project deploys.
 const MANIFEST: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: web\ndata:\n  title: a private shop\n";
 
-/// Tells it.
+/// Runs the story.
 pub(super) async fn tell(world: &World, account: &mut Account) {
     story::wish(world, account).await;
     story::host(world, account).await;
@@ -140,7 +140,7 @@ pub(super) async fn tell(world: &World, account: &mut Account) {
     story::end(world, request.as_ref(), account).await;
 }
 
-/// Tenant alpha, and its Surface, whose source is the project.
+/// Returns Tenant alpha, and its Surface, whose source is the project.
 fn describe_wish(url: &str) -> [Value; 2] {
     [
         json!({ "apiVersion": "capsule.clastix.io/v1beta2", "kind": "Tenant", "metadata": { "name": "alpha" },
@@ -150,8 +150,8 @@ fn describe_wish(url: &str) -> [Value; 2] {
     ]
 }
 
-/// What an administrator does once for a host: an account that reads the authoriser's credential and writes the staging Secret, leave to write what is made
-/// into alpha, the repository of the configuration, who may answer for the project, and the host itself.
+/// Returns the objects that an administrator creates once for a host. One account reads the authoriser's credential and writes the staging Secret. Further objects are
+/// the right to write Secrets into alpha, the repository of the configuration, the approver of the project, and the host itself.
 fn describe_host(world: &World) -> Vec<Value> {
     const RBAC: &str = "rbac.authorization.k8s.io";
     let secret = |name: &str, data: Value| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": PLATFORM }, "stringData": data });
@@ -189,7 +189,7 @@ fn describe_host(world: &World) -> Vec<Value> {
             ]),
         ),
         bind(PLATFORM, "answers", "Role", alice),
-        // She may write grants as far as RBAC goes, and answers for no project.
+        // RBAC lets mallory write grants, and she may approve for no project.
         json!({ "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": { "name": "answers-too", "namespace": PLATFORM },
             "roleRef": { "apiGroup": RBAC, "kind": "Role", "name": "answers" }, "subjects": [{ "kind": "User", "name": "mallory", "apiGroup": RBAC }] }),
         json!({ "apiVersion": "source.toolkit.fluxcd.io/v1", "kind": "GitRepository", "metadata": { "name": "agents", "namespace": PLATFORM },

@@ -1,4 +1,4 @@
-//! What happens, chapter by chapter. Each step is a change by somebody and what was seen of it, at the control plane or at the host.
+//! The story, chapter by chapter. Each step is a change by a person, and its observed effect at the control plane or at the host.
 
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
@@ -57,7 +57,7 @@ pub(super) async fn host(world: &World, account: &mut Account) {
         .await;
 }
 
-/// What is asked for.
+/// The agent's configuration requests access.
 pub(super) async fn question(world: &World, account: &mut Account) -> Option<FluxAccessRequest> {
     account.chapter("The agent's configuration asks");
     let mut found = None;
@@ -173,7 +173,7 @@ pub(super) async fn answer(world: &World, request: Option<&FluxAccessRequest>, a
         .await;
 }
 
-/// The credential is known to others.
+/// The credential leaks.
 pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
     account.chapter("A laptop is stolen");
     account.say("Two replacements are ten minutes apart: the demo makes the record an hour older.");
@@ -184,8 +184,8 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
                 let Some(request) = request else { return nothing_asked() };
                 let before: Vec<u64> = world.forge.live().iter().map(|live| live.id).collect();
                 let path = format!("{REQUESTS}/{}", name(request));
-                // A list of the host's from before the credential was made may say that it was revoked, as old as it is said to be: then another one is made
-                // first, and she orders again.
+                // A host's list from before the credential may seem to show that the credential was revoked, since the record now looks older. Then the controllers
+                // first make another credential, and the owner orders again.
                 for _ in 0..3 {
                     let generation = match make_older(world, &path).await {
                         Ok(generation) => generation,
@@ -226,7 +226,7 @@ pub(super) async fn leak(world: &World, request: Option<&FluxAccessRequest>, acc
         .await;
 }
 
-/// It is taken back.
+/// The owner revokes the credential.
 pub(super) async fn end(world: &World, request: Option<&FluxAccessRequest>, account: &mut Account) {
     account.chapter("The owner takes it back");
     account
@@ -279,7 +279,7 @@ fn see(seen: Result<String, String>) -> Seen {
     }
 }
 
-/// One token lives at the host, for reading, that was used, and none of these.
+/// Checks that exactly one credential is valid at the host: a read token that was used, and none of the earlier ones.
 fn describe_live(world: &World, before: &[u64]) -> Seen {
     let live = world.forge.live();
     match live.as_slice() {
@@ -302,7 +302,7 @@ fn describe_grant(world: &World, request: &FluxAccessRequest, by: &str) -> Value
     })
 }
 
-/// Makes what is recorded of the credentials an hour older; again where something was recorded meanwhile. Which generation it is of.
+/// Makes the recorded times of the credentials an hour older, and retries after a concurrent write. Returns the generation.
 async fn make_older(world: &World, path: &str) -> Result<u64, String> {
     let mut said = String::new();
     for _ in 0..10 {
