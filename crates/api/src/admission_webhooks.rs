@@ -1,12 +1,11 @@
-//! The webhook configurations by which a cluster's API server asks Tenure what may be written, as data.
+//! The webhook configurations by which a cluster's API server asks Tenure about writes, as data.
 //!
-//! Owns what is asked about, and what becomes of a write while nobody answers. Every field is said, those with defaults too: what is stored is
-//! then either this very thing, or was changed by somebody.
+//! Every field is set, also those with defaults. So the stored form either equals this one, or another user changed it.
 //!
-//! A dead webhook stops no more than it must. `Fail` stands only where policies don't keep the rule, in namespaces that bear a tenant's label, for
-//! namespaces and Tenants themselves. It never stands for users who may repair (the verb `adopt` on all Tenants, asked of the authorizer) or for
+//! A dead webhook stops no more than it must. `Fail` is used only where policies don't enforce the rule, in namespaces with a tenant's label, for
+//! namespaces and Tenants themselves. It never applies to users that may repair (the verb `adopt` on all Tenants, asked of the authorizer) or to
 //! Tenure's accounts: a second webhook asks about the former, and is ignored while it is dead. Kubernetes' controllers and nodes are exempt where
-//! they update an object. They are bound where they create one: a Deployment's Pods would else pass what its author's Pods don't.
+//! they update an object. They are bound where they create one: otherwise a Deployment's Pods would pass where its author's Pods don't.
 
 mod conditions;
 
@@ -28,23 +27,25 @@ pub const SERVICE: &str = "tenure-webhook";
 pub const PORT: u16 = 9443;
 /// The Secret with its certificate and authority.
 pub const SECRET: &str = "tenure-webhook";
-/// How the names of the Leases begin in which places in Tenants are kept; the Tenant's uid follows.
+/// The prefix of the Leases with the reservations of Tenants. The Tenant's uid follows.
 pub const LEDGER_PREFIX: &str = "tenure-ledger-";
-/// The annotation of such a Lease that says for which namespaces, and until when, in milliseconds since 1970.
+/// The annotation of such a Lease with the reserved namespaces, and the ends of the reservations, in
+/// milliseconds since 1970.
 pub const LEDGER_ANNOTATION: &str = "tenure.dev/reserved";
-/// The annotation of such a Lease that says which objects were let through that quotas count over the Tenant's namespaces, and until when they
-/// count.
+/// The annotation of such a Lease with the admitted objects that quotas count over the Tenant's namespaces, and the ends of their
+/// reservations.
 pub const QUOTA_LEDGER_ANNOTATION: &str = "tenure.dev/reserved-quota";
-/// How the names of the Leases begin in which hosts are kept that no two Ingresses of the cluster may have; a number follows.
+/// The prefix of the Leases with hosts that no two Ingresses of the cluster may share. A number follows.
 pub const HOST_LEDGER_PREFIX: &str = "tenure-hosts-";
-/// The annotation of such a Lease, or of a Tenant's, that says which hosts and paths were let through, for which Ingress, and until when.
+/// The annotation of such a Lease, or of a Tenant's, with the admitted hosts and paths, their Ingresses, and the ends of the
+/// reservations.
 pub const HOST_LEDGER_ANNOTATION: &str = "tenure.dev/reserved-hosts";
 /// The paths of the two phases.
 pub const MUTATE_PATH: &str = "/mutate";
 /// See [`MUTATE_PATH`].
 pub const VALIDATE_PATH: &str = "/validate";
 
-/// The groups of Flux's kinds and of ours, of which accounts, references and shards are judged.
+/// The groups of Flux's kinds and Tenure's, whose accounts, references and shards are checked.
 const FLUX_GROUPS: [&str; 7] = [
     "helm.toolkit.fluxcd.io",
     "image.toolkit.fluxcd.io",
@@ -54,7 +55,7 @@ const FLUX_GROUPS: [&str; 7] = [
     "source.toolkit.fluxcd.io",
     "tenure.dev",
 ];
-/// Namespaces whose writes nobody waits for.
+/// Namespaces whose writes never wait for an answer.
 const NEVER_STOPPED: [&str; 5] = [
     "default",
     "kube-node-lease",
@@ -62,10 +63,10 @@ const NEVER_STOPPED: [&str; 5] = [
     "kube-system",
     PLATFORM_NAMESPACE,
 ];
-/// How long the API server waits for an answer without which nothing goes on, and for one that it can do without.
+/// The timeouts of the API server: for a webhook that fails closed, and for one that fails open.
 const PATIENCE: (u32, u32) = (5, 2);
 
-/// Where the API server finds the webhook.
+/// The address at which the API server finds the webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebhookPlace {
     /// At the Service of an installation.
@@ -74,17 +75,18 @@ pub enum WebhookPlace {
     Address(String),
 }
 
-/// What else holds in the cluster.
+/// Other facts of the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings<'a> {
-    /// Whether policies keep what they can keep, also while nobody answers: then nothing of that waits for an answer.
+    /// True if policies enforce their part of the rules, also while no webhook answers. The part then waits for no
+    /// answer.
     pub has_policies: bool,
-    /// Namespaces that no tenant gets, besides those that never are one's. Those that are told by how their names begin, no selector knows.
+    /// Namespaces that never belong to a tenant by the administrator's settings. A selector can't match the prefixes among them.
     pub protected_namespaces: &'a [String],
 }
 
 impl<'a> Surroundings<'a> {
-    /// Namespaces whose writes nobody waits for.
+    /// Lists the namespaces whose writes never wait for an answer.
     fn list_never_stopped(&self) -> Vec<&'a str> {
         let protected = self.protected_namespaces.iter().map(String::as_str);
         let names = protected.filter(|name| !name.ends_with('*') && !NEVER_STOPPED.contains(name));
@@ -92,29 +94,29 @@ impl<'a> Surroundings<'a> {
     }
 }
 
-/// What is asked about.
+/// The subject of a webhook.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Topic {
-    /// Namespaces: whose they are.
+    /// The tenant of namespaces.
     Namespaces,
     /// Tenants among each other.
     Tenants,
-    /// Who gets hold of a tenant's account.
+    /// Access to a tenant's account.
     Accounts,
-    /// Flux's kinds and ours in tenants' namespaces.
+    /// Flux's kinds and Tenure's in tenants' namespaces.
     Flux,
-    /// Pods, claims, Ingresses and Services in namespaces of tenants that say something of them. Controllers make them as others say, and are
-    /// asked about, too.
+    /// Pods, claims, Ingresses and Services in namespaces of tenants with bounds. Controllers create them from other users' templates, so
+    /// requests of controllers are sent, too.
     Objects,
-    /// The same in other tenants' namespaces: nobody has to wait for an answer there.
+    /// Objects of the same kinds in other tenants' namespaces. No write waits for an answer there.
     Unbounded,
     /// Objects by which a tenant could reach another one, in all tenants' namespaces: claims that name or select volumes, and hostnames that begin
     /// with `*`.
     Isolation,
-    /// PersistentVolumes that bear a tenant's label: to whose claims they are given.
+    /// PersistentVolumes with a tenant's label, and the claims that get them.
     Volumes,
-    /// Pods, claims and Ingresses of which policies leave something: classes by their labels, and hosts that others have. Asked about by themselves
-    /// only where policies keep the rest.
+    /// Pods, claims and Ingresses whose checks policies leave in part: classes by their labels, and hosts that others have. These topics are used
+    /// only where policies check the rest.
     LeftPods,
     /// See [`Topic::LeftPods`].
     LeftClaims,
@@ -122,42 +124,46 @@ enum Topic {
     LeftIngresses,
     /// Changes in the namespaces of a cordoned tenant, by an owner or a ServiceAccount.
     Cordoned,
-    /// Finalizers on what Tenure manages in tenants' namespaces, and changes of its label.
+    /// Finalizers on objects that Tenure manages in tenants' namespaces, and changes of its label.
     ManagedObjects,
     /// New namespaces that claim no tenant, by users that own none.
     NewNamespaces,
-    /// What may be counted in namespaces of tenants with quotas for all of theirs together: what is made, and what grows, whoever does it.
+    /// Objects that may be counted in namespaces of tenants with quotas for all namespaces together: new ones and growing ones, by any
+    /// user.
     Quotas,
-    /// All that is written in tenants' namespaces: what Git manages there, and cordons.
+    /// All writes in tenants' namespaces: objects that Git manages there, and cordons.
     Writes,
-    /// What Git manages elsewhere.
+    /// Objects that Git manages elsewhere.
     Managed,
-    /// A platform's Packages, and what its charts come from: no more of it than a policy keeps, so that nobody waits who repairs the platform.
+    /// A platform's Packages, and the sources of its charts: only the part that a policy checks, so that no repair of the platform waits.
     Packages,
-    /// Who asks for access to a host of repositories, wherever.
+    /// Requests for access to a Git host, in any namespace.
     Asked,
-    /// Who answers for it, and who keeps the records of it. A grant that nobody judged would say of itself by whom it is, so none is written then, unless policies judge it.
+    /// Approvals and records of this access. A grant that was not checked could name a false approver, so none is written while the webhook is dead, unless
+    /// policies check it.
     Access,
-    /// Who speaks in the name of a ServiceAccount, wherever.
+    /// Impersonation of a ServiceAccount, in any namespace.
     Spoken,
     /// Requests in the name of an account that its Tenant keeps exclusive.
     SpokenExclusive,
-    /// Whose tokens Tenure's own accounts ask for, wherever. Nothing is waited for: who answers has to get tokens first.
+    /// Token requests of Tenure's own accounts, in any namespace. They never wait for an answer, since the process that
+    /// answers has to get tokens first.
     Minting,
 }
 
-/// Whom a webhook is asked about, and what becomes of the write when nobody answers.
+/// The users that a webhook is asked about, and the fate of their writes while it doesn't answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Audience {
-    /// Those who may not repair: the write fails.
+    /// Users that may not repair: the write fails.
     Others,
-    /// Those who may: it goes on.
+    /// Users that may repair: the write is allowed.
     Repairers,
-    /// Everybody: it goes on.
+    /// All users: the write is allowed.
     All,
 }
 
-/// Both configurations, with the certificates of the authorities that the webhook's own may come from, in PEM.
+/// Returns both configurations. They contain the certificates of the authorities of the webhook's own
+/// certificate, in PEM.
 #[must_use]
 pub fn configurations(place: &WebhookPlace, authorities: &str, surroundings: Surroundings<'_>) -> [Value; 2] {
     [
@@ -303,8 +309,8 @@ impl Topic {
         }
     }
 
-    /// A place is kept for a namespace that is let through, for what quotas count, and for hosts of Ingresses, which others ask about as well. Nothing else that is answered
-    /// leaves anything behind, however often it is asked.
+    /// Returns the side effects of the topic. An admitted namespace, an object that quotas count, and hosts of Ingresses get reservations, which other requests
+    /// see. All other answers leave nothing behind, however often they are requested.
     fn side_effects(self, phase: Phase) -> &'static str {
         match (self, phase) {
             (
@@ -323,8 +329,8 @@ impl Topic {
         }
     }
 
-    /// Whether policies refuse all that is refused of it: where nobody answers, nothing more is allowed by them. Of namespaces, Tenants and quotas they
-    /// leave something, and of objects what the topics `left-*` ask about.
+    /// Checks whether policies enforce the whole topic, so that nothing more is allowed while no webhook answers. For namespaces, Tenants and quotas
+    /// they leave a part, and for objects the part of the topics `left-*`.
     fn is_a_policys(self) -> bool {
         matches!(
             self,
@@ -340,7 +346,7 @@ impl Topic {
         )
     }
 
-    /// The label of the namespaces in which policies leave something of it.
+    /// Returns the label of the namespaces in which policies leave a part of the topic.
     fn left_label(self) -> Option<&'static str> {
         match self {
             Self::LeftPods => Some(LEFT_PODS_LABEL),
@@ -468,7 +474,8 @@ impl Topic {
         }
     }
 
-    /// Which objects: the API server asks if the old or the new one is selected.
+    /// Returns the selector of objects: the API server calls the webhook if the old or the new
+    /// object matches.
     fn objects(self) -> Value {
         match self {
             Self::ManagedObjects => json!({"matchLabels": {MANAGED_BY: MANAGED_BY_TENURE}}),
@@ -476,7 +483,8 @@ impl Topic {
         }
     }
 
-    /// Which namespaces: of Namespaces themselves, and of what is in none, nothing is selected by this.
+    /// Returns the selector of namespaces. It has no effect on Namespaces themselves and on
+    /// cluster-scoped objects.
     fn namespaces(self, never: &[&str]) -> Value {
         let never = json!({"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": never});
         match self {
@@ -504,12 +512,12 @@ impl Topic {
                 {"key": self.left_label(), "operator": "Exists"},
                 never
             ]}),
-            // The Leases of nodes are renewed all the time.
+            // The Leases of nodes are renewed very often.
             Self::Managed => json!({"matchExpressions": [
                 {"key": TENANT_LABEL, "operator": "DoesNotExist"},
                 {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-node-lease"]}
             ]}),
-            // Of what is in a namespace, the one that the platform's charts come from.
+            // Of namespaced objects, only the source of the platform's charts.
             Self::Packages => json!({"matchExpressions": [
                 {"key": "kubernetes.io/metadata.name", "operator": "In", "values": [SUPPLY_NAMESPACE]}
             ]}),

@@ -1,5 +1,5 @@
-//! `Alert` (notification.toolkit.fluxcd.io/v1beta3) with all of Flux's fields. The status is ours: Flux's definition has none in this version, and where
-//! it is installed nothing is written there.
+//! `Alert` (notification.toolkit.fluxcd.io/v1beta3) with all of Flux's fields. The status is Tenure's: Flux's definition has none in this version, and
+//! where it is installed nothing is written there.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -16,7 +16,7 @@ use crate::condition::Condition;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 
-/// Which events somebody is told of.
+/// Events to send, and the Provider that receives them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "notification.toolkit.fluxcd.io",
@@ -42,66 +42,66 @@ use crate::reference::LocalObjectReference;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AlertSpec {
-    /// What is told beside each event.
+    /// Metadata that is added to each event, at most 50 entries and 16 KiB.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub event_metadata: BTreeMap<String, String>,
-    /// `error` for failures alone; `info` for everything.
+    /// Lowest severity of the events to send: `info` (default) for all events, `error` for failures only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["info", "error"]))]
     pub event_severity: Option<String>,
-    /// The objects whose events are told.
+    /// Objects whose events the Alert sends, at most 100 entries.
     pub event_sources: Vec<EventSource>,
-    /// Regular expressions of Go: an event whose message matches one is not told.
+    /// Go regular expressions, at most 20. The Alert does not send an event if one of them matches the message. An exclusion wins over an inclusion.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclusion_list: Vec<String>,
-    /// Regular expressions of Go: where there are any, only events are told whose message matches one.
+    /// Go regular expressions, at most 20. If the list is not empty, the Alert sends an event only if one of them matches the message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inclusion_list: Vec<String>,
-    /// The Provider, in the same namespace.
+    /// Provider that receives the events, in the namespace of the Alert.
     pub provider_ref: LocalObjectReference,
-    /// What stands as `summary` beside each event; `eventMetadata` takes its place.
+    /// Value of `summary` in the metadata of each event, at most 255 characters. It wins over the key `summary` of `eventMetadata`, the newer place for a summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 255))]
     pub summary: Option<String>,
-    /// Tell of nothing until this is false again.
+    /// Sends no events while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 }
 
-/// Objects whose events are told.
+/// Objects of one kind whose events the Alert sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct EventSource {
-    /// API version of the referent.
+    /// API version of the objects. The group must be the group of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Kind of the referent.
+    /// Kind of the objects. Kinds that Tenure does not reconcile have no events; the Ready condition names them.
     #[schemars(extend("enum" = [
         "Bucket", "GitRepository", "Kustomization", "HelmRelease", "HelmChart", "HelmRepository", "ImageRepository", "ImagePolicy",
         "ImageUpdateAutomation", "OCIRepository", "ArtifactGenerator", "ExternalArtifact"
     ]))]
     pub kind: String,
-    /// Labels of the referents.
+    /// Labels that the objects must have, at most 100.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Name of the referent; `*` for all.
+    /// Name of the object, or `*` for all objects of the kind.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Namespace of the referent; that of the Alert when absent.
+    /// Namespace of the objects. Default: the namespace of the Alert. Another namespace must belong to the same tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub namespace: Option<String>,
 }
 
-/// Whether the Alert can be acted on.
+/// State of the Alert.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AlertStatus {
     /// Conditions: Ready and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

@@ -1,4 +1,4 @@
-//! What a source has fetched, as its status tells it.
+//! The artifact of a source, in its status.
 
 use std::collections::BTreeMap;
 

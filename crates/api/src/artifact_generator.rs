@@ -1,4 +1,4 @@
-//! `ArtifactGenerator` (source.extensions.fluxcd.io/v1beta1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `ArtifactGenerator` (source.extensions.fluxcd.io/v1beta1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 
-/// Which artifacts to make, and of what.
+/// Artifacts to make, and the sources of their files.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "source.extensions.fluxcd.io",
@@ -43,17 +43,18 @@ use crate::condition::Condition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactGeneratorSpec {
-    /// The artifacts that are made.
+    /// Artifacts to make, 1 to 1,000.
     #[schemars(length(min = 1, max = 1000))]
     pub artifacts: Vec<OutputArtifact>,
-    /// Labels and annotations of everything that is made.
+    /// Labels and annotations of all ExternalArtifacts of this generator, at most 100 each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common_metadata: Option<ArtifactMetadata>,
-    /// Folders of a source, `@<alias>/<pattern>`: `artifacts` is made for each that matches, with what its `{names}` stand for.
+    /// Pattern for folders of a source, such as `@<alias>/apps/{app}`. Every entry of `artifacts` is made once for each matching folder; `{app}` in its name and paths
+    /// stands for the matched text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = r"^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$"))]
     pub path_pattern: Option<String>,
-    /// The sources whose files they are made of.
+    /// Sources of the files, 1 to 1,000.
     #[schemars(length(min = 1, max = 1000))]
     pub sources: Vec<ArtifactSource>,
 }
@@ -63,10 +64,10 @@ pub struct ArtifactGeneratorSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ArtifactMetadata {
-    /// Annotations.
+    /// Annotations of the ExternalArtifacts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Labels.
+    /// Labels of the ExternalArtifacts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
@@ -76,96 +77,95 @@ pub struct ArtifactMetadata {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ArtifactSource {
-    /// What it is called in `artifacts`.
+    /// Name of the source in `artifacts` and `pathPattern`, unique in this generator: at most 63 lower-case letters, digits, `-` and `_`.
     #[schemars(length(max = 63), regex(pattern = r"^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$"))]
     pub alias: String,
-    /// Its kind.
+    /// Kind of the source. `HelmChart` is not supported yet.
     #[schemars(extend("enum" = ["Bucket", "GitRepository", "OCIRepository", "HelmChart", "ExternalArtifact"]))]
     pub kind: String,
-    /// Its name.
+    /// Name of the source.
     #[schemars(length(max = 253), regex(pattern = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"))]
     pub name: String,
-    /// Its namespace; that of the generator when absent.
+    /// Namespace of the source. Default: the namespace of the generator. Another namespace must belong to the same tenant, or an administrator must grant the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub namespace: Option<String>,
 }
 
-/// An artifact that is made.
+/// An artifact to make.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct OutputArtifact {
-    /// What is copied into it, one after the other: what comes later is put over what came before.
+    /// Copies that fill the artifact, in this order, at most 500. A later copy replaces files of an earlier one.
     #[schemars(length(min = 1))]
     pub copy: Vec<CopyOperation>,
-    /// Name of its ExternalArtifact; with a `pathPattern` it may have `{names}` of that.
+    /// Name of the ExternalArtifact. With a `pathPattern`, the name may contain the `{names}` of that pattern.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The source, `@<alias>`, whose origin is told in the artifact's metadata.
+    /// Source, as `@<alias>`, for the origin in the artifact's metadata: the origin revision of the source, or else its revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = r"^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$"))]
     pub origin_revision: Option<String>,
-    /// The source, `@<alias>`, whose revision it bears; `latest@<digest>` when absent.
+    /// Source, as `@<alias>`, whose revision the artifact gets. Default: the revision is `latest@<digest>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), regex(pattern = r"^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)$"))]
     pub revision: Option<String>,
 }
 
-/// Files that are copied into an artifact.
+/// Files to copy into the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct CopyOperation {
-    /// Patterns of files and folders that are left out.
+    /// Patterns of files and folders to leave out, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub exclude: Vec<String>,
-    /// From where, `@<alias>/<pattern>`.
+    /// Files to copy, as `@<alias>/<pattern>`: a file, a folder or a pattern.
     #[schemars(
         length(min = 1, max = 1024),
         regex(pattern = r"^@([a-z0-9]([a-z0-9_-]*[a-z0-9])?)/(.*)$")
     )]
     pub from: String,
-    /// What becomes of a file that is there already: `Overwrite`, which is meant when absent, `Merge` for YAML; or `Extract`, which copies
-    /// what is in an archive.
+    /// `Overwrite` (default) replaces an existing file. `Merge` merges YAML into the existing file. `Extract` copies the content of an archive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Overwrite", "Merge", "Extract"]))]
     pub strategy: Option<String>,
-    /// To where, `@artifact/<path>`.
+    /// Target in the artifact, as `@artifact/<path>`. A path with `/` at its end is a folder.
     #[schemars(length(min = 1, max = 1024), regex(pattern = r"^@(artifact)/(.*)$"))]
     pub to: String,
 }
 
-/// What was made.
+/// State of the ArtifactGenerator and of its artifacts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactGeneratorStatus {
     /// Conditions: Ready, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The ExternalArtifacts that were made.
+    /// ExternalArtifacts that the generator made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inventory: Vec<GeneratedArtifact>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Digest of what all sources had.
+    /// Digest of the artifacts of all sources at the last success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_sources_digest: Option<String>,
 }
 
-/// An ExternalArtifact that was made.
+/// An ExternalArtifact of the generator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct GeneratedArtifact {
-    /// Digest of its archive.
+    /// Digest of the archive.
     pub digest: String,
-    /// Name of the archive's file.
+    /// File name of the archive.
     pub filename: String,
-    /// Its name.
+    /// Name of the ExternalArtifact.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the ExternalArtifact.
     pub namespace: String,
 }

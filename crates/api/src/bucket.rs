@@ -1,4 +1,4 @@
-//! `Bucket` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `Bucket` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -15,7 +15,7 @@ use crate::duration::DurationText;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 
-/// Which objects of a store to fetch, how often, and with which credentials.
+/// Bucket to fetch, with the interval and the credentials.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "source.toolkit.fluxcd.io",
@@ -41,90 +41,90 @@ use crate::reference::LocalObjectReference;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BucketSpec {
-    /// Name of the bucket.
+    /// Name of the bucket: 3 to 63 letters, digits, dots, dashes and underscores, with a letter or digit at both ends.
     pub bucket_name: String,
-    /// Secret with `ca.crt`, which is believed besides the system's authorities, and `tls.crt` and `tls.key`, which are shown to the store.
+    /// Secret with TLS data. `ca.crt` is trusted besides the system's authorities. `tls.crt` and `tls.key` are the client certificate for the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_secret_ref: Option<LocalObjectReference>,
-    /// Address of the store, `host` or `host:port`.
+    /// Address of the object store: `host` or `host:port`, without a scheme.
     pub endpoint: String,
-    /// Patterns of objects to leave out, in the form of `.gitignore`.
+    /// Patterns of objects to leave out, in the format of `.gitignore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
-    /// The store is spoken to over plain HTTP.
+    /// Connects to the store over plain HTTP. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure: bool,
-    /// How often the store is asked.
+    /// Time between two checks of the bucket, such as `5m`.
     pub interval: DurationText,
-    /// What the keys of the objects begin with.
+    /// Prefix of the keys of the objects to fetch, at most 1024 bytes. Default: all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// What kind of store it is; `generic`, which speaks the protocol of S3, when absent.
+    /// Type of the store: `generic` (default) for any store with S3's protocol, or `aws` with a `secretRef`. `azure` and `gcp` are not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["generic", "aws", "gcp", "azure"]))]
     pub provider: Option<String>,
-    /// Secret with a proxy's address and credentials.
+    /// Secret with the `address` of a proxy, and its `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
-    /// Region of the bucket.
+    /// Region of the bucket, such as `eu-west-1`. Default: the region that the store names, else `us-east-1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Secret with the credentials: `accesskey` and `secretkey`.
+    /// Secret with the credentials `accesskey` and `secretkey`. Without it, requests are not signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// ServiceAccount that is shown to a cloud for credentials.
+    /// ServiceAccount for credentials of a cloud provider. Not supported yet: a Bucket with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// A service that gives temporary credentials.
+    /// Security token service for temporary credentials. Not supported yet: a Bucket with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sts: Option<BucketTokenService>,
-    /// Do nothing until this is false again.
+    /// Stops fetching while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// How long a fetch may take; 60 s when absent.
+    /// Time limit of one fetch, at most 1h. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
 }
 
-/// A service that gives temporary credentials.
+/// Security token service for temporary credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct BucketTokenService {
-    /// Secret with what TLS believes and shows there.
+    /// Secret with TLS data for the service: trusted authorities, and a client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_secret_ref: Option<LocalObjectReference>,
-    /// Its address.
+    /// Address of the service: `http://` or `https://`.
     #[schemars(regex(pattern = r"^(http|https)://.*$"))]
     pub endpoint: String,
-    /// What kind of service it is.
+    /// Type of the service: `aws` or `ldap`.
     #[schemars(extend("enum" = ["aws", "ldap"]))]
     pub provider: String,
-    /// Secret with `username` and `password`.
+    /// Secret with `username` and `password` for the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
 }
 
-/// What was observed and fetched.
+/// State of the Bucket and of its artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BucketStatus {
-    /// What was fetched last.
+    /// Artifact that was fetched last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     /// Conditions: Ready, ArtifactInStorage, FetchFailed, StorageOperationFailed, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `ignore` as it was when the artifact was made.
+    /// Value of `spec.ignore` when the artifact was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ignore: Option<String>,
-    /// Address that Flux served the artifact at. Tenure leaves it empty and never reads it: a forged one has no effect.
+    /// Address at which Flux served the artifact. Tenure leaves this field empty and never reads it, so a forged address has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! The CustomResourceDefinitions of every kind, as data: what `deploy/crds` is written from and what the embedded control plane installs.
+//! The CustomResourceDefinitions of every kind, as data. They are written to `deploy/crds`, and the embedded control plane installs them.
 
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::{
     Package, PackageSource, PackageValues, Provider, Receiver, Surface, Tenant,
 };
 
-/// Where a definition has its schema.
+/// The path of a definition's schema.
 const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 
 /// A CustomResourceDefinition could not be turned into JSON.
@@ -21,15 +21,15 @@ const SCHEMA: &str = "/spec/versions/0/schema/openAPIV3Schema";
 pub struct CrdError {
     /// The kind.
     pub kind: &'static str,
-    /// Why.
+    /// The reason.
     #[source]
     pub source: serde_json::Error,
 }
 
-/// The CRD of every kind that is reconciled, ordered by name.
+/// Returns the CRD of every reconciled kind, ordered by name.
 ///
 /// # Errors
-/// [`CrdError`] when a generated schema is not representable as JSON; that would be a defect, and a test keeps it from happening.
+/// [`CrdError`] when a generated schema is not representable as JSON. That would be a defect, and a test prevents it.
 pub fn crds() -> Result<Vec<Value>, CrdError> {
     let mut crds = vec![
         finished::<Alert>("Alert", None)?,
@@ -65,8 +65,8 @@ pub fn crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// The CRDs of the kinds that a platform's packages are made of, ordered by name. They are served, and what is written to them is judged; nobody
-/// reconciles them yet. Where Cozystack runs, they are its own: each bears a label by which ours is told.
+/// Returns the CRDs of the kinds of a platform's packages, ordered by name. They are served, and admission checks writes of them. No controller
+/// of Tenure reconciles them yet. In a cluster with Cozystack, the CRDs are Cozystack's own: each of Tenure's has a label to tell them apart.
 ///
 /// # Errors
 /// As [`crds`].
@@ -80,7 +80,7 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
         if let Some(metadata) = crd.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.insert("labels".to_owned(), json!({ MANAGED_BY: MANAGED_BY_TENURE }));
         }
-        // A Package of the default variant says nothing more than its name.
+        // A Package of the default variant needs no other field than its name.
         if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
             schema.remove("required");
         }
@@ -88,7 +88,8 @@ pub fn package_crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// The CRDs of the kinds by which access to Git and registries is asked for and approved, ordered by name. They are among [`crds`].
+/// Returns the CRDs of the kinds for requests and approvals of access to Git and registries, ordered by name. They are among
+/// [`crds`].
 ///
 /// # Errors
 /// As [`crds`].
@@ -115,7 +116,7 @@ pub fn access_crds() -> Result<Vec<Value>, CrdError> {
     Ok(crds)
 }
 
-/// The file name under `deploy/crds` of a CRD: `<group>_<plural>.yaml`.
+/// Returns the file name under `deploy/crds` of a CRD: `<group>_<plural>.yaml`.
 #[must_use]
 pub fn file_name(crd: &Value) -> String {
     let text = |pointer: &str| crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -163,8 +164,8 @@ fn declare_envelope(schema: &mut Value) {
     }
 }
 
-/// Brings a generated schema to the shape that controller-gen gives Flux's: optional fields are absent, not null; numbers have no
-/// bounds that only say what their format says; a default that only says "absent" is left out.
+/// Brings a generated schema to the shape that controller-gen gives Flux's: optional fields are absent, not null. Bounds of
+/// numbers that repeat their format, and defaults that mean "absent", are left out.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
@@ -198,7 +199,7 @@ fn is_empty_default(default: &Value) -> bool {
     }
 }
 
-/// The defaults that Flux's CRDs declare, so that an object reads back the same from either.
+/// Sets the defaults that Flux's CRDs declare, so that an object reads back the same from either.
 fn declare_flux_defaults(crd: &mut Value) {
     let defaults: &[(&str, Value)] = match crd.pointer("/spec/names/kind").and_then(Value::as_str) {
         Some("Alert") => &[("eventSeverity", json!("info"))],
@@ -227,7 +228,8 @@ fn declare_flux_defaults(crd: &mut Value) {
     }
 }
 
-/// What a Receiver verifies requests with, as Flux's definition demands it: tokens of an issuer for one type, a Secret for all others.
+/// Declares the fields with which a Receiver verifies requests, as Flux's definition does: tokens of an issuer for one type, a Secret
+/// for all others.
 fn declare_how_receivers_are_verified(crd: &mut Value) {
     let rules = json!([
         {
@@ -250,7 +252,7 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
     declare_rules(crd, rules);
 }
 
-/// The name of a commit's status is for those that have some, as Flux's definition demands it.
+/// Allows a name for commit statuses only for providers that have them, as Flux's definition does.
 fn declare_where_commits_have_statuses(crd: &mut Value) {
     let types = [
         "github",
@@ -268,7 +270,7 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
     declare_rules(crd, rules);
 }
 
-/// What was asked and answered is never changed.
+/// Declares the specs of requests and answers immutable.
 fn declare_that_specs_stay(crd: &mut Value) {
     let rules = json!([{
         "rule": "self == oldSelf",
@@ -277,7 +279,7 @@ fn declare_that_specs_stay(crd: &mut Value) {
     declare_rules(crd, rules);
 }
 
-/// A static provider has nobody who makes credentials, every other one has.
+/// Declares that a static provider has no authoriser, and that every other one has.
 fn declare_who_makes_credentials(crd: &mut Value) {
     let rules = json!([
         {
@@ -292,10 +294,10 @@ fn declare_who_makes_credentials(crd: &mut Value) {
     declare_rules(crd, rules);
 }
 
-/// RBAC names a target, so its name has to say which it is.
+/// Declares that a target's name identifies it, since RBAC names targets.
 fn declare_what_targets_are_called(crd: &mut Value) {
     if let Some(schema) = crd.pointer_mut(SCHEMA).and_then(Value::as_object_mut) {
-        // How long a number is as text isn't known to who estimates costs, so that its text is read in place of being written.
+        // The cost estimate doesn't know the length of a number as text. So the rule reads the text instead of writing it.
         let id = "self.metadata.name.substring(size(self.spec.provider) + 1)";
         let rules = json!([{
             "rule": format!(
@@ -314,7 +316,7 @@ fn declare_rules(crd: &mut Value, rules: Value) {
     }
 }
 
-/// What an ArtifactGenerator calls what it makes, as Flux's definition demands it: names are templates only where there is a pattern.
+/// Declares the names of an ArtifactGenerator's artifacts, as Flux's definition does: names are templates only if there is a pattern.
 fn declare_what_artifacts_are_called(crd: &mut Value) {
     let name = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     let rules = json!([{
@@ -327,7 +329,7 @@ fn declare_what_artifacts_are_called(crd: &mut Value) {
     }
 }
 
-/// A Tenant that Capsule wrote keeps what Tenure does not know.
+/// Keeps fields of Capsule's Tenants that Tenure does not know.
 fn preserve_what_capsule_knows(crd: &mut Value) {
     for path in [
         "/spec",

@@ -1,9 +1,9 @@
-//! The customizer, as data: one Surface of the platform by which administrators tune components from a repository, the ServiceAccount that it acts
-//! as, and what that may.
+//! The customizer, as data: one Surface of the platform by which administrators tune components from a repository, its ServiceAccount, and the
+//! rights of this account.
 //!
-//! Which rights are granted, and which are not, follows Cozystack's page "Field Ownership, RBAC, Limitations"; what its prototype got wrong is not
-//! repeated (`docs/howto/customize-the-platform.md`). Owns these objects. Refuses namespaces that are the system's or the platform's, and to be
-//! made without a repository and a folder; and to take for its own what merely has the name ([`is_own`]).
+//! The granted rights follow Cozystack's page "Field Ownership, RBAC, Limitations". The mistakes of its prototype are not repeated
+//! (`docs/howto/customize-the-platform.md`). A customizer needs a repository and a folder, and can't own namespaces of the system or the platform.
+//! An object that only has the same name does not count as the customizer's ([`is_own`]).
 
 use serde_json::{Value, json};
 
@@ -11,71 +11,72 @@ use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE, PRUNE, 
 use crate::names::is_dns_label;
 use crate::view::ObjectView;
 
-/// What everything of it is called.
+/// The name of its namespaced objects.
 pub const NAME: &str = "customizer";
-/// What is cluster-scoped of it is called so.
+/// The name of its cluster-scoped objects.
 pub const CLUSTER_NAME: &str = "tenure-customizer";
-/// The namespace in which it may do anything, when no other is named.
+/// The namespace in which it has all rights, if no other one is named.
 pub const OWNED_NAMESPACE: &str = "cozy-customizer";
-/// The label of namespaces in which it may do anything.
+/// The label of namespaces in which it has all rights.
 pub const OWNED_LABEL: &str = "cozystack.io/customizer-owned";
 /// The API group of Cozystack's Packages.
 const PACKAGE_GROUP: &str = "cozystack.io";
-/// What an address begins with, as Surfaces have it.
+/// The prefixes of addresses, as in Surfaces.
 const SCHEMES: [&str; 3] = ["https://", "http://", "ssh://"];
-/// The most namespaces.
+/// The greatest number of namespaces.
 const MOST_NAMESPACES: usize = 64;
 
-/// What its account may.
+/// The rights of its account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// Whoever writes the repository is an administrator in effect, and what is refused guards against accidents.
+    /// Every writer of the repository is in effect an administrator. Denials only prevent accidents.
     Admin,
-    /// Packages are read, and PackageValues written: nobody can come to have what a chart has. In its namespaces it makes what applications
-    /// are made of, and no HelmReleases, which Flux's controllers install with their own rights where they name no account.
+    /// Packages are read, and PackageValues written, so no user of the repository can get the rights of a chart. In its namespaces the
+    /// account writes the objects of applications. It writes no HelmReleases: Flux's controllers install those with their own rights if
+    /// they name no account.
     Restricted,
 }
 
-/// How it is to be.
+/// The settings of a customizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Customizer {
-    /// What its account may.
+    /// The rights of its account.
     pub profile: Profile,
-    /// Address of the repository.
+    /// The address of the repository.
     pub url: String,
-    /// Branch of it.
+    /// The branch.
     pub branch: String,
-    /// Folder in it.
+    /// The folder.
     pub path: String,
-    /// How often it is asked.
+    /// The interval between two fetches.
     pub interval: String,
-    /// Secret of the platform namespace with the credentials.
+    /// The Secret of the platform namespace with the credentials.
     pub secret: Option<String>,
-    /// Namespaces in which it may make what it likes, as far as the profile says.
+    /// The namespaces in which it may write everything that the profile allows.
     pub owned_namespaces: Vec<String>,
 }
 
-/// Why there can be none.
+/// The reason why no customizer can be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CustomizerError {
-    /// There is no repository.
+    /// The repository is missing.
     #[error("the customizer needs the address of a repository")]
     NoUrl,
-    /// Its address is none that a Surface takes.
+    /// A Surface doesn't accept the address.
     #[error("the customizer's repository is at an address that begins with https://, http:// or ssh://")]
     Url,
-    /// There is no folder.
+    /// The folder is missing.
     #[error("the customizer needs the folder of the repository that is applied, such as ./clusters/production")]
     NoPath,
     /// A namespace that it may not have.
     #[error("{0:?} can't be a namespace of the customizer: {1}")]
     Namespace(String, &'static str),
-    /// Too many namespaces.
+    /// Too many namespaces are named.
     #[error("the customizer has at most {MOST_NAMESPACES} namespaces")]
     TooMany,
 }
 
-/// Everything, in the order in which it is applied.
+/// Returns all objects, in the order in which they are applied.
 ///
 /// # Errors
 /// [`CustomizerError`].
@@ -106,8 +107,8 @@ pub fn list_objects(customizer: &Customizer) -> Result<Vec<Value>, CustomizerErr
     Ok(objects)
 }
 
-/// What grants rights, and who has them: what goes when the customizer is taken away, after its Surface has gone. Its namespaces stay, with all
-/// that is in them.
+/// Returns the objects that grant rights, and the account. They are deleted with the customizer, after its Surface. Its namespaces stay, with
+/// all their objects.
 #[must_use]
 pub fn list_rights(owned_namespaces: &[String]) -> Vec<Value> {
     let bindings = owned_namespaces
@@ -122,13 +123,14 @@ pub fn list_rights(owned_namespaces: &[String]) -> Vec<Value> {
     rights
 }
 
-/// What lets it make what it likes in a namespace.
+/// Returns the binding that gives it rights in a namespace.
 #[must_use]
 pub fn make_rights_in(namespace: &str, profile: Profile) -> Value {
     make_role_binding(namespace, profile)
 }
 
-/// Whether something that is there was made for the customizer: what merely has the name is changed and deleted by nobody here.
+/// Checks whether an existing object was made for the customizer. An object that only has the same name is never changed or
+/// deleted.
 #[must_use]
 pub fn is_own(found: &Value) -> bool {
     let is_ours = ObjectView::of(found).find_label(MANAGED_BY) == Some(MANAGED_BY_TENURE);
@@ -180,7 +182,7 @@ fn make_cluster_role(profile: Profile) -> Value {
     let mut rules = vec![
         rule("cozystack.io", &["packagevalues"], &all),
         rule("helm.toolkit.fluxcd.io", &["helmreleases"], &read),
-        // Two groups: the page names the first, the platform's own operator serves the second.
+        // Two groups: the page names the first, and the platform's own operator serves the second.
         rule(
             "k8s.keycloak.org",
             &["keycloakrealmimports", "keycloaks", "keycloakusers"],
@@ -198,13 +200,13 @@ fn make_cluster_role(profile: Profile) -> Value {
         ),
     ];
     match profile {
-        // A Package is made by who applies it first, which an apply needs `create` for; none is deleted: that is what
-        // `bundles.disabledPackages` of the platform's Package is for.
+        // An apply of a new Package needs `create`. No Package is deleted: `bundles.disabledPackages` of the
+        // platform's Package serves that purpose.
         Profile::Admin => rules.extend([
             rule(
                 "cozystack.io",
                 &["packages"],
-                // What a chart has can be overridden, with a warning.
+                // Fields of a chart can be overridden, with a warning.
                 &["get", "list", "watch", "create", "update", "patch", "override"],
             ),
             rule("cozystack.io", &["packagesources"], &all),
@@ -237,7 +239,8 @@ fn make_cluster_role_binding() -> Value {
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": CLUSTER_NAME}, "subjects": subjects()})
 }
 
-/// A namespace that stays when the customizer goes, and with a chart that made it before. It may be there already: whose it is otherwise isn't said.
+/// Returns a namespace that stays after the customizer is removed, also if a chart made it before. It may exist already, so the object names no
+/// other owner.
 fn make_namespace(namespace: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace,
         "labels": { OWNED_LABEL: "true" }, "annotations": {"helm.sh/resource-policy": "keep"}}})
@@ -264,8 +267,8 @@ fn make_surface(customizer: &Customizer) -> Value {
         "spec": {"serviceAccountName": NAME, "sources": [source]}})
 }
 
-/// A patch of the Packages in the repository. They may be partial: what others have set in a Package stays. They are never deleted, which the account may
-/// not do.
+/// Returns a patch of the Packages in the repository. They may be partial: fields that others have set in a Package stay. They are never deleted, which
+/// the account may not do.
 fn make_package_patch() -> Value {
     let patch = format!(
         "apiVersion: {PACKAGE_GROUP}/v1alpha1\nkind: Package\nmetadata:\n  name: any\n  annotations:\n    {SSA}: Merge\n    {PRUNE}: disabled\n"
@@ -289,7 +292,7 @@ mod tests {
         }
     }
 
-    /// The verbs on a resource of a group.
+    /// Returns the verbs on a resource of a group.
     fn verbs(profile: Profile, group: &str, resource: &str) -> Vec<String> {
         let role = make_cluster_role(profile);
         let rules = role["rules"].as_array().expect("rules");
@@ -393,7 +396,7 @@ mod tests {
             change(&mut binding);
             is_own(&binding)
         };
-        // As the API server stores it.
+        // In the form that the API server stores.
         assert!(with(|binding| binding["subjects"][0]["apiGroup"] = json!("")));
         assert!(!with(|binding| binding["metadata"]["labels"] = json!({})));
         assert!(!with(|binding| binding["subjects"][0]["namespace"] = json!("team")));

@@ -1,7 +1,7 @@
-//! `Enforcement` (tenure.dev/v1alpha1): whether what judges writes in this cluster is in force as it has to be. There is one, `tenure`.
+//! `Enforcement` (tenure.dev/v1alpha1): whether the checks of writes in this cluster are in force. Only the object `tenure` exists.
 //!
-//! It says what nothing else can: webhook configurations have no status, and a policy that was deleted says nothing at all. Owns the kind;
-//! what stands in it is decided by the planner (`enforcement`).
+//! Webhook configurations have no status, and a deleted policy can't report itself. This object reports both. The planner decides its
+//! contents (`enforcement`).
 
 #![expect(
     clippy::duplicated_attributes,
@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 
-/// The name of the only one.
+/// The name of the only object.
 pub const ENFORCEMENT: &str = "tenure";
 
-/// Nothing is asked for: what is kept in force, the controllers are told when they start.
+/// No fields: the flags of the controllers decide which policies and webhooks must be in force.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -42,30 +42,31 @@ pub const ENFORCEMENT: &str = "tenure";
 #[serde(rename_all = "camelCase")]
 pub struct EnforcementSpec {}
 
-/// What was seen.
+/// State of the policies and webhooks that enforce the rules of admission.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnforcementStatus {
-    /// `PoliciesInForce` and `WebhooksInForce`, where there are to be some, `LanesSeparated`, and `Ready`, which says whether all of them hold.
+    /// Conditions: PoliciesInForce and WebhooksInForce if the installation has them, LanesSeparated, and Ready. Ready is True if all others are True.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Every rule, with the policies and webhooks that keep it now.
+    /// All rules of admission, with the policies and webhooks that enforce them now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<KeptRule>,
 }
 
-/// What keeps one rule.
+/// A rule of admission, with the parts that enforce it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptRule {
-    /// The rule, as messages name it.
+    /// Name of the rule, as in messages.
     pub name: String,
-    /// The purpose of the rule: `isolation`, `bound` or `convenience`.
+    /// Purpose of the rule: `isolation`, `bound` or `convenience`.
     pub purpose: String,
-    /// `webhooks`, `policies`, both, or nothing: they keep it now. `policies (in part)` leaves something to webhooks.
+    /// Parts that enforce the rule now: `webhooks`, `policies`, `policies (in part)` (webhooks enforce the rest) or `policies of the installation`. Empty: nothing
+    /// enforces the rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_by: Vec<String>,
-    /// Policies or webhooks that are meant to keep it too, and don't.
+    /// Parts that should enforce the rule, too, and are not in force.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

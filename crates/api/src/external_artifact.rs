@@ -1,5 +1,5 @@
-//! `ExternalArtifact` (source.toolkit.fluxcd.io/v1) with all of Flux's fields: what an ArtifactGenerator generates, and what controllers that
-//! are neither Flux's nor Tenure's make and tell of in its status.
+//! `ExternalArtifact` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. An ArtifactGenerator generates it, or another controller makes
+//! an artifact and reports it in its status.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::Artifact;
 use crate::condition::Condition;
 
-/// What an artifact was made for.
+/// Purpose of the artifact.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "source.toolkit.fluxcd.io",
@@ -39,33 +39,33 @@ use crate::condition::Condition;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalArtifactSpec {
-    /// The object for which the artifact is made.
+    /// Object that the artifact is made for, such as an ArtifactGenerator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ref: Option<ArtifactOwnerReference>,
 }
 
-/// An object for which an artifact is made.
+/// Reference to the object that an artifact is made for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ArtifactOwnerReference {
-    /// Its API version.
+    /// API version of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its namespace; that of the ExternalArtifact when absent.
+    /// Namespace of the object. Default: the namespace of the ExternalArtifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What was made.
+/// State of the artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalArtifactStatus {
-    /// What was made last.
+    /// Artifact that was made last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     /// Conditions: Ready, ArtifactInStorage, FetchFailed, StorageOperationFailed, Reconciling and Stalled.

@@ -1,4 +1,4 @@
-//! `GitRepository` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `GitRepository` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -16,7 +16,7 @@ use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 use crate::source_url::SourceUrl;
 
-/// Which repository to fetch, which revision, how often and with which credentials.
+/// Git repository and revision to fetch, with the interval and the credentials.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "source.toolkit.fluxcd.io",
@@ -43,131 +43,132 @@ use crate::source_url::SourceUrl;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GitRepositorySpec {
-    /// Patterns of files to leave out, in the form of `.gitignore`.
+    /// Patterns of files to leave out, in the format of `.gitignore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
-    /// Other repositories whose files are added.
+    /// Other GitRepositories whose files are added to the artifact, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<GitRepositoryInclude>,
-    /// How often the upstream is asked.
+    /// Time between two checks of the repository, such as `5m`.
     pub interval: DurationText,
-    /// How to authenticate; `generic` when absent.
+    /// Type of the credentials: `generic` (default), or `github` for a GitHub App with a `secretRef` and an https URL. `aws` and `azure` are not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["generic", "aws", "azure", "github"]))]
     pub provider: Option<String>,
-    /// Secret with a proxy's address and credentials.
+    /// Secret with the `address` of a proxy, and its `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
-    /// Fetch submodules too.
+    /// Fetches submodules, and their submodules, too. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub recurse_submodules: bool,
-    /// Which revision; branch `master` when absent.
+    /// Revision to fetch. Default: the branch `master`.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<GitRepositoryRef>,
-    /// Secret with the credentials.
+    /// Secret with the credentials: `username` and `password`, or `bearerToken`; for ssh `identity` and `known_hosts`. With `provider: github`, the data of the GitHub
+    /// App.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// ServiceAccount that authenticates to a cloud provider.
+    /// ServiceAccount for credentials of a cloud provider. Not supported yet: a GitRepository with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Folders to fetch; all when absent.
+    /// Folders or files to fetch, at most 100. Default: all files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sparse_checkout: Vec<String>,
-    /// Do nothing until this is false again.
+    /// Stops fetching while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// How long a Git operation may take; 60 s when absent.
+    /// Time limit of one fetch, at most 1h. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
-    /// Address of the repository: http, https or ssh.
+    /// Address of the repository: `http://`, `https://` or `ssh://`.
     #[schemars(with = "String", regex(pattern = r"^(http|https|ssh)://.*$"))]
     pub url: SourceUrl,
-    /// Verification of signatures.
+    /// Verification of Git signatures. Default: signatures are not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<GitRepositoryVerification>,
 }
 
-/// Another repository whose files are added.
+/// Another GitRepository whose files are added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct GitRepositoryInclude {
-    /// Folder to take; the root when absent.
+    /// Folder or file of the included GitRepository. Default: all its files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_path: Option<String>,
-    /// The GitRepository, in the same namespace.
+    /// GitRepository to include, in the same namespace.
     pub repository: LocalObjectReference,
-    /// Folder to put it in; named like the repository when absent.
+    /// Target path in the artifact. Default: the name of the included GitRepository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_path: Option<String>,
 }
 
-/// Which revision. Precedence: commit, name, semver, tag, branch.
+/// Revision to fetch. If several fields are set, the first of these counts: `commit`, `name`, `semver`, `tag`, `branch`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct GitRepositoryRef {
-    /// Branch; `master` when nothing is given.
+    /// Branch to fetch. Default if no field is set: `master`; for a source of a Surface `main`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Commit. With a branch, that branch is fetched shallowly.
+    /// Commit to fetch, as a full hash of 40 or 64 hex digits. If the server refuses the hash, the history of `branch`, or of all branches, is fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
-    /// Full name of a reference, such as `refs/pull/1/head`.
+    /// Full name of a Git reference, such as `refs/pull/1/head`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Range of versions; the newest tag within it is taken.
+    /// Range of semantic versions. The tag with the highest version in this range is fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semver: Option<String>,
-    /// Tag.
+    /// Tag to fetch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 
-/// Verification of signatures.
+/// Verification of Git signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct GitRepositoryVerification {
-    /// What is verified.
+    /// Objects that must be signed: `HEAD` (default) for the commit, `Tag` for the tag that `ref` selects, `TagAndHEAD` for both. `head` means `HEAD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["head", "HEAD", "Tag", "TagAndHEAD"]))]
     pub mode: Option<String>,
-    /// Secret with the public keys of trusted authors.
+    /// Secret with the public keys (OpenPGP or SSH) of the trusted authors.
     pub secret_ref: LocalObjectReference,
 }
 
-/// What was observed and fetched.
+/// State of the GitRepository and of its artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GitRepositoryStatus {
-    /// What was fetched last.
+    /// Artifact that was fetched last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Conditions: Ready, ArtifactInStorage, FetchFailed, Reconciling and Stalled.
+    /// Conditions: Ready, ArtifactInStorage, FetchFailed, StorageOperationFailed, IncludeUnavailable, SourceVerified, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What was fetched for `include`.
+    /// Artifacts of the included GitRepositories that the current artifact contains.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub included_artifacts: Vec<Artifact>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `ignore` as it was when the artifact was made.
+    /// Value of `spec.ignore` when the artifact was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ignore: Option<String>,
-    /// `include` as it was when the artifact was made.
+    /// Value of `spec.include` when the artifact was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed_include: Vec<GitRepositoryInclude>,
-    /// `recurseSubmodules` as it was when the artifact was made.
+    /// Value of `spec.recurseSubmodules` when the artifact was made.
     #[serde(default, skip_serializing_if = "is_false")]
     pub observed_recurse_submodules: bool,
-    /// `sparseCheckout` as it was when the artifact was made.
+    /// Value of `spec.sparseCheckout` when the artifact was made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observed_sparse_checkout: Vec<String>,
-    /// What was verified of the artifact.
+    /// Objects whose signatures were verified for the artifact: `HEAD`, `Tag` or `TagAndHEAD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_verification_mode: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! What an installation consists of, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
-//! The embedded control plane applies it at every start, `deploy/` is written from it. It refuses rights that nothing uses.
+//! The objects of an installation, as data: the kinds, the platform namespace, the controller's ServiceAccount and its rights.
+//! The embedded control plane applies them at every start, and `deploy/` is written from them. Every right in them is used.
 
 mod access;
 mod admission;
@@ -24,33 +24,34 @@ pub(crate) use choice::ControllerChoice;
 pub use choice::is_watched;
 pub use lanes::lane_pods;
 
-/// The Role of whoever leads, and its binding.
+/// The Role of the leader, and its binding.
 const LEADER_ROLE: &str = "tenure-leader";
-/// The Role of whoever asks for the tokens of lanes, and its binding.
+/// The Role for requests of lanes' tokens, and its binding.
 const LANE_TOKENS_ROLE: &str = "tenure-lane-tokens";
-/// The Role of whoever writes events about Tenants, and its binding.
+/// The Role for events about Tenants, and its binding.
 const EVENTS_ROLE: &str = "tenure-events";
-/// The ClusterRole by which the controller lets owners make namespaces.
+/// The ClusterRole by which the controller lets owners create namespaces.
 const PROVISIONING_ROLE: &str = "tenure-provisioning";
-/// The ClusterRole by which the controller says whose tokens lanes ask for, where Tenants are somebody else's.
+/// The ClusterRole by which the controller names the accounts whose tokens lanes may request, if another
+/// controller manages Tenants.
 const NAMING_ROLE: &str = "tenure-account-naming";
 /// The ClusterRole by which the controller keeps policies in force.
 const POLICING_ROLE: &str = "tenure-policies";
-/// What lets the controllers ask who somebody is that asks for metrics.
+/// The binding that lets the controllers review the clients of metrics.
 const METRICS_REVIEWS_BINDING: &str = "tenure-metrics-reviews";
-/// Where events about objects are that are in no namespace.
+/// The namespace of events about cluster-scoped objects.
 const EVENTS_NAMESPACE: &str = "default";
 
-/// Everything, in an order in which it can be applied.
+/// Returns all objects, in an order in which they can be applied.
 ///
 /// # Errors
-/// [`CrdError`]; a test keeps it from happening.
+/// [`CrdError`]; a test prevents it.
 pub fn objects() -> Result<Vec<Value>, CrdError> {
     objects_for(&|_| true)
 }
 
-/// The same objects, with no more rights than the controllers need that are on: `is_on` says of a kind, `Tenant`, whether it is reconciled.
-/// A Role that nobody needs is there and empty, so that what was granted before is taken back.
+/// Returns the same objects, with only the rights that the enabled controllers need: `is_on` says of a kind, such as `Tenant`, whether it
+/// is reconciled. An unneeded Role exists and is empty, so that earlier grants are taken back.
 ///
 /// # Errors
 /// As [`objects`].
@@ -58,7 +59,7 @@ pub fn objects_for(is_on: &dyn Fn(&str) -> bool) -> Result<Vec<Value>, CrdError>
     objects_of_shards(is_on, &[])
 }
 
-/// The same, with what instances for these shards need, too.
+/// Returns the same objects, and those for instances of these shards.
 ///
 /// # Errors
 /// As [`objects`].
@@ -83,8 +84,8 @@ pub fn objects_of_shards(is_on: &dyn Fn(&str) -> bool, shards: &[String]) -> Res
     Ok(objects)
 }
 
-/// Moves the policies before the rights that they bound, and leaves everything else in its order. An installation that ends early, or is taken away in
-/// the opposite order, so leaves no account with rights and without their bounds. A policy names accounts and kinds, and needs none of them.
+/// Moves the policies before the rights that they bound, and keeps the order of everything else. So an installation that ends early, or is removed in
+/// the opposite order, leaves no account with rights and without their bounds. A policy names accounts and kinds, and needs none of them.
 pub fn put_bounds_before_rights(objects: &mut [Value]) {
     objects.sort_by_key(|object| {
         let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -96,7 +97,8 @@ pub fn put_bounds_before_rights(objects: &mut [Value]) {
     });
 }
 
-/// A Pod here could have the token of the controllers' account: only Pods that are confined themselves may be here.
+/// Returns the platform namespace. A Pod in it could have the token of the controllers' account, so only restricted
+/// Pods are allowed.
 fn namespace() -> Value {
     let mut labels = labels();
     if let Some(labels) = labels.as_object_mut() {
@@ -112,7 +114,8 @@ fn service_account(name: &str) -> Value {
            "metadata": {"name": name, "namespace": PLATFORM_NAMESPACE, "labels": labels()}})
 }
 
-/// The account that writes credentials. An installation binds it nowhere, and no Pod runs as it.
+/// Returns the account that writes credentials. An installation binds it nowhere, and no Pod runs
+/// as it.
 fn secret_writer() -> Value {
     let mut account = service_account(SECRET_WRITER);
     if let Some(account) = account.as_object_mut() {
@@ -121,17 +124,18 @@ fn secret_writer() -> Value {
     account
 }
 
-/// What the controller may do with its own rights, in the whole cluster: see what is reconciled, keep Tenants, and give each lane its
-/// account and its RoleBindings. It writes no object of a kind that lanes reconcile, asks for no token outside the platform namespace, reads
-/// no Secret and writes no workload: where each lane has a Pod of its own, [`lane_pods`] lets it write those, in the platform namespace.
+/// Returns the controller's own rights in the whole cluster: see the reconciled objects, manage Tenants, and give each lane its account and
+/// its RoleBindings. The controller writes no object of a kind that lanes reconcile, requests no token outside the platform namespace, reads
+/// no Secret and writes no workload. If each lane has a Pod of its own, [`lane_pods`] lets it write those, in the platform namespace.
 ///
-/// One right is wide, and is what an installation has to trust it with: RoleBindings in all namespaces, since a tenant's may be any. What
-/// they may bind is a list (`bind` by `resourceNames`): a ClusterRole that a Tenant names besides has to be added by an administrator. For the
-/// same reason LimitRanges, ResourceQuotas and NetworkPolicies are written anywhere, and namespaces are deleted.
+/// One right is wide, and an installation has to trust the controller with it: RoleBindings in all namespaces, since a tenant's may be any. A
+/// list limits the roles of these bindings (`bind` by `resourceNames`). An administrator has to add another ClusterRole that a Tenant names.
+/// For the same reason LimitRanges, ResourceQuotas and NetworkPolicies are written anywhere, and namespaces are deleted.
 fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     let seen = json!(["get", "list", "watch"]);
     let generated = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
-    // Without Tenants nothing is made of them, and the accounts of lanes are in the platform namespace.
+    // Without Tenants no object is made of them, and the accounts of lanes are in the platform
+    // namespace.
     let (namespaces, accounts) = if choice.has_tenants() {
         (
             json!(["get", "list", "watch", "create", "patch", "delete"]),
@@ -140,7 +144,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     } else {
         (seen.clone(), seen.clone())
     };
-    // Those that an attestation made are deleted when their time is over. Which they are, RBAC can't say; the policy above the controllers does.
+    // Tenants of an attestation are deleted after their time. RBAC can't name them. The policy above the controllers does.
     let mut tenants = vec![
         "get", "list", "watch", "update", "patch", "own", "extend", "be-owner", "adopt",
     ];
@@ -148,7 +152,7 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         tenants.push("delete");
     }
     let mut rules = vec![
-        // One watch a kind for all lanes: it says what there is to do, and whose; what is done is done by lanes.
+        // One watch for each kind serves all lanes: it shows which lane has work. The lanes do the work.
         json!({"apiGroups": ["tenure.dev"], "resources": ["surfaces"], "verbs": seen}),
         json!({"apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "externalartifacts", "gitrepositories", "ocirepositories"], "verbs": seen}),
         json!({"apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": seen}),
@@ -156,25 +160,26 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
         json!({"apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": seen}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": tenants}),
         json!({"apiGroups": ["capsule.clastix.io"], "resources": ["tenants/status", "tenants/finalizers"], "verbs": ["get", "update", "patch"]}),
-        // A Tenant's home namespace is made when it is not there, and a Tenant's namespaces go with it. Which of them, RBAC can't say; the policy
-        // above the controllers does.
+        // A missing home namespace of a Tenant is created, and a Tenant's namespaces are deleted with it. RBAC can't name these namespaces. The
+        // policy above the controllers does.
         json!({"apiGroups": [""], "resources": ["namespaces"], "verbs": namespaces}),
-        // A Tenant's, in its home namespace, and those of lanes. In which namespaces isn't known before there are Tenants.
+        // A Tenant's account in its home namespace, and those of lanes. The namespaces are unknown before Tenants exist.
         json!({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": accounts}),
         json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["rolebindings"], "verbs": generated}),
-        // Without it, nobody may bind a ClusterRole whose rights he doesn't have himself.
+        // Without `bind`, an account can't bind a ClusterRole with rights that it doesn't have
+        // itself.
         json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
                "resourceNames": list_bound_cluster_roles(choice)}),
     ];
     if choice.has_tenants() {
-        // Who else gets to be a tenant's account, to say so: what is bound in the whole cluster, and what ClusterRoles give. In its home namespace the
-        // controllers see more, by a RoleBinding.
+        // To report other users that can get access to a tenant's account: bindings in the whole cluster, and the rules of ClusterRoles. In its home
+        // namespace the controllers see more, by a RoleBinding.
         rules.push(json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"], "verbs": ["list"]}));
-        // What bounds a tenant's namespaces, as its Tenant says; and nobody's: each is told by its owner before it is changed.
+        // The bounds of a tenant's namespaces, from its Tenant. The owner in each object shows whose it is before a change.
         rules.push(json!({"apiGroups": [""], "resources": ["limitranges", "resourcequotas"], "verbs": generated}));
         rules.push(json!({"apiGroups": ["networking.k8s.io"], "resources": ["networkpolicies"], "verbs": generated}));
     }
-    // Who else reconciles the same kinds.
+    // To find other controllers that reconcile the same kinds.
     let others = choice.select(&[
         (SOURCE_CONTROLLER_LEASE, &["Bucket", "GitRepository", "OCIRepository"]),
         (SOURCE_WATCHER_LEASE, &["ArtifactGenerator", "ExternalArtifact"]),
@@ -194,8 +199,8 @@ fn controller_cluster_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// The ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps ServiceAccount, and an owner's that are Capsule's default,
-/// or stand for it in the home namespace.
+/// Lists the ClusterRoles that the controller binds: those of lanes, of a tenant's GitOps account, Capsule's defaults for owners, and their
+/// replacement in the home namespace.
 fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     let mut roles = vec![LANE_CLUSTER_ROLE, LANE_BOOKS_CLUSTER_ROLE];
     if choice.has_tenants() {
@@ -212,8 +217,9 @@ fn list_bound_cluster_roles(choice: &ControllerChoice) -> Vec<&'static str> {
     roles
 }
 
-/// What lets owners make namespaces and read their Tenant, where everything that is written is judged: the ClusterRole that they are bound to, and the
-/// right of the controller to bind it, and to make the one by which they read. With RBAC alone an owner who may make namespaces could make them for anybody.
+/// Returns the rights by which owners create namespaces and read their Tenant, where admission checks all writes: the ClusterRole for owners, and the right
+/// of the controller to bind it and to make the one by which they read. With RBAC alone an owner that may create namespaces could create them for any
+/// tenant.
 #[must_use]
 pub fn provisioning() -> Vec<Value> {
     vec![
@@ -222,7 +228,7 @@ pub fn provisioning() -> Vec<Value> {
             "metadata": {"name": NAMESPACE_PROVISIONER_CLUSTER_ROLE, "labels": labels()},
             "rules": [
                 {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["create"]},
-                // By this verb webhooks know an owner, whose namespaces are the tenant's.
+                // By this verb webhooks recognise an owner, whose namespaces are the tenant's.
                 {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["provision"]}
             ]
         }),
@@ -235,7 +241,7 @@ pub fn provisioning() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": PROVISIONING_ROLE, "labels": labels()},
             "rules": [
-                // For each Tenant one that lets its owners read it; no right can be put into it that the controllers don't have.
+                // One for each Tenant lets its owners read it. It can contain no right that the controllers don't have.
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
                  "verbs": ["get", "create", "patch"]},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["bind"],
@@ -246,8 +252,8 @@ pub fn provisioning() -> Vec<Value> {
     ]
 }
 
-/// What lets the controllers write on namespaces which accounts lanes ask for tokens of, where everything that is written is judged and somebody else
-/// keeps Tenants. Who keeps Tenants may do so anyhow.
+/// Returns the right to write on namespaces which accounts' tokens lanes may request, where admission checks all writes and another controller
+/// manages Tenants. A controller that manages Tenants has this right already.
 #[must_use]
 pub fn account_naming() -> Vec<Value> {
     vec![
@@ -256,7 +262,7 @@ pub fn account_naming() -> Vec<Value> {
             "metadata": {"name": NAMING_ROLE, "labels": labels()},
             "rules": [
                 {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
-                // By this verb it is known who writes such facts.
+                // Admission recognises writers of such facts by this verb.
                 {"apiGroups": ["capsule.clastix.io"], "resources": ["tenants"], "verbs": ["adopt"]}
             ]
         }),
@@ -264,8 +270,9 @@ pub fn account_naming() -> Vec<Value> {
     ]
 }
 
-/// What the controllers do to keep tenancy's policies in force: the policies and bindings of these names, and what owners and accounts are known
-/// by. A ClusterRole is made for each Tenant, with no right in it that the controllers don't have. In place of [`provisioning`], which is a part of it.
+/// Returns the rights to keep tenancy's policies in force: for the policies and bindings of these names, and for the roles by which owners and accounts
+/// are recognised. A ClusterRole is made for each Tenant, with no right in it that the controllers don't have. These rights replace [`provisioning`],
+/// which is a part of them.
 #[must_use]
 pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     let names = |kind: &str| -> Vec<Value> {
@@ -288,10 +295,10 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": POLICING_ROLE, "labels": labels()},
             "rules": [
-                // Who may create can't be bound to names.
+                // RBAC can't limit `create` to names.
                 {"apiGroups": group, "resources": both, "verbs": ["get", "list", "watch", "create"]},
-                // Of these names only, so that nobody with the controllers' token takes other policies away, or the one above them. A version
-                // that doesn't make one of them any more may delete it while it has the rights of the one that did.
+                // For these names only, so that no holder of the controllers' token removes other policies, or the one above the controllers.
+                // A later version without one of these policies may delete it while it has the rights of the earlier version.
                 {"apiGroups": group, "resources": both, "verbs": ["patch", "delete"],
                  "resourceNames": names("ValidatingAdmissionPolicy")},
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles", "clusterrolebindings"],
@@ -305,7 +312,7 @@ pub fn policing(policies: &[Value], roles: &[Value]) -> Vec<Value> {
     objects
 }
 
-/// The rules by which an Enforcement is written. RBAC can't limit `create` to a name.
+/// Returns the rules for writing an Enforcement. RBAC can't limit `create` to a name.
 fn telling_enforcement() -> [Value; 2] {
     [
         json!({"apiGroups": ["tenure.dev"], "resources": ["enforcements"], "verbs": ["create"]}),
@@ -314,8 +321,8 @@ fn telling_enforcement() -> [Value; 2] {
     ]
 }
 
-/// How the controllers find out who asks for metrics, and whether that one may: Kubernetes' own role for who asks so. Only for an installation
-/// that lets somebody ask.
+/// Returns the binding by which the controllers authenticate and authorise the clients of metrics, to Kubernetes' own role for that. Only
+/// installations that offer metrics need it.
 #[must_use]
 pub fn metrics_reviews() -> Value {
     json!({
@@ -326,8 +333,8 @@ pub fn metrics_reviews() -> Value {
     })
 }
 
-/// How the controller comes to the tokens of lanes, whose accounts are in the platform namespace. Their names follow from those of Tenants,
-/// so they can't stand here; and where lanes act themselves, a lane's token is what it is for.
+/// Returns the right to request the tokens of lanes, whose accounts are in the platform namespace. Their names follow from those of
+/// Tenants, so the role can't list them. If lanes act themselves, their tokens are used for exactly that.
 fn lane_tokens_role(choice: &ControllerChoice) -> Value {
     let mut rules = vec![json!({"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]})];
     if !choice.has_tenants() {
@@ -340,7 +347,7 @@ fn lane_tokens_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// Events about Tenants, which are in no namespace.
+/// Returns the right to write events about Tenants, which have no namespace.
 fn events_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
     if choice.has_tenants() {
@@ -353,7 +360,7 @@ fn events_role(choice: &ControllerChoice) -> Value {
     })
 }
 
-/// What a leader does with its Lease. Who may create is not bound to a name: a request to create has none that RBAC could look at.
+/// Returns the rights of a leader on its Lease. RBAC can't limit `create` to a name, since such a request has none.
 fn leader_role(shards: &[String]) -> Value {
     let of_shards = shards.iter().map(|shard| format!("{SHARD_LEASE_PREFIX}{shard}"));
     let leases: Vec<String> = std::iter::once(CONTROLLER_LEASE.to_owned()).chain(of_shards).collect();
@@ -362,7 +369,8 @@ fn leader_role(shards: &[String]) -> Value {
         "metadata": {"name": LEADER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
         "rules": [
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-            // Who leads the other instances, whatever shards they are for; nobody else's are here.
+            // To find the leaders of the other instances, for any shards. All Leases in this
+            // namespace are Tenure's.
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list"]},
             {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "patch"],
              "resourceNames": leases}

@@ -1,5 +1,5 @@
 //! The identity of an object in an inventory, in Flux's text form `namespace_name_group_Kind` with `:` in names written `__`.
-//! Refuses forged ids: parts that could not be the name of anything.
+//! Forged ids are refused: their parts could be no object's name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -76,8 +76,8 @@ impl ObjectId {
         Ok(id)
     }
 
-    /// Refuses parts that could not be the name of anything, and could lead a path built from them elsewhere. Names follow the
-    /// rule for path segments, which is the widest that Kubernetes has (RBAC kinds use it).
+    /// Refuses parts that could be no object's name, and could lead a path built from them elsewhere. Names follow the rule
+    /// for path segments, which is the widest that Kubernetes has (RBAC kinds use it).
     fn check(&self) -> Result<(), ObjectIdError> {
         let part = |part| ObjectIdError::Part {
             id: self.to_string(),
@@ -105,7 +105,7 @@ impl ObjectId {
         Ok(())
     }
 
-    /// `Kind/namespace/name` or `Kind/name`: how Flux writes an object in messages. What can't be seen in the name is shown as what it is.
+    /// Returns `Kind/namespace/name` or `Kind/name`, as Flux writes an object in messages. Invisible characters in the name are escaped.
     #[must_use]
     pub fn subject(&self) -> String {
         let name = crate::text::visible_line(&self.name);
@@ -169,24 +169,24 @@ impl From<ObjectId> for String {
     }
 }
 
-/// One entry of an inventory as it stands in a status: the id as text, since a status may have been forged.
+/// An entry of an inventory. The id is a text that the controller checks before use, since a status can be forged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct ResourceRef {
-    /// `namespace_name_group_Kind`.
+    /// Identity of the object: `namespace_name_group_Kind`.
     pub id: String,
-    /// API version (without the group) that the object was applied with.
+    /// API version, without the group, that the object was applied with.
     pub v: String,
-    /// Whether the object existed, and belonged to no Kustomization, before it was applied for the first time.
+    /// The object existed before its first apply and belonged to no Kustomization.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
 }
 
-/// The objects that were applied and are still accounted for.
+/// Objects that were applied and that the Kustomization still tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct ResourceInventory {
-    /// One entry an object.
+    /// One entry for each object.
     #[serde(default)]
     #[schemars(required)]
     pub entries: Vec<ResourceRef>,

@@ -8,7 +8,7 @@ pub const NAMESPACE: &str = "kube-system";
 pub const CONTROLLER_MANAGER: &str = "system:kube-controller-manager";
 /// The user of the scheduler.
 pub const SCHEDULER: &str = "system:kube-scheduler";
-/// The user of the API server itself. It acts on nobody's template.
+/// The user of the API server itself. It acts on no user's template.
 pub const API_SERVER: &str = "system:apiserver";
 /// The prefix of the users of nodes.
 pub const NODE_PREFIX: &str = "system:node:";
@@ -72,7 +72,7 @@ pub const CONTROLLERS: [&str; 40] = [
     "volumeattributesclass-protection-controller",
 ];
 
-/// The user of a controller.
+/// Returns the user of a controller.
 #[must_use]
 pub fn name_user(controller: &str) -> String {
     format!("system:serviceaccount:{NAMESPACE}:{controller}")

@@ -1,4 +1,4 @@
-//! `Kustomization` (kustomize.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `Kustomization` (kustomize.toolkit.fluxcd.io/v1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -22,7 +22,7 @@ use crate::reference::{
 use crate::selector::{CustomHealthCheck, Image, Patch, Selector};
 use crate::time::{self, Time};
 
-/// What to apply, from which source, and how.
+/// Objects to apply, their source, and the way to apply them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "kustomize.toolkit.fluxcd.io",
@@ -48,136 +48,137 @@ use crate::time::{self, Time};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct KustomizationSpec {
-    /// Which annotations kustomize leaves on what it builds.
+    /// Annotations about the build that kustomize keeps on the objects: `originAnnotations`, `transformerAnnotations`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "enum": ["originAnnotations", "transformerAnnotations"] }))]
     pub build_metadata: Vec<String>,
-    /// Labels and annotations put on every object.
+    /// Labels and annotations that are set on every object, at most 100 each.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub common_metadata: Option<CommonMetadata>,
-    /// Relative paths of kustomize components.
+    /// Kustomize components, as paths relative to `path`, at most 500. Remote and absolute paths are refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// How encrypted files are decrypted.
+    /// Decryption of encrypted files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decryption: Option<Decryption>,
-    /// What happens to the objects when the Kustomization is deleted; `MirrorPrune` when absent.
+    /// Handling of the applied objects when the Kustomization is deleted. `MirrorPrune` (default): deletes them if `prune` is true. `Delete`: deletes them.
+    /// `WaitForTermination`: deletes them and waits until they are gone. `Orphan`: leaves them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["MirrorPrune", "Delete", "WaitForTermination", "Orphan"]))]
     pub deletion_policy: Option<String>,
-    /// Kustomizations that must be ready first.
+    /// Kustomizations that must be ready before this one is applied, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<DependencyReference>,
-    /// Recreate objects whose change is refused because a field is immutable.
+    /// Recreates an object if the API server refuses to change an immutable field.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
-    /// Health expressions in CEL.
+    /// CEL expressions for the health of objects, one entry for each kind, at most 50.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_check_exprs: Vec<CustomHealthCheck>,
-    /// Objects to be healthy before the Kustomization is ready.
+    /// Objects that must be healthy before the Kustomization is ready, at most 1,000. With `wait`, this field has no effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_checks: Vec<NamespacedObjectKindReference>,
-    /// Fields that are left to others.
+    /// Fields of objects that the Kustomization leaves to others: a changed value stays and is no drift. At most 50 rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore: Vec<IgnoreRule>,
-    /// Skip components that are not there.
+    /// Leaves out components that don't exist. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub ignore_missing_components: bool,
-    /// Changes of images.
+    /// Changes of image names, tags and digests, at most 1,000.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Image>,
-    /// How often everything is looked at again.
+    /// Time between two full reconciliations, such as `10m`.
     pub interval: DurationText,
-    /// The cluster to apply to, when it is not this one.
+    /// Other cluster to apply to. Default: the cluster of the Kustomization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kube_config: Option<KubeConfigReference>,
-    /// Put before every object's name.
+    /// Prefix for the names of all objects, 1 to 200 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_prefix: Option<String>,
-    /// Put after every object's name.
+    /// Suffix for the names of all objects, 1 to 200 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200))]
     pub name_suffix: Option<String>,
-    /// Inline patches.
+    /// Inline patches, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patches: Vec<Patch>,
-    /// Folder within the source; its root when absent.
+    /// Folder within the source. Default: the root of the source. A path that leads out of the source is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Substitution of variables after the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_build: Option<PostBuild>,
-    /// Delete what was applied earlier and is no longer in the source.
+    /// Deletes applied objects that the source no longer contains.
     pub prune: bool,
-    /// How soon a failure is tried again; the interval when absent.
+    /// Time until a failed reconciliation is tried again. Default: the value of `interval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_interval: Option<DurationText>,
-    /// The ServiceAccount to act as, in the same namespace; `default` when absent.
+    /// ServiceAccount that applies the objects, in the same namespace. Default: the account that an administrator set for the namespace, else `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// The source of the files.
+    /// Source of the files.
     pub source_ref: CrossNamespaceSourceReference,
-    /// Do nothing until this is false again.
+    /// Stops the reconciliation while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// Namespace set on every namespaced object.
+    /// Namespace that is set on every namespaced object. For a tenant's Kustomization, it must be a namespace of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
-    /// How long an attempt may take; the interval less 30 s when absent, never under 30 s.
+    /// Time limit of one attempt, at least 30s. Default: the value of `interval` less 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
-    /// Wait until every object is healthy.
+    /// Waits until every applied object is healthy. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
 }
 
-/// Labels and annotations put on every object.
+/// Labels and annotations that are set on every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct CommonMetadata {
-    /// Annotations.
+    /// Annotations for every object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Labels.
+    /// Labels for every object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// How encrypted files are decrypted.
+/// Decryption of encrypted files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Decryption {
-    /// The engine.
+    /// Tool that encrypted the files. Only `sops` is supported.
     #[schemars(extend("enum" = ["sops"]))]
     pub provider: String,
-    /// Secret with the keys.
+    /// Secret with the keys: entries with names that end in `.agekey` or `.asc`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// ServiceAccount that authenticates to a key service.
+    /// ServiceAccount for a key service. Not supported yet: a Kustomization with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
 }
 
-/// Paths that are left out of drift detection and apply.
+/// Fields of objects that the Kustomization leaves to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct IgnoreRule {
-    /// JSON pointers (RFC 6901).
+    /// JSON pointers (RFC 6901) to the fields, such as `/spec/replicas`.
     pub paths: Vec<String>,
-    /// Which objects; all when absent.
+    /// Objects that the rule is for. Default: all objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Selector>,
 }
 
-/// The cluster to apply to.
+/// Cluster to apply to. Exactly one of the two fields must be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct KubeConfigReference {
-    /// ConfigMap with an address and a cloud provider's way to authenticate.
+    /// ConfigMap with the address of the API server and a provider that authenticates. Only the provider `generic` is supported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_ref: Option<LocalObjectReference>,
     /// Secret with a kubeconfig.
@@ -190,13 +191,13 @@ pub struct KubeConfigReference {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct PostBuild {
-    /// Variables and their values.
+    /// Variables and their values. They win over variables of `substituteFrom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub substitute: Option<BTreeMap<String, String>>,
-    /// ConfigMaps and Secrets with variables.
+    /// ConfigMaps and Secrets with variables, at most 100. A later entry wins over an earlier one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub substitute_from: Vec<SubstituteReference>,
-    /// Whether to substitute when there is no variable.
+    /// `WithVariables` (default) substitutes only if at least one variable is set. `Always` substitutes in any case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["WithVariables", "Always"]))]
     pub substitute_strategy: Option<String>,
@@ -206,28 +207,28 @@ pub struct PostBuild {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct SubstituteReference {
-    /// Kind.
+    /// Kind: `ConfigMap` or `Secret`.
     #[schemars(extend("enum" = ["Secret", "ConfigMap"]))]
     pub kind: String,
-    /// Name.
+    /// Name of the ConfigMap or Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Whether it may be absent.
+    /// The ConfigMap or Secret may be missing.
     #[serde(default, skip_serializing_if = "is_false")]
     pub optional: bool,
 }
 
-/// What was observed and done.
+/// State of the Kustomization and of the applied objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KustomizationStatus {
-    /// Conditions: Ready, Reconciling, Healthy, Stalled and Contested.
+    /// Conditions: Ready, Reconciling, Healthy, Stalled, Contested, AppliedElsewhere and FluxReplaced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last attempts, newest first, at most five.
+    /// Last reconciliations, grouped by build and outcome: at most five entries, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Snapshot>,
-    /// The objects that were applied and are still accounted for.
+    /// Objects that were applied and that the Kustomization still tracks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inventory: Option<ResourceInventory>,
     /// Origin revision of the artifact that was applied last.
@@ -236,38 +237,38 @@ pub struct KustomizationStatus {
     /// Revision that was applied last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_applied_revision: Option<String>,
-    /// Revision that was tried last.
+    /// Revision of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_attempted_revision: Option<String>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// One entry of the history: a build and how its reconciliations ended.
+/// An entry of the history: one build, and one outcome of its reconciliations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Snapshot {
-    /// Digest of what was built.
+    /// Digest of the build.
     pub digest: String,
-    /// When it was first reconciled.
+    /// Time of the first reconciliation.
     #[schemars(schema_with = "time::describe")]
     pub first_reconciled: Time,
-    /// When it was last reconciled.
+    /// Time of the last reconciliation.
     #[schemars(schema_with = "time::describe")]
     pub last_reconciled: Time,
-    /// How long the last reconciliation took.
+    /// Duration of the last reconciliation, such as `1m0s`.
     pub last_reconciled_duration: String,
-    /// Reason of the Ready condition that the last reconciliation ended with.
+    /// Reason of the Ready condition after the last reconciliation.
     pub last_reconciled_status: String,
-    /// What the source said of the revision.
+    /// The `revision` of the source, and its `originRevision` if the artifact names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// How many reconciliations this entry stands for.
+    /// Number of reconciliations that this entry counts.
     pub total_reconciliations: i64,
 }
 
@@ -285,7 +286,8 @@ pub enum DeletionPolicy {
 }
 
 impl KustomizationSpec {
-    /// The deletion policy; `MirrorPrune` when absent, nothing when the text is not one.
+    /// Returns the deletion policy: `MirrorPrune` if the field is absent, none if its text is
+    /// unknown.
     #[must_use]
     pub fn deletion_policy(&self) -> Option<DeletionPolicy> {
         match self.deletion_policy.as_deref() {

@@ -1,8 +1,8 @@
 //! The kinds of the API groups that Tenure serves: their fields, statuses, conditions and reasons, their names, and their CRDs as data.
 //!
-//! What users write is decoded leniently where one bad object must not stop the others (a duration is kept as text and parsed when
-//! it is used), and strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do.
-//! It refuses I/O of any kind; kube is here only for its derive and its object types.
+//! Users' values are decoded leniently where one bad object must not stop the others (a duration is stored as text and parsed when it
+//! is used). They are decoded strictly where a wrong guess would be unsafe. The crate decides nothing: `tenancy` and `planner` do. It
+//! does no I/O. kube is a dependency only for its derive and its object types.
 
 pub mod access;
 pub mod admission_webhooks;

@@ -1,17 +1,17 @@
-//! Names that have been checked: a value of one of these types holds a valid name, so nothing downstream needs to check it again.
-//! Refuses empty names, `..`, `/`, `:`, line breaks and whatever else Kubernetes' own rules do not allow.
+//! Names that have been checked. A value of one of these types holds a valid name, so its users don't check it again. Empty
+//! names, `..`, `/`, `:`, line breaks and everything else that Kubernetes' own rules forbid are refused.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Why a name was refused.
+/// The reason why a name was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a valid {what}: {rule}")]
 pub struct NameError {
     /// The name as given.
     pub name: String,
-    /// What it should have been the name of.
+    /// The kind of name that it should have been.
     pub what: &'static str,
     /// The rule that it breaks.
     pub rule: &'static str,
@@ -21,7 +21,7 @@ const LABEL_RULE: &str =
     "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters";
 const SUBDOMAIN_RULE: &str = "lower-case letters, digits, '-' and '.', each part starting and ending with a letter or digit, at most 253 characters";
 
-/// Whether the text is an RFC 1123 label: what a namespace's name must be.
+/// Checks whether the text is an RFC 1123 label: the form of a namespace's name.
 #[must_use]
 pub fn is_dns_label(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -33,7 +33,7 @@ pub fn is_dns_label(text: &str) -> bool {
         && bytes.last().is_some_and(alphanumeric)
 }
 
-/// Whether the text is an RFC 1123 subdomain: what most objects' names must be.
+/// Checks whether the text is an RFC 1123 subdomain: the form of most objects' names.
 #[must_use]
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253
@@ -63,7 +63,7 @@ macro_rules! checked_name {
                 if $check(&name) { Ok(Self(name)) } else { Err(NameError { name, what: $what, rule: $rule }) }
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

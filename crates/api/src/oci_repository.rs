@@ -1,4 +1,4 @@
-//! `OCIRepository` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `OCIRepository` (source.toolkit.fluxcd.io/v1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -16,7 +16,7 @@ use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 use crate::source_url::SourceUrl;
 
-/// Which artifact of a container registry to fetch, how often, with which credentials, and whose signature it must bear.
+/// Artifact of a container registry to fetch, with the interval, the credentials and the required signature.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "source.toolkit.fluxcd.io",
@@ -44,28 +44,28 @@ use crate::source_url::SourceUrl;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct OciRepositorySpec {
-    /// Secret with `ca.crt`, which is believed besides the system's authorities, and `tls.crt` and `tls.key`, which are shown to the registry.
+    /// Secret with TLS data. `ca.crt` is trusted besides the system's authorities. `tls.crt` and `tls.key` are the client certificate for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_secret_ref: Option<LocalObjectReference>,
-    /// Patterns of files to leave out, in the form of `.gitignore`.
+    /// Patterns of files to leave out, in the format of `.gitignore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
-    /// The registry is spoken to over plain HTTP.
+    /// Connects to the registry over plain HTTP. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub insecure: bool,
-    /// How often the registry is asked.
+    /// Time between two checks of the registry, such as `5m`.
     pub interval: DurationText,
-    /// Which layer is taken, and what is done with it; the first, which is extracted, when absent.
+    /// Layer of the artifact to fetch, and its handling. Default: the first layer, extracted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer_selector: Option<OciLayerSelector>,
-    /// How to authenticate; `generic` when absent.
+    /// Type of the credentials. Default: `generic`. `aws`, `azure` and `gcp` are not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["generic", "aws", "azure", "gcp"]))]
     pub provider: Option<String>,
-    /// Secret with a proxy's address and credentials.
+    /// Secret with the `address` of a proxy, and its `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
-    /// Which artifact; tag `latest` when absent.
+    /// Artifact to fetch. Default: the tag `latest`.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<OciRepositoryRef>,
     /// Secret of type `kubernetes.io/dockerconfigjson` with the credentials.
@@ -74,48 +74,48 @@ pub struct OciRepositorySpec {
     /// ServiceAccount whose `imagePullSecrets` are used besides `secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Do nothing until this is false again.
+    /// Stops fetching while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// How long a fetch may take; 60 s when absent.
+    /// Time limit of one fetch, at most 1h. Default: 60s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
-    /// Address of the repository in the registry, without tag: `oci://host/path`.
+    /// Address of the repository in the registry, without a tag: `oci://host/path`.
     #[schemars(with = "String", regex(pattern = r"^oci://.*$"))]
     pub url: SourceUrl,
-    /// Verification of signatures.
+    /// Verification of signatures. Default: signatures are not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verify: Option<OciRepositoryVerification>,
 }
 
-/// Which artifact. Precedence: digest, semver, tag.
+/// Artifact to fetch. If several fields are set, the first of these counts: `digest`, `semver`, `tag`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct OciRepositoryRef {
-    /// Digest of the manifest, `sha256:<hex>`.
+    /// Digest of the manifest: `sha256:<hex>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Range of versions; the newest tag within it is taken.
+    /// Range of semantic versions. The tag with the highest version in this range is fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semver: Option<String>,
-    /// Regular expression that a tag must match to be looked at for `semver`.
+    /// Go regular expression. With `semver`, only matching tags count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub semver_filter: Option<String>,
-    /// Tag; `latest` when nothing is given.
+    /// Tag to fetch. Default if no field is set: `latest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 
-/// Which layer of an artifact is taken, and what is done with it.
+/// Layer of an artifact, and its handling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct OciLayerSelector {
-    /// Media type of the layer: the first that has it is taken; the first of all when absent.
+    /// Media type of the layer; the first layer of this type is fetched. Default: the first layer of all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// Whether its files become the artifact, or it is the artifact as it stands; `extract` when absent.
+    /// `extract` (default): the files of the layer become the artifact. `copy`: the layer itself is the artifact, unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["extract", "copy"]))]
     pub operation: Option<String>,
@@ -126,21 +126,21 @@ pub struct OciLayerSelector {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct OciRepositoryVerification {
-    /// Identities of signers without keys.
+    /// Identities of keyless signers. Not supported yet: an OCIRepository with this field is Stalled.
     #[serde(rename = "matchOIDCIdentity", default, skip_serializing_if = "Vec::is_empty")]
     pub match_oidc_identity: Vec<OidcIdentityMatch>,
-    /// Whose signatures they are: `cosign` or `notation`.
+    /// Tool that made the signatures. Only `cosign` is supported: `notation` is not supported yet.
     #[schemars(extend("enum" = ["cosign", "notation"]))]
     pub provider: String,
-    /// Secret with the public keys of trusted authors: the keys of its data that end in `.pub`.
+    /// Secret with the public keys of the trusted authors: entries with names that end in `.pub`. Required, since keyless signatures are not supported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// Secret with the authorities for signers without keys.
+    /// Secret with the trusted root for keyless signers. Not supported yet: an OCIRepository with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trusted_root_secret_ref: Option<LocalObjectReference>,
 }
 
-/// The identity of a signer without a key.
+/// Identity of a keyless signer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct OidcIdentityMatch {
@@ -150,29 +150,29 @@ pub struct OidcIdentityMatch {
     pub subject: String,
 }
 
-/// What was observed and fetched.
+/// State of the OCIRepository and of its artifact.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OciRepositoryStatus {
-    /// What was fetched last.
+    /// Artifact that was fetched last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Conditions: Ready, ArtifactInStorage, FetchFailed, SourceVerified, Reconciling and Stalled.
+    /// Conditions: Ready, ArtifactInStorage, FetchFailed, StorageOperationFailed, SourceVerified, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// `ignore` as it was when the artifact was made.
+    /// Value of `spec.ignore` when the artifact was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_ignore: Option<String>,
-    /// `layerSelector` as it was when the artifact was made.
+    /// Value of `spec.layerSelector` when the artifact was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_layer_selector: Option<OciLayerSelector>,
-    /// Address that Flux served the artifact at. Tenure leaves it empty and never reads it: a forged one has no effect.
+    /// Address at which Flux served the artifact. Tenure leaves this field empty and never reads it, so a forged address has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! `Package` (cozystack.io/v1alpha1): which variant of a PackageSource is installed, and what is changed of its components. Cozystack's fields,
-//! and those of the status by which later readers see how old it is.
+//! `Package` (cozystack.io/v1alpha1): the installed variant of a PackageSource, and changes of its components. Cozystack's fields, and the
+//! status fields by which later readers see its age.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -17,12 +17,12 @@ use crate::condition::Condition;
 
 /// The Package with which an administrator begins a platform: no chart renders it.
 pub const BOOTSTRAP: &str = "cozystack.cozystack-platform";
-/// The namespace of the source that the platform's charts come from.
+/// The namespace of the source of the platform's charts.
 pub const SUPPLY_NAMESPACE: &str = "cozy-system";
 /// The name of that source.
 pub const SUPPLY_NAME: &str = "cozystack-packages";
 
-/// What is installed of a PackageSource.
+/// Variant to install, and changes of its components. No controller of Tenure acts on this kind yet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -59,59 +59,59 @@ pub const SUPPLY_NAME: &str = "cozystack-packages";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PackageSpec {
-    /// What is changed of components, by their names in the PackageSource.
+    /// Changes of components, by their names in the PackageSource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, PackageComponent>,
     /// Packages that the variant depends on and that need not be ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_dependencies: Vec<String>,
-    /// The variant of the PackageSource; `default` when absent.
+    /// Variant of the PackageSource. Default: `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
 
-/// What is changed of a component.
+/// Changes of one component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct PackageComponent {
-    /// Whether it is installed; it is when absent.
+    /// Installs the component. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Values of its Helm chart.
+    /// Values of the component's Helm chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_values")]
     pub values: Option<Map<String, Value>>,
 }
 
-/// What was observed.
+/// State of the Package.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageStatus {
-    /// Conditions.
+    /// Conditions of the Package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The Packages that the variant depends on, by name.
+    /// Packages that the variant depends on, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub dependencies: BTreeMap<String, DependencyStatus>,
-    /// The generation that was last seen to.
+    /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The components that a PackageValues changes, with commas between them.
+    /// Components that a PackageValues changes, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overridden: Option<String>,
 }
 
-/// A Package that another one depends on.
+/// State of a Package that the variant depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct DependencyStatus {
-    /// Whether it is ready.
+    /// The Package is ready.
     pub ready: bool,
 }
 
-/// Values of a Helm chart: any fields, kept as they were written.
+/// Returns the schema of a Helm chart's values: any fields, stored as they were written.
 pub(crate) fn any_values(_: &mut SchemaGenerator) -> Schema {
     schemars::json_schema!({
         "type": "object",

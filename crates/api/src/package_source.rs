@@ -1,4 +1,4 @@
-//! `PackageSource` (cozystack.io/v1alpha1): where the charts of a Package come from, and in which variants they are installed. Cozystack's fields.
+//! `PackageSource` (cozystack.io/v1alpha1): the charts of a Package, and the variants in which they are installed. Cozystack's fields.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::selector::CustomHealthCheck;
 
-/// The charts of a Package.
+/// Source of the charts, and the variants to install from it. No controller of Tenure acts on this kind yet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -42,10 +42,10 @@ use crate::selector::CustomHealthCheck;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PackageSourceSpec {
-    /// The source of the charts.
+    /// Source of the charts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ref: Option<PackageSourceReference>,
-    /// What can be installed of it.
+    /// Variants that can be installed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<PackageVariant>,
 }
@@ -55,33 +55,33 @@ pub struct PackageSourceSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct PackageSourceReference {
-    /// Its kind.
+    /// Kind of the source.
     #[schemars(extend("enum" = ["GitRepository", "OCIRepository"]))]
     pub kind: String,
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Its namespace.
+    /// Namespace of the source.
     pub namespace: String,
-    /// The folder below which paths are; of a GitRepository `packages` when absent, else the root.
+    /// Folder of the source that all other paths are relative to. Default: `packages` for a GitRepository, the root for other kinds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
 }
 
-/// One way in which a Package can be installed.
+/// A variant of the Package.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct PackageVariant {
-    /// Its components, each a Helm release.
+    /// Components of the variant. Each component is a Helm release.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<VariantComponent>,
-    /// Packages that have to be ready before.
+    /// Packages that must be ready before this variant is installed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// Library charts that components use.
+    /// Library charts that the components use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<PackageLibrary>,
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
 }
 
@@ -90,71 +90,71 @@ pub struct PackageVariant {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct PackageLibrary {
-    /// What it is called below `charts`; the last part of its path when absent.
+    /// Name of the library below `charts`. Default: the last part of `path`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its folder.
+    /// Folder of the library chart.
     pub path: String,
 }
 
-/// A component: a chart, and how it is installed.
+/// A component: a Helm chart and its installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct VariantComponent {
-    /// How it is installed; it isn't when absent.
+    /// Installation of the component. Without this field, the component is not installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<ComponentInstall>,
-    /// Libraries of the variant that it uses, by name.
+    /// Libraries of the variant that the component uses, by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub libraries: Vec<String>,
-    /// Its name.
+    /// Name of the component.
     pub name: String,
-    /// The chart's folder.
+    /// Folder of the Helm chart.
     pub path: String,
-    /// Files of values, the later over the earlier.
+    /// Values files of the chart. A later file wins over an earlier one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values_files: Vec<String>,
 }
 
-/// How a component is installed.
+/// Installation of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ComponentInstall {
-    /// Components that have to be installed before.
+    /// Components that must be installed first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// When its custom resources are healthy.
+    /// CEL expressions for the health of the component's custom resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub health_check_exprs: Vec<CustomHealthCheck>,
-    /// Namespace of the release.
+    /// Namespace of the Helm release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Whether its Pods need the Pod security level `privileged`.
+    /// The Pods of the component need the Pod Security level `privileged`. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub privileged: bool,
-    /// Name of the release; the component's when absent.
+    /// Name of the Helm release. Default: the name of the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_name: Option<String>,
-    /// What an upgrade does with the chart's CRDs; nothing when absent.
+    /// Handling of the chart's CRDs during an upgrade: `Skip`, `Create` or `CreateReplace`. Default: an upgrade does not change them.
     #[serde(default, rename = "upgradeCRDs", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Skip", "Create", "CreateReplace"]))]
     pub upgrade_crds: Option<String>,
-    /// How readiness is waited for.
+    /// Strategy to wait until the release is ready: `poller` or `legacy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["poller", "legacy"]))]
     pub wait_strategy: Option<String>,
 }
 
-/// What was observed.
+/// State of the PackageSource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageSourceStatus {
-    /// Conditions.
+    /// Conditions of the PackageSource.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Names of the variants, with commas between them.
+    /// Names of the variants, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variants: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `PackageValues` (cozystack.io/v1alpha1): what an administrator changes of the Package of the same name, in an object that no chart writes. So
+//! `PackageValues` (cozystack.io/v1alpha1): an administrator's changes of the Package with the same name, in an object that no chart writes. So
 //! neither side has to take a field from the other.
 
 #![expect(
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::condition::Condition;
 use crate::package::any_values;
 
-/// What is laid over the Package of the same name.
+/// Changes that are laid over the Package of the same name. No controller of Tenure acts on this kind yet.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "cozystack.io",
@@ -47,40 +47,40 @@ use crate::package::any_values;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PackageValuesSpec {
-    /// What is changed of components, by their names in the PackageSource.
+    /// Changes of components, by their names in the PackageSource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, ComponentValues>,
-    /// Packages that the variant depends on and that need not be ready, besides those that the Package names.
+    /// Packages that the variant depends on and that need not be ready, in addition to those of the Package.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignore_dependencies: Vec<String>,
 }
 
-/// What is changed of a component.
+/// Changes of one component.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ComponentValues {
-    /// Whether it is installed; as the Package says when absent.
+    /// Installs the component. Default: as in the Package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Values that are taken away, as JSON pointers (`/controller/replicas`): a `null` in `values` would get lost in a patch on its way.
+    /// Values to remove, as JSON pointers such as `/controller/replicas`, at most 1,000. A `null` in `values` does not remove a value: a patch drops the `null`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), inner(length(max = 1024), regex(pattern = r"^(/[^/]*)+$")))]
     pub unset: Vec<String>,
-    /// Values of its Helm chart, laid over the Package's.
+    /// Values of the component's Helm chart, laid over the values of the Package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_values")]
     pub values: Option<Map<String, Value>>,
 }
 
-/// What was observed.
+/// State of the PackageValues.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PackageValuesStatus {
     /// Conditions: Accepted, Merged and Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The generation that was last seen to.
+    /// The `metadata.generation` that was reconciled last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

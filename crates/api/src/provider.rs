@@ -1,5 +1,5 @@
-//! `Provider` (notification.toolkit.fluxcd.io/v1beta3) with all of Flux's fields. Which of them are implemented is the planner's to say. The status is
-//! ours: Flux's definition has none in this version, and where it is installed nothing is written there.
+//! `Provider` (notification.toolkit.fluxcd.io/v1beta3) with all of Flux's fields. The planner decides which of them are implemented. The status is
+//! Tenure's: Flux's definition has none in this version, and where it is installed nothing is written there.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -15,7 +15,7 @@ use crate::duration::DurationText;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 
-/// Who is told of events, and how.
+/// Receiver of events, and the form of the messages.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "notification.toolkit.fluxcd.io",
@@ -41,44 +41,45 @@ use crate::reference::LocalObjectReference;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderSpec {
-    /// Where events are sent: an HTTP or HTTPS address, for a Git host that of the repository. The key `address` of the Secret goes before it.
+    /// HTTP or HTTPS address that the events are sent to; for a Git host, the address of the repository. The key `address` of the Secret wins over this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub address: Option<String>,
-    /// Secret whose `ca.crt` is believed, and whose `tls.crt` and `tls.key` are shown.
+    /// Secret with TLS data. `ca.crt` is trusted besides the system's authorities. `tls.crt` and `tls.key` are the client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_secret_ref: Option<LocalObjectReference>,
-    /// Where in the receiver's world an event goes.
+    /// Channel of the receiver for the messages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub channel: Option<String>,
-    /// An expression in CEL whose value names a commit's status; `event`, `alert` and `provider` are its variables.
+    /// CEL expression for the name of a commit's status, with the variables `event`, `alert` and `provider`. For the types `github`, `gitlab` and `gitea` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit_status_expr: Option<String>,
-    /// Not used any more, in Flux either.
+    /// Deprecated: no effect, as in Flux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<DurationText>,
-    /// Address of a proxy; `proxySecretRef` takes its place.
+    /// Address of a proxy. Deprecated: use `proxySecretRef`. The two fields together are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048), regex(pattern = r"^(http|https)://.*$"))]
     pub proxy: Option<String>,
-    /// Secret with the `address` of a proxy, its `username` and its `password`.
+    /// Secret with the `address` of a proxy, and its `username` and `password`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_secret_ref: Option<LocalObjectReference>,
-    /// Secret with `address`, `token`, `username`, `password`, `headers` and `proxy`, as far as the type wants them.
+    /// Secret with the keys that the type needs: `address`, `token`, `username`, `password`, `headers` and `proxy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// ServiceAccount by which a cloud is asked for credentials.
+    /// ServiceAccount for credentials of a cloud provider. Not supported yet: a Provider with this field is Stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Send nothing until this is false again.
+    /// Sends no messages while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// How long one attempt to send may take; 15 s when absent.
+    /// Time limit of one attempt to send, at most 2m. Default: 15s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(\.[0-9]+)?(ms|s|m))+$"))]
     pub timeout: Option<DurationText>,
-    /// Who is told: how an event is written.
+    /// Type of the receiver, which decides the form of the messages. Supported are `generic`, `generic-hmac`, `slack`, `msteams`, `discord`, `alertmanager`, `github`,
+    /// `gitlab` and `gitea`.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = [
         "slack", "discord", "msteams", "rocket", "generic", "generic-hmac", "github", "gitlab", "gitea", "giteapullrequestcomment",
@@ -87,20 +88,20 @@ pub struct ProviderSpec {
         "datadog", "nats", "zulip", "otel", "zoom", "incident.io"
     ]))]
     pub type_: String,
-    /// The name that events are posted under.
+    /// User name that the messages are posted under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub username: Option<String>,
 }
 
-/// Whether events can be sent.
+/// State of the Provider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProviderStatus {
     /// Conditions: Ready and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }

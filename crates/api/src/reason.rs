@@ -1,4 +1,5 @@
-//! The words that stand as `reason` in conditions and events. Flux's where Flux has one; ours are marked.
+//! The `reason` words of conditions and events. They are Flux's if Flux has one. Tenure's own are marked
+//! as "Ours".
 
 /// The reconciliation is under way.
 pub const PROGRESSING: &str = "Progressing";
@@ -10,15 +11,15 @@ pub const INTERNAL_ERROR: &str = "InternalError";
 pub const DEPENDENCY_NOT_READY: &str = "DependencyNotReady";
 /// Everything was applied, and is healthy if that was asked for.
 pub const RECONCILIATION_SUCCEEDED: &str = "ReconciliationSucceeded";
-/// Something could not be applied.
+/// An object could not be applied.
 pub const RECONCILIATION_FAILED: &str = "ReconciliationFailed";
 /// The source or its artifact is missing or cannot be read.
 pub const ARTIFACT_FAILED: &str = "ArtifactFailed";
 /// The files could not be rendered.
 pub const BUILD_FAILED: &str = "BuildFailed";
-/// Something could not be pruned.
+/// An object could not be pruned.
 pub const PRUNE_FAILED: &str = "PruneFailed";
-/// Something was not pruned, as an annotation asks.
+/// An object was not pruned, as an annotation asks.
 pub const PRUNE_SKIPPED: &str = "PruneSkipped";
 /// The deletion of a Kustomization has reached its last objects: the rights of its own ServiceAccount.
 pub const DELETING_OWN_RIGHTS: &str = "DeletingOwnRights";
@@ -26,13 +27,13 @@ pub const DELETING_OWN_RIGHTS: &str = "DeletingOwnRights";
 pub const HEALTH_CHECK_FAILED: &str = "HealthCheckFailed";
 /// A health check was given up because something newer came.
 pub const HEALTH_CHECK_CANCELED: &str = "HealthCheckCanceled";
-/// Tenancy refuses it.
+/// Tenancy denies it.
 pub const ACCESS_DENIED: &str = "AccessDenied";
 /// A CEL expression does not compile.
 pub const INVALID_CEL_EXPRESSION: &str = "InvalidCELExpression";
 /// Reconciliation is suspended.
 pub const SUSPENDED: &str = "Suspended";
-/// Something was applied, changed or deleted (events).
+/// An object was applied, changed or deleted (events).
 pub const RECONCILIATION_PROGRESSED: &str = "Progressing";
 
 /// The key of a source can't be made, or isn't the one that was made. Ours.
@@ -48,33 +49,33 @@ pub const GIT_OPERATION_FAILED: &str = "GitOperationFailed";
 pub const GIT_OPERATION_SUCCEEDED: &str = "GitOperationSucceeded";
 /// An artifact could not be found, or pulled from its registry.
 pub const OCI_ARTIFACT_PULL_FAILED: &str = "OCIArtifactPullFailed";
-/// An artifact's manifest or layer is not what can be worked with.
+/// An artifact's manifest or layer has an unusable form.
 pub const OCI_ARTIFACT_LAYER_OPERATION_FAILED: &str = "OCIArtifactLayerOperationFailed";
 /// The objects of a bucket could not be listed or fetched.
 pub const BUCKET_OPERATION_FAILED: &str = "BucketOperationFailed";
-/// A source of which an artifact is to be made is not there, or has nothing yet.
+/// A source of an artifact is missing, or has no artifact yet.
 pub const SOURCE_FETCH_FAILED: &str = "SourceFetchFailed";
-/// What the upstream has could not be listed.
+/// The contents of the upstream could not be listed.
 pub const READ_OPERATION_FAILED: &str = "ReadOperationFailed";
 /// A signature could not be verified.
 pub const VERIFICATION_ERROR: &str = "VerificationError";
-/// The credentials are not of the kind that the provider takes.
+/// The credentials have a kind that the provider doesn't accept.
 pub const INVALID_PROVIDER_CONFIGURATION: &str = "InvalidProviderConfiguration";
-/// What is to be verified is not what is fetched.
+/// The object to verify is not the one that is fetched.
 pub const INVALID_VERIFICATION_MODE: &str = "InvalidVerificationMode";
-/// What is to be verified is not signed.
+/// The object to verify is not signed.
 pub const INVALID_GIT_OBJECT: &str = "InvalidGitObject";
 /// The signature of a tag is not good.
 pub const INVALID_TAG_SIGNATURE: &str = "InvalidTagSignature";
 /// The signature of a commit is not good.
 pub const INVALID_COMMIT_SIGNATURE: &str = "InvalidCommitSignature";
-/// What was fetched could not be stored.
+/// The fetched content could not be stored.
 pub const ARCHIVE_OPERATION_FAILED: &str = "ArchiveOperationFailed";
-/// What is to be included could not be put where it belongs.
+/// An included artifact could not be copied to its place.
 pub const COPY_FAILURE: &str = "CopyFailure";
-/// Something that is to be included does not exist.
+/// An included source does not exist.
 pub const NOT_FOUND: &str = "NotFound";
-/// Something that is to be included has nothing stored yet.
+/// An included source has no stored artifact yet.
 pub const NO_ARTIFACT: &str = "NoArtifact";
 /// An artifact was fetched and stored.
 pub const SUCCEEDED: &str = "Succeeded";
@@ -87,13 +88,13 @@ pub const NEW_REVISION: &str = "NewRevision";
 
 /// The token of a Receiver can't be found.
 pub const TOKEN_NOT_FOUND: &str = "TokenNotFound";
-/// An event could not be sent to whom an Alert names (events, Flux's).
+/// An event could not be sent to the receiver of an Alert (events, Flux's).
 pub const NOTIFICATION_DISPATCH_FAILED: &str = "NotificationDispatchFailed";
-/// What is told beside an event is said twice (events, Flux's).
+/// The metadata of an event has a key twice (events, Flux's).
 pub const METADATA_APPEND_FAILED: &str = "MetadataAppendFailed";
-/// Ours: an Alert names a Provider that is not there, or can't be used.
+/// Ours: an Alert names a Provider that is missing, or can't be used.
 pub const PROVIDER_NOT_READY: &str = "ProviderNotReady";
-/// Some part of a spec can't be what it is.
+/// A part of a spec is invalid.
 pub const VALIDATION_FAILED: &str = "ValidationFailed";
 
 /// Ours: a field is set that Tenure does not implement.
@@ -102,57 +103,57 @@ pub const UNSUPPORTED_FIELD: &str = "UnsupportedField";
 pub const INVALID_SPEC: &str = "InvalidSpec";
 /// Ours: some objects' kinds are not known to the cluster; the others were applied.
 pub const UNKNOWN_KIND: &str = "UnknownKind";
-/// Ours: what is there differs from Git, and nothing is applied since only that is asked.
+/// Ours: the cluster differs from Git, and nothing is applied since only detection is requested.
 pub const DRIFT_DETECTED: &str = "DriftDetected";
 /// Ours: another writer keeps reverting what is applied.
 pub const FIELD_CONTESTED: &str = "FieldContested";
-/// Ours: a deletion waits until somebody allows it.
+/// Ours: a deletion waits until an administrator or owner allows it.
 pub const DELETION_GUARDED: &str = "DeletionGuarded";
 /// The inventory is of another cluster than the one that spec.kubeConfig leads to.
 pub const CLUSTER_CHANGED: &str = "ClusterChanged";
-/// Ours: a repository holds what Flux's installation consists of.
+/// Ours: a repository contains the objects of Flux's installation.
 pub const FLUX_REPLACED: &str = "FluxReplaced";
 /// The inventory is of the cluster that spec.kubeConfig leads to.
 pub const OTHER_CLUSTER: &str = "OtherCluster";
 /// Ours: another Kustomization owns an object.
 pub const OWNED_BY_ANOTHER: &str = "OwnedByAnother";
-/// Ours: every namespace that says it is the Tenant's is recorded.
+/// Ours: every namespace that claims to be the Tenant's is recorded.
 pub const RECORDED: &str = "Recorded";
-/// Ours: the record began with the namespaces that there were.
+/// Ours: the record began with the existing namespaces.
 pub const TAKEN_OVER: &str = "TakenOver";
-/// Ours: namespaces say that they are the Tenant's, and only an administrator can tell whether they are.
+/// Ours: namespaces claim to be the Tenant's, and only an administrator can decide whether they are.
 pub const ADOPTION_NEEDED: &str = "AdoptionNeeded";
-/// Ours: the ServiceAccounts that the Tenant names as owners are there.
+/// Ours: the ServiceAccounts that the Tenant names as owners exist.
 pub const OWNERS_THERE: &str = "OwnersThere";
-/// Ours: a ServiceAccount that the Tenant names as an owner isn't there.
+/// Ours: a ServiceAccount that the Tenant names as an owner is missing.
 pub const OWNER_MISSING: &str = "OwnerMissing";
-/// Ours: nobody knows whether it is there.
+/// Ours: it is unknown whether the ServiceAccount exists.
 pub const OWNER_NOT_LOOKED_AT: &str = "OwnerNotLookedAt";
-/// Ours: nobody else is known to be the account that the Tenant's surfaces act as.
+/// Ours: no other user is known to have access to the Tenant's GitOps account.
 pub const ACCOUNT_EXCLUSIVE: &str = "Exclusive";
-/// Ours: others are, or can be, the account that the Tenant's surfaces act as.
+/// Ours: other users have, or can get, access to the Tenant's GitOps account.
 pub const ACCOUNT_SHARED: &str = "Shared";
-/// Ours: nobody knows all of those who could be that account.
+/// Ours: the list of users that could get access to that account is incomplete.
 pub const ACCOUNT_NOT_LOOKED_AT: &str = "NotLookedAt";
 /// Ours: the Tenant is being deleted, and its namespaces with it.
 pub const TERMINATING: &str = "Terminating";
-/// Ours: the surface does not live where a surface may live.
+/// Ours: the Surface is in a namespace where no Surface may live.
 pub const WRONG_NAMESPACE: &str = "WrongNamespace";
 /// Ours: the ServiceAccount to act as does not exist, or may not be used.
 pub const IDENTITY_MISSING: &str = "IdentityMissing";
-/// What judges writes is in force. Ours.
+/// The checks of writes are in force. Ours.
 pub const IN_FORCE: &str = "InForce";
-/// Policies wait for what they read to be written first. Ours.
+/// The policies wait until the facts that they read are written. Ours.
 pub const FACTS_MISSING: &str = "FactsMissing";
-/// A policy, what binds it, or a webhook isn't as it has to be. Ours.
+/// A policy, a binding of a policy, or a webhook doesn't have the required form. Ours.
 pub const WEAKENED: &str = "Weakened";
-/// Policies are as they have to be, and no request has met them yet. Ours.
+/// The policies have the required form, and no request has shown yet that they are in force. Ours.
 pub const NOT_MET_YET: &str = "NotMetYet";
 /// A lane of several namespaces may request an administrator's token. Ours.
 pub const SHARED_LANE_MINTS: &str = "SharedLaneMints";
-/// Something is meant to be in force, and nothing has reported it yet.
+/// A check of writes should be in force, and no report about it exists yet.
 pub const NOT_REPORTED: &str = "NotReported";
-/// There are policies that this version doesn't make. Ours.
+/// The cluster has policies that this version doesn't make. Ours.
 pub const LEFT_OVER: &str = "LeftOver";
-/// What judges writes can't be looked at, or put back. Ours.
+/// The checks of writes can't be read, or can't be restored. Ours.
 pub const NOT_KEPT: &str = "NotKept";

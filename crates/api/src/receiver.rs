@@ -1,4 +1,4 @@
-//! `Receiver` (notification.toolkit.fluxcd.io/v1) with all of Flux's fields. Which of them are implemented is the planner's to say.
+//! `Receiver` (notification.toolkit.fluxcd.io/v1) with all of Flux's fields. The planner decides which of them are implemented.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -16,7 +16,7 @@ use crate::duration::DurationText;
 use crate::kustomization::is_false;
 use crate::reference::LocalObjectReference;
 
-/// Who may say over HTTP that something is new, and what is reconciled then.
+/// Sender of webhook requests, and the objects that a request reconciles.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "notification.toolkit.fluxcd.io",
@@ -42,28 +42,29 @@ use crate::reference::LocalObjectReference;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiverSpec {
-    /// The events that are listened to, such as `push` of GitHub or `Push Hook` of GitLab; all when empty.
+    /// Events that the Receiver accepts, such as `push` of GitHub or `Push Hook` of GitLab, at most 100. Default: all events.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<String>,
-    /// How often the Secret is read again; 10 m when absent.
+    /// Time between two checks of the Secret. Default: 10m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<DurationText>,
-    /// Whose tokens are believed, for the type `generic-oidc`.
+    /// Trusted issuers of tokens, for the type `generic-oidc`. Not supported yet: a Receiver with this field is Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["issuerURL"]))]
     pub oidc_providers: Vec<OidcProvider>,
-    /// An expression in CEL that decides for each resource whether it is reconciled: `res` is its metadata, `req` the body of the request.
+    /// CEL expression that decides for each object whether a request reconciles it. `res` has the `apiVersion`, `kind` and `metadata` of the object; `req` is the body of
+    /// the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_filter: Option<String>,
-    /// What is reconciled.
+    /// Objects that a request reconciles, at most 100 entries.
     pub resources: Vec<ReceiverResource>,
-    /// Secret whose key `token` the sender knows.
+    /// Secret with the key `token`, which the sender must know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// Refuse requests until this is false again.
+    /// Refuses requests while true. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
-    /// Who sends: how a request is verified and read.
+    /// Type of the sender, which decides how a request is verified and read. `generic-oidc`, `gcr`, `acr` and `cdevents` are not supported yet.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = [
         "generic", "generic-hmac", "generic-oidc", "github", "gitlab", "bitbucket", "harbor", "dockerhub", "quay", "gcr", "nexus", "acr",
@@ -72,89 +73,89 @@ pub struct ReceiverSpec {
     pub type_: String,
 }
 
-/// What is reconciled when a request comes.
+/// Objects of one kind that a request reconciles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ReceiverResource {
-    /// API version of the referent.
+    /// API version of the objects. The group must be the group of the kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// An expression in CEL for this entry alone, besides `resourceFilter`.
+    /// CEL expression for the objects of this entry. An object is reconciled only if `resourceFilter` is true, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filter: Option<String>,
-    /// Kind of the referent.
+    /// Kind of the objects: GitRepository, OCIRepository, Bucket or Kustomization. Other kinds are not supported yet.
     #[schemars(extend("enum" = [
         "Bucket", "GitRepository", "Kustomization", "HelmRelease", "HelmChart", "HelmRepository", "ImageRepository", "ImagePolicy",
         "ImageUpdateAutomation", "OCIRepository", "ArtifactGenerator", "ExternalArtifact"
     ]))]
     pub kind: String,
-    /// Labels of the referents, where the name is `*`.
+    /// Labels that the objects must have, at most 100. Required if `name` is `*`, without effect otherwise.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Name of the referent; `*` for all that bear the labels.
+    /// Name of the object, or `*` for all objects with the labels of `matchLabels`.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Namespace of the referent; that of the Receiver when absent.
+    /// Namespace of the objects. Default: the namespace of the Receiver. Another namespace must belong to the same tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub namespace: Option<String>,
 }
 
-/// An issuer of tokens that is believed.
+/// A trusted issuer of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct OidcProvider {
-    /// Whom the tokens have to be for.
+    /// Audience that the tokens must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
     /// Address of the issuer.
     #[serde(rename = "issuerURL")]
     #[schemars(regex(pattern = r"^https?://"))]
     pub issuer_url: String,
-    /// What has to be true of a token's claims.
+    /// Checks of a token's claims. All of them must be true.
     #[schemars(length(min = 1))]
     pub validations: Vec<OidcValidation>,
-    /// Expressions that validations may name.
+    /// Named expressions that the validations may use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<OidcVariable>,
 }
 
-/// What has to be true of a token's claims.
+/// A check of a token's claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct OidcValidation {
-    /// The expression.
+    /// Expression that must be true.
     pub expression: String,
-    /// What is answered when it is false.
+    /// Answer to the sender if the expression is false.
     pub message: String,
 }
 
-/// An expression with a name.
+/// A named expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct OidcVariable {
     /// The expression.
     pub expression: String,
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
 }
 
-/// Where requests are expected, and whether they can be verified.
+/// State of the Receiver.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiverStatus {
     /// Conditions: Ready, Reconciling and Stalled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The path of the requests: `/hook/` and the SHA-256 of the token, the name and the namespace.
+    /// Path for the requests: `/hook/` and the SHA-256 of the token, the name and the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhook_path: Option<String>,
 }

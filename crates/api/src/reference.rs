@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The name of an object in the same namespace.
+/// Reference to an object in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct LocalObjectReference {
@@ -11,50 +11,50 @@ pub struct LocalObjectReference {
     pub name: String,
 }
 
-/// The name of a Secret in the same namespace, and a key in it.
+/// Reference to a key of a Secret in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct SecretKeyReference {
-    /// Key in the Secret; `value` or `value.yaml` when absent.
+    /// Key of the Secret. Default: `value`, else `value.yaml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// Name of the Secret.
     pub name: String,
 }
 
-/// An object of any kind, in any namespace.
+/// Reference to an object of any kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct NamespacedObjectKindReference {
-    /// API version of the referent; `apps/v1` when absent, as in Flux.
+    /// API version of the referent. Default: `apps/v1`, as in Flux.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Kind of the referent.
     pub kind: String,
     /// Name of the referent.
     pub name: String,
-    /// Namespace of the referent.
+    /// Namespace of the referent. Default: none, for a cluster-scoped object. A tenant's Kustomization must name a namespace of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// A Kustomization that must be ready first.
+/// Reference to a Kustomization that must be ready first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct DependencyReference {
     /// Name of the referent.
     pub name: String,
-    /// Namespace of the referent; that of the referring object when absent.
+    /// Namespace of the referent. Default: the namespace of this object. Another namespace must belong to the same tenant, or an administrator must grant the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// A CEL expression that decides whether the dependency is ready.
+    /// CEL expression that decides whether the dependency is ready, in place of the built-in check. Its variables are `self` and `dep`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_expr: Option<String>,
 }
 
-/// A source, possibly in another namespace: of the same tenant, or where an administrator grants it.
+/// Reference to a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
@@ -67,7 +67,7 @@ pub struct CrossNamespaceSourceReference {
     pub kind: String,
     /// Name of the referent.
     pub name: String,
-    /// Namespace of the referent; that of the referring object when absent.
+    /// Namespace of the referent. Default: the namespace of this object. Another namespace must belong to the same tenant, or an administrator must grant the reference.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }

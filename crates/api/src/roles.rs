@@ -1,4 +1,4 @@
-//! The ClusterRoles that Tenure brings, as data: what a tenant's identities may do in its namespaces.
+//! The ClusterRoles of Tenure, as data: the rights of a tenant's identities in its namespaces.
 
 use serde_json::{Value, json};
 
@@ -10,22 +10,22 @@ use crate::metadata::{
     TENANT_GITOPS_COZYSTACK_CLUSTER_ROLE, TENANT_GITOPS_HOME_CLUSTER_ROLE, VIEW_CLUSTER_ROLE,
 };
 
-/// What a tenant's GitOps ServiceAccount may do in the tenant's namespaces: the kinds that applications are made of.
+/// Returns the rights of a tenant's GitOps account in the tenant's namespaces: the kinds of applications.
 ///
 /// Left out on purpose: Flux's and Tenure's own kinds (a repository must not be able to add another identity's work), `exec` and
 /// `attach`, ResourceQuota and LimitRange (they bound the tenant), tokens, and everything cluster-scoped. Roles and RoleBindings
-/// are in: Kubernetes' own escalation check keeps them within what the ServiceAccount holds.
+/// are included: Kubernetes' own escalation check keeps them within the rights of the ServiceAccount.
 #[must_use]
 pub fn tenant_gitops_cluster_role() -> Value {
     let all = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
     cluster_role(TENANT_GITOPS_CLUSTER_ROLE, &list_application_rules(&all))
 }
 
-/// The same in the home namespace, but for Secrets, of which it may read those alone whose names it knows.
+/// Returns the rights in the home namespace: the same, except that it reads only Secrets whose names it knows.
 ///
-/// There are the keys of its sources, each with a Role of its own, and whatever else sources, decryption and variables name. It is read by name, and
-/// so is what Git applies; nobody needs a list. Which names those are can't stand here, as all tenants share the role, and the answer to each write is
-/// the whole Secret: so `get` is left, or nothing from Git could be a Secret there.
+/// The home namespace has the keys of its sources, each with a Role of its own, and other Secrets that sources, decryption and variables name. Each is
+/// read by name, and so are objects that Git applies, so no reader needs a list. The role can't contain these names, as all tenants share it. The
+/// answer to each write is the whole Secret. So `get` stays, or Git could apply no Secret there.
 #[must_use]
 pub fn tenant_gitops_home_cluster_role() -> Value {
     let by_name = json!(["get", "create", "update", "patch", "delete"]);
@@ -53,8 +53,8 @@ fn list_application_rules(secrets: &Value) -> Vec<Value> {
     ]
 }
 
-/// Cozystack's applications that its own role `cozy:tenant:admin` writes. Never `tenants`: who writes one makes a tenant below his own, with rights that
-/// nobody chose for him.
+/// Cozystack's applications that its own role `cozy:tenant:admin` writes. Never `tenants`: a writer of one makes a tenant below its own, with rights
+/// that no administrator chose for it.
 const COZYSTACK_APPLICATIONS: [&str; 17] = [
     "buckets",
     "clickhouses",
@@ -75,12 +75,12 @@ const COZYSTACK_APPLICATIONS: [&str; 17] = [
     "vminstances",
 ];
 
-/// What a tenant's GitOps ServiceAccount may do where its Tenant names this role: keep Cozystack's applications, which the platform makes everything
-/// else of (Cozystack's "GitOps Configuration Surfaces", the tenant's surface). They are listed by kind: a kind that a later Cozystack has is given by a
-/// role of an administrator's own.
+/// Returns the rights of a tenant's GitOps account if its Tenant names this role: it manages Cozystack's applications, from which the platform makes
+/// everything else (Cozystack's "GitOps Configuration Surfaces", the tenant's surface). They are listed by kind: a role of an administrator's own grants
+/// a kind of a later Cozystack.
 ///
-/// It reads what substituting variables from ConfigMaps takes, and no Secret: a deploy key is read by a Role of its own, and another Secret that a
-/// source names by one that an administrator makes for it.
+/// The account reads the ConfigMaps for the substitution of variables, and no Secret. A deploy key has a Role of its own. For another Secret that a
+/// source names, an administrator makes a Role.
 #[must_use]
 pub fn tenant_gitops_cozystack_cluster_role() -> Value {
     let keep = json!(["get", "list", "watch", "create", "update", "patch", "delete"]);
@@ -93,7 +93,7 @@ pub fn tenant_gitops_cozystack_cluster_role() -> Value {
     )
 }
 
-/// Every ClusterRole that Tenure brings, with the rights of lanes that the controllers need which are on.
+/// Returns every ClusterRole of Tenure. Those of lanes have the rights that the enabled controllers need.
 pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
     vec![
         lane_cluster_role(choice),
@@ -109,36 +109,35 @@ pub(crate) fn cluster_roles(choice: &ControllerChoice) -> Vec<Value> {
     ]
 }
 
-/// What a lane does in a namespace that it is bound in: its books, and asking for tokens of the ServiceAccounts there, without which
-/// nothing could be applied as anybody.
+/// Returns the rights of a lane in a namespace in which it is bound: its bookkeeping, and token requests for the ServiceAccounts there,
+/// without which it could apply nothing with their identities.
 ///
-/// For whom it may ask can't be narrowed by name here: `resourceNames` stand in the role, which all namespaces share, and a role for each
-/// could only be written by one who has the right in all of them.
+/// The role can't limit these accounts by name: `resourceNames` are part of the role, which all namespaces share, and only an account
+/// with the right in all namespaces could write a role for each.
 pub(crate) fn lane_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = choice.limit_lanes(list_book_rules());
     if choice.has_accounts() {
         rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"] }));
-        // Kubernetes knows no such verb: admission asks for it, where a tenant's account is to be nobody else's.
+        // Kubernetes knows no such verb: admission asks for it, if a tenant keeps its account exclusive.
         rules.push(json!({ "apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["mint"] }));
     }
     cluster_role(LANE_CLUSTER_ROLE, &rules)
 }
 
-/// What a lane does in Kubernetes' own namespaces: its books alone. There, a token of any ServiceAccount would be the cluster's, so an
-/// administrator has to bind the lane to more.
+/// Returns the rights of a lane in Kubernetes' own namespaces: only its bookkeeping. There, a token of any ServiceAccount would open
+/// the whole cluster, so an administrator has to bind the lane to more.
 pub(crate) fn lane_books_cluster_role(choice: &ControllerChoice) -> Value {
     cluster_role(LANE_BOOKS_CLUSTER_ROLE, &choice.limit_lanes(list_book_rules()))
 }
 
-/// What the account that writes credentials does where an administrator has bound it: the Secrets, and for each the Role and the RoleBinding that
+/// Returns the rights of the account that writes credentials where an administrator has bound it: the Secrets, and for each the Role and the RoleBinding that
 /// let one account read it.
 ///
-/// What they are called follows from Surfaces and from what is asked for, so that no `resourceNames` can stand here; and nobody may create a Role with a right that he doesn't
-/// hold, so that who lets somebody `get` a Secret has to be able to `get` it. What it may write of all that, the policy above it says. It lists and
-/// watches nothing.
+/// Their names follow from Surfaces and requests, so the role can have no `resourceNames`. An account can't create a Role with a right that it doesn't hold, so
+/// it needs `get` on a Secret to grant it. The policy above it bounds these writes. It lists and watches nothing.
 ///
-/// An owner's `admin` covers all of that. The last verb is the one that it lacks: RBAC refuses an owner's binding of this role, and approved credentials
-/// are written only where the account holds the verb.
+/// An owner's `admin` covers all of that. The last verb is the one that it lacks: RBAC refuses an owner's binding of this role, and approved credentials are
+/// written only where the account holds the verb.
 fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
     if choice.has_surfaces() || choice.has_access() {
@@ -152,7 +151,7 @@ fn secret_writer_cluster_role(choice: &ControllerChoice) -> Value {
     cluster_role(SECRET_WRITER, &rules)
 }
 
-/// The kinds that lanes reconcile: API groups and their resources. Of other kinds a lane writes nothing but events and TokenRequests.
+/// The kinds that lanes reconcile: API groups and their resources. Of other kinds a lane writes only events and TokenRequests.
 pub const LANE_KINDS: [(&str, &[&str]); 5] = [
     ("kustomize.toolkit.fluxcd.io", &["kustomizations"]),
     ("notification.toolkit.fluxcd.io", &["alerts", "providers", "receivers"]),
@@ -164,7 +163,8 @@ pub const LANE_KINDS: [(&str, &[&str]); 5] = [
     ("tenure.dev", &["surfaces"]),
 ];
 
-/// What is written to objects of the kinds that lanes reconcile, and about them; and, for a Surface, what it generates.
+/// Returns the rules for writes to objects of the kinds that lanes reconcile, and about them, and for the objects that
+/// a Surface generates.
 fn list_book_rules() -> Vec<Value> {
     let generated = json!(["get", "create", "patch", "delete"]);
     let told = json!(["get", "update", "patch"]);
@@ -174,7 +174,7 @@ fn list_book_rules() -> Vec<Value> {
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["source.extensions.fluxcd.io"], "resources": ["artifactgenerators/status", "artifactgenerators/finalizers"], "verbs": told }),
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["externalartifacts/status", "externalartifacts/finalizers"], "verbs": told }),
-        // Nothing makes one but people and repositories: no create, no delete.
+        // Only users and repositories create these: no create, no delete.
         json!({ "apiGroups": ["source.toolkit.fluxcd.io"], "resources": ["buckets", "ocirepositories"], "verbs": ["get", "patch"] }),
         json!({ "apiGroups": ["kustomize.toolkit.fluxcd.io"], "resources": ["kustomizations"], "verbs": generated }),
         json!({ "apiGroups": ["notification.toolkit.fluxcd.io"], "resources": ["alerts", "providers", "receivers"], "verbs": ["get", "patch"] }),
@@ -198,7 +198,7 @@ fn cluster_role(name: &str, rules: &[Value]) -> Value {
     })
 }
 
-/// Capsule's own second default role of an owner: deleting the namespace itself.
+/// Returns Capsule's own second default role of an owner: deleting the namespace itself.
 #[must_use]
 pub fn namespace_deleter_cluster_role() -> Value {
     json!({
@@ -209,12 +209,12 @@ pub fn namespace_deleter_cluster_role() -> Value {
     })
 }
 
-/// What an owner whose Tenant names no ClusterRoles may do in the home namespace, in place of Kubernetes' `admin`: see what is there, and keep
-/// ConfigMaps.
+/// Returns the rights in the home namespace of an owner whose Tenant names no ClusterRoles, in place of Kubernetes' `admin`: see the objects there,
+/// and manage ConfigMaps.
 ///
-/// There the account is that the tenant's surfaces act as, and reads meet no admission: whoever may ask for its token, speak in its name, start a
-/// Pod as it or read Secrets is that account, or has its keys. So these are left out, and with Pods whatever makes them; with Secrets, RoleBindings,
-/// by which rights to them could be given back. Pods and what runs in them aren't shown either: what they were started with may be a Secret's.
+/// The tenant's GitOps account is in this namespace, and reads meet no admission. A user that may request its token, impersonate it, start a Pod as
+/// it or read Secrets has its rights or its keys. So these rights are left out, and with Pods all kinds that create them. With Secrets, RoleBindings
+/// are left out, since they could give the rights back. Pods and their contents aren't shown either: their arguments may contain a Secret's value.
 #[must_use]
 pub fn home_owner_cluster_role() -> Value {
     let see = json!(["get", "list", "watch"]);
@@ -235,8 +235,8 @@ pub fn home_owner_cluster_role() -> Value {
     cluster_role(HOME_OWNER_CLUSTER_ROLE, &rules)
 }
 
-/// What the controllers see in a tenant's home namespace to say who else is or could be the account there: Pods, which name theirs, and Roles. Of Secrets
-/// with tokens nothing, since who may list Secrets reads them.
+/// Returns the rights by which the controllers see other users of the account in a tenant's home namespace: Pods, which name their accounts, and Roles.
+/// Secrets with tokens are left out, since an account that may list Secrets can read them.
 fn home_witness_cluster_role(choice: &ControllerChoice) -> Value {
     let mut rules = Vec::new();
     if choice.has_tenants() {
@@ -246,10 +246,11 @@ fn home_witness_cluster_role(choice: &ControllerChoice) -> Value {
     cluster_role(HOME_WITNESS_CLUSTER_ROLE, &rules)
 }
 
-/// What `view`, and so `edit` and `admin`, may see of what Tenure reconciles: an owner of a tenant sees why a commit was not applied.
+/// Returns the rights of `view`, and so of `edit` and `admin`, on objects that Tenure reconciles: an owner of a tenant sees why a
+/// commit was not applied.
 ///
-/// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must
-/// not be able to write Kustomizations. Who may write them is bound to a role of an administrator's own.
+/// Writing is left out on purpose, and so are subresources: an owner may be the GitOps account itself, and a repository must not be
+/// able to write Kustomizations. An administrator binds writers to a role of their own.
 #[must_use]
 pub fn view_cluster_role() -> Value {
     json!({
@@ -266,7 +267,7 @@ pub fn view_cluster_role() -> Value {
     })
 }
 
-/// Seeing what is reconciled.
+/// Returns the rules for reading reconciled objects.
 fn list_reconciled_rules() -> Vec<Value> {
     let see = json!(["get", "list", "watch"]);
     vec![
@@ -329,7 +330,7 @@ mod tests {
         }
     }
 
-    /// Nothing that is the tenant's account, or makes somebody it, is among an owner's rights where that account is.
+    /// An owner's rights in the home namespace give no access to the tenant's account.
     #[test]
     fn an_owner_at_home_comes_neither_to_the_account_nor_to_secrets() {
         let role = home_owner_cluster_role();

@@ -1,32 +1,32 @@
-//! What Flux takes over from kustomize's own types: selectors, patches and images.
+//! Flux's selectors, patches and images, as in kustomize's own types.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which objects a patch or an ignore rule is about. Every field that is set must match.
+/// Objects that a patch or an ignore rule is for. An object must match every field that is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Selector {
-    /// A label selection expression over annotations.
+    /// Selector of annotations, in the syntax of a label selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation_selector: Option<String>,
-    /// API group.
+    /// Regular expression that must match the whole API group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// Kind.
+    /// Regular expression that must match the whole kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// A label selection expression over labels.
+    /// Selector of labels, in the syntax of a label selector.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<String>,
-    /// Name.
+    /// Regular expression that must match the whole name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Namespace.
+    /// Regular expression that must match the whole namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// API version.
+    /// Regular expression that must match the whole API version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
 }
@@ -35,9 +35,9 @@ pub struct Selector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Patch {
-    /// The patch itself.
+    /// Text of the patch.
     pub patch: String,
-    /// The objects that it is applied to.
+    /// Objects to patch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<Selector>,
 }
@@ -47,10 +47,10 @@ pub struct Patch {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Image {
-    /// New digest; wins over the tag.
+    /// New digest, which wins over `newTag`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Image name without a tag.
+    /// Name of the image in the files, without a tag.
     pub name: String,
     /// New name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,22 +60,22 @@ pub struct Image {
     pub new_tag: Option<String>,
 }
 
-/// Health expressions for one kind, in CEL.
+/// CEL expressions for the health of objects of one kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct CustomHealthCheck {
-    /// API version of the kind. Only its group counts, as in Flux.
+    /// API version of the kind. Only the group counts, as in Flux.
     pub api_version: String,
-    /// True when the object is as its spec wants it.
+    /// CEL expression: if true, the object is as its spec wants it.
     pub current: String,
-    /// True when the object has failed.
+    /// CEL expression: if true, the object has failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
-    /// True when the object is not there yet.
+    /// CEL expression: if true, the object is not ready yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_progress: Option<String>,
-    /// The kind; every kind of the group that has no check of its own when absent.
+    /// Kind of the objects. Default: all kinds of the group without an entry of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }

@@ -1,40 +1,39 @@
-//! The address of a source, which may hold a password: written out where it is data, and never where it is text.
+//! The address of a source, which may contain a password. It is complete in data, and never in text.
 //!
-//! Owns what of it may be shown. Refuses to be printed: neither `Debug` nor `Display` tells who asks, and where it can't be told which
-//! part is a secret, nothing of it is shown.
+//! Neither `Debug` nor `Display` prints the secret parts. If the secret part can't be identified, nothing is shown.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Stands for what can't be shown.
+/// The replacement for an address that can't be shown.
 const NOT_SHOWN: &str = "(a URL that can't be shown)";
 
-/// An address as an object holds it. It is serialized whole; [`SourceUrl::shown`], `Display` and `Debug` leave out user, password,
-/// query and fragment.
+/// An address in an object. It is serialized whole; [`SourceUrl::shown`], `Display` and `Debug` leave out user, password, query
+/// and fragment.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SourceUrl(String);
 
 impl SourceUrl {
-    /// An address.
+    /// Wraps an address.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// All of it, for whoever connects to it.
+    /// Returns the whole address, for a connection.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What may stand in a plan, a log or a message.
+    /// Returns the part that may be in a plan, a log or a message.
     #[must_use]
     pub fn shown(&self) -> String {
         shown(&self.0).unwrap_or_else(|| NOT_SHOWN.to_owned())
     }
 
-    /// Serializes what may be shown, for what is printed as data.
+    /// Serializes the visible part, for data that is printed.
     ///
     /// # Errors
     /// The serializer's.
@@ -56,7 +55,7 @@ impl fmt::Debug for SourceUrl {
 }
 
 fn shown(url: &str) -> Option<String> {
-    // Readers of URLs differ in what they make of these; one of them may see a password where another sees a path.
+    // Readers of URLs differ in the meaning of these characters: one may see a password where another sees a path.
     if url.chars().any(|c| c == '\\' || c.is_whitespace() || c.is_control()) || !url.is_ascii() {
         return None;
     }
@@ -70,7 +69,8 @@ fn shown(url: &str) -> Option<String> {
         Some((_, port)) => port.strip_prefix(':'),
         None => host.split_once(':').map(|(_, port)| port),
     };
-    // `https://user:pass/word@host/` has no port but the beginning of a password.
+    // In `https://user:pass/word@host/`, the text after the colon is no port but the beginning of a
+    // password.
     if port.is_some_and(|port| !port.bytes().all(|byte| byte.is_ascii_digit())) {
         return None;
     }
@@ -80,7 +80,7 @@ fn shown(url: &str) -> Option<String> {
     {
         return None;
     }
-    // A password of digits before a slash looks like a port: what comes after it is shown only without an `@`.
+    // A password of digits before a slash looks like a port: the rest is shown only without an `@`.
     let path = path.filter(|path| port.is_none() || !path.contains('@'));
     Some(match path {
         Some(path) => format!("{scheme}://{host}/{path}"),

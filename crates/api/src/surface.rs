@@ -1,6 +1,6 @@
-//! `Surface` (tenure.dev/v1alpha1): sources, how each is rendered, and one identity that applies them.
+//! `Surface` (tenure.dev/v1alpha1): sources, their renderings, and one identity that applies them.
 //!
-//! The tier is not a field. It follows from the namespace that the Surface lives in, so it cannot be claimed.
+//! The tier is not a field. It follows from the namespace of the Surface, so it cannot be claimed.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -19,7 +19,7 @@ use crate::reference::LocalObjectReference;
 use crate::selector::Patch;
 use crate::source_url::SourceUrl;
 
-/// The sources of a surface.
+/// Git repositories to apply, and the account that applies them.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -46,131 +46,132 @@ use crate::source_url::SourceUrl;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SurfaceSpec {
-    /// What is reconciled. Each becomes a GitRepository and one Kustomization a path.
+    /// Git repositories to apply, 1 to 64. Each becomes a GitRepository, and a Kustomization for each path.
     #[schemars(length(min = 1, max = 64))]
     pub sources: Vec<SurfaceSource>,
-    /// The ServiceAccount to act as, in the platform namespace. Platform tier only: a tenant's identity can't be chosen.
+    /// ServiceAccount in the platform namespace that applies the objects. Required in the platform tier. Refused in the tenant tier, where the tenant's GitOps account
+    /// applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Do nothing until this is false again; suspends what the surface generated.
+    /// Stops the reconciliation while true, also of the generated GitRepositories and Kustomizations. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 }
 
-/// One repository, and the folders of it that are applied.
+/// A Git repository, and the folders of it that are applied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SurfaceSource {
-    /// Name, unique within the surface: what it generates is called `<surface>-<name>`.
+    /// Name of the source, unique in the Surface: at most 63 lower-case letters, digits and `-`. The GitRepository, and without `paths` the Kustomization, is named
+    /// `<surface>-<name>`.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// Address of the repository: http, https or ssh.
+    /// Address of the repository: `http://`, `https://` or `ssh://`.
     #[schemars(with = "String", regex(pattern = r"^(http|https|ssh)://.*$"))]
     pub url: SourceUrl,
-    /// Which revision; branch `main` when absent.
+    /// Revision to fetch. Default: the branch `main`.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<GitRepositoryRef>,
-    /// Secret with the credentials, in the surface's namespace.
+    /// Secret with the credentials, in the namespace of the Surface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
-    /// A key that is made for this source, for a repository that is reached over ssh. Not together with `secretRef`.
+    /// Deploy key that Tenure makes for this source. `url` must begin with `ssh://`. Not together with `secretRef`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deploy_key: Option<SurfaceDeployKey>,
-    /// How often the repository is asked and everything is looked at again; 1m when absent.
+    /// Time between two checks of the repository, and between two full reconciliations. Default: 1m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<DurationText>,
-    /// Patterns of files to leave out, in the form of `.gitignore`.
+    /// Patterns of files to leave out, in the format of `.gitignore`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ignore: Option<String>,
-    /// Folder that is applied; the root when neither this nor `paths` is given.
+    /// Folder to apply. Default without `paths`: the root of the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Several folders, each applied by a Kustomization of its own. Not together with `path`.
+    /// Folders to apply, each by its own Kustomization, at most 64. Not together with `path`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub paths: Vec<SurfacePath>,
-    /// Delete what was applied earlier and is no longer in the repository; true when absent.
+    /// Deletes applied objects that the repository no longer contains. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prune: Option<bool>,
-    /// Wait until every object is healthy.
+    /// Waits until every applied object is healthy. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub wait: bool,
-    /// How long an attempt may take.
+    /// Time limit of one attempt to apply, at least 30s. Default: the value of `interval` less 30s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<DurationText>,
-    /// How soon a failure is tried again; the interval when absent.
+    /// Time until a failed reconciliation is tried again. Default: the value of `interval`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_interval: Option<DurationText>,
-    /// Sources of the same surface that must be ready first.
+    /// Sources of the same Surface that must be ready first, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<SurfaceDependency>,
-    /// Namespace set on every namespaced object; in the tenant tier one of the tenant's.
+    /// Namespace that is set on every namespaced object. In the tenant tier, it must be a namespace of the tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
-    /// What happens to the objects when the surface, or this source of it, is removed. In the tenant tier `Orphan` when absent,
-    /// in the platform tier `MirrorPrune`.
+    /// Handling of the applied objects when the Surface, or this source of it, is removed. Default: `Orphan` in the tenant tier, `MirrorPrune` in the platform tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["MirrorPrune", "Delete", "WaitForTermination", "Orphan"]))]
     pub deletion_policy: Option<String>,
-    /// How much of what the repository says is applied: `All` of a stage or nothing (when absent), `Partial`, what is accepted of it,
-    /// `DetectOnly`, nothing, and the condition says what would be.
+    /// `All` (default) applies a stage only if all of its objects are accepted. `Partial` applies the accepted objects. `DetectOnly` applies nothing; the condition lists
+    /// the changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["All", "Partial", "DetectOnly"]))]
     pub apply: Option<String>,
-    /// Recreate objects whose change is refused because a field is immutable.
+    /// Recreates an object if the API server refuses to change an immutable field. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub force: bool,
-    /// Inline patches of what is applied.
+    /// Inline patches of the objects, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
     pub patches: Vec<Patch>,
-    /// How encrypted files of the repository are read.
+    /// Decryption of encrypted files in the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decryption: Option<SurfaceDecryption>,
 }
 
-/// The keys for the encrypted files of a source. They are read as the account of the surface, so that account needs the right to read the Secret.
+/// Keys for the encrypted files of a source. The account of the Surface reads them, so it needs the right to read the Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SurfaceDecryption {
-    /// The program that encrypted them.
+    /// Tool that encrypted the files. Only `sops` is supported.
     #[schemars(extend("enum" = ["sops"]))]
     pub provider: String,
-    /// Secret with the keys, in the surface's namespace: entries that end with `.agekey` or `.asc`.
+    /// Secret with the keys, in the namespace of the Surface: entries with names that end in `.agekey` or `.asc`.
     pub secret_ref: LocalObjectReference,
 }
 
-/// An ed25519 key that Tenure makes. Its private half is written into a Secret beside the surface and nowhere else; its public half stands in the
-/// surface's status, to be added to the repository as a deploy key that may only read.
+/// An ed25519 key that Tenure makes. The private half is only in a Secret beside the Surface. The public half is in the status of the Surface; add it to the repository
+/// as a read-only deploy key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SurfaceDeployKey {
-    /// The host keys of the server, as `ssh-keyscan` writes them: no other server is believed, and none on first use.
+    /// Host keys of the server, as `ssh-keyscan` writes them, at most 16 KiB. A server without a matching key is refused, also at the first connection.
     #[schemars(length(min = 1, max = 16384))]
     pub known_hosts: String,
 }
 
-/// One folder of a repository.
+/// A folder of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SurfacePath {
-    /// Name, unique within the source: the Kustomization is called `<surface>-<source>-<name>`.
+    /// Name of the path, unique in the source. The Kustomization is named `<surface>-<source>-<name>`.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// The folder.
+    /// Folder to apply.
     pub path: String,
-    /// Namespace set on every namespaced object; the source's `targetNamespace` when absent.
+    /// Namespace that is set on every namespaced object. Default: the `targetNamespace` of the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub target_namespace: Option<String>,
 }
 
-/// Another source of the same surface.
+/// Another source of the same Surface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct SurfaceDependency {
@@ -178,32 +179,32 @@ pub struct SurfaceDependency {
     pub name: String,
 }
 
-/// What was observed and generated.
+/// State of the Surface and of the objects that it generates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SurfaceStatus {
-    /// Conditions: Ready, Reconciling and Stalled.
+    /// Conditions: Ready, Reconciling, Stalled and OwnershipNotEnforced.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The keys that were made for sources.
+    /// Deploy keys that Tenure made for sources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deploy_keys: Vec<SurfaceDeployKeyStatus>,
-    /// Who the surface acts as: `system:serviceaccount:<namespace>:<name>`. Absent when nobody.
+    /// Account that applies the objects: `system:serviceaccount:<namespace>:<name>`. Absent if no account applies them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
-    /// The last value of the annotation `reconcile.fluxcd.io/requestedAt` that was acted on.
+    /// Last value of the annotation `reconcile.fluxcd.io/requestedAt` that the controller handled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_handled_reconcile_at: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Every source's state, in the order of the spec.
+    /// State of each source, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<SurfaceSourceStatus>,
-    /// The tenant, in the tenant tier.
+    /// Name of the tenant, in the tenant tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// `Platform` or `Tenant`; absent when the surface lives where none may live.
+    /// Tier of the Surface: `Platform` or `Tenant`. Absent if no Surface is allowed in this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
 }
@@ -215,30 +216,30 @@ pub struct SurfaceStatus {
 pub struct SurfaceSourceStatus {
     /// Name of the source.
     pub name: String,
-    /// Whether it is fetched and everything of it is applied.
+    /// The repository is fetched, and everything of it is applied.
     pub ready: bool,
     /// Revision that was fetched last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetched_revision: Option<String>,
-    /// Revision that all of its Kustomizations have applied.
+    /// Revision that all Kustomizations of the source have applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub applied_revision: Option<String>,
-    /// What there is to say.
+    /// Progress or problem of the source, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// A key that was made for a source.
+/// Deploy key that Tenure made for a source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SurfaceDeployKeyStatus {
     /// Name of the source.
     pub source: String,
-    /// The public half, as one line of `authorized_keys`.
+    /// Public half of the key, as one line of `authorized_keys`.
     pub public_key: String,
     /// Fingerprint of the public half, as `ssh-keygen -l` writes it: `SHA256:…`.
     pub fingerprint: String,
-    /// The Secret that holds the private half, beside the surface.
+    /// Name of the Secret with the private half, in the namespace of the Surface.
     pub secret_name: String,
 }

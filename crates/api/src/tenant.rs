@@ -1,5 +1,5 @@
-//! `Tenant` (capsule.clastix.io/v1beta2): the part of Capsule's kind that Tenure acts on. Everything else in a spec is kept as it is
-//! and can be listed ([`TenantSpec::other`]), so that an object that Capsule wrote loses nothing.
+//! `Tenant` (capsule.clastix.io/v1beta2): the part of Capsule's kind that Tenure acts on. All other fields of a spec are kept and
+//! can be listed ([`TenantSpec::other`]), so that an object that Capsule wrote loses nothing.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -26,7 +26,7 @@ use serde_json::Value;
 use crate::condition::Condition;
 use crate::metadata::{HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, OWNER_CLUSTER_ROLE};
 
-/// Who owns the tenant, and what its namespaces may be.
+/// Owners of the tenant, and rules for its namespaces.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "capsule.clastix.io",
@@ -58,99 +58,99 @@ use crate::metadata::{HOME_OWNER_CLUSTER_ROLE, NAMESPACE_DELETER_CLUSTER_ROLE, O
 )]
 #[serde(rename_all = "camelCase")]
 pub struct TenantSpec {
-    /// Who owns the tenant. Each gets RoleBindings in every one of its namespaces.
+    /// Owners of the tenant. Each owner gets RoleBindings in all of the tenant's namespaces.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub owners: Vec<TenantOwner>,
-    /// What the tenant's namespaces may be.
+    /// Quota, labels and annotations of the tenant's namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_options: Option<NamespaceOptions>,
-    /// RoleBindings in every namespace that confer no ownership.
+    /// Further RoleBindings in all of the tenant's namespaces. Their subjects do not become owners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_role_bindings: Vec<AdditionalRoleBinding>,
-    /// Whether the tenant's owners and its GitOps account may change nothing for now.
+    /// Denies the tenant's owners, its GitOps account and the ServiceAccounts of its namespaces changes in these namespaces. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cordoned: Option<bool>,
-    /// Whether names of its namespaces must begin with its own name and a hyphen.
+    /// Requires names of the tenant's namespaces to begin with the name of the Tenant and a hyphen. The home namespace is exempt. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force_tenant_prefix: Option<bool>,
-    /// Whether the Tenant may not be deleted.
+    /// Denies the deletion of the Tenant. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prevent_deletion: Option<bool>,
-    /// LimitRanges of every namespace.
+    /// LimitRanges in each of the tenant's namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ranges: Option<TenantItems>,
-    /// NetworkPolicies of every namespace.
+    /// NetworkPolicies in each of the tenant's namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network_policies: Option<TenantItems>,
-    /// ResourceQuotas of every namespace, or of all together.
+    /// ResourceQuotas for each of the tenant's namespaces, or for all of them together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_quotas: Option<TenantResourceQuotas>,
-    /// Labels of the nodes that its Pods run on, as an annotation of every namespace.
+    /// Labels of the nodes for the tenant's Pods. Each namespace gets them as the annotation `scheduler.alpha.kubernetes.io/node-selector`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// What objects in its namespaces may be.
+    /// Bounds of the objects in the tenant's namespaces.
     #[serde(flatten)]
     pub bounds: TenantBounds,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// One owner.
+/// An owner of the tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct TenantOwner {
-    /// Annotations of the RoleBindings.
+    /// Annotations of the owner's RoleBindings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// ClusterRoles bound in every namespace; `admin` and `capsule-namespace-deleter` when absent, with `tenure-home-owner` in place of
-    /// `admin` in the home namespace.
+    /// ClusterRoles of the owner in each of the tenant's namespaces. Default: `admin` and `capsule-namespace-deleter`; in the home namespace `tenure-home-owner` replaces
+    /// `admin`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_roles: Option<Vec<String>>,
-    /// What the owner is.
+    /// Kind of the owner: `User`, `Group` or `ServiceAccount`.
     #[schemars(extend("enum" = ["User", "Group", "ServiceAccount"]))]
     pub kind: String,
-    /// Labels of the RoleBindings.
+    /// Labels of the owner's RoleBindings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Name; of a ServiceAccount `system:serviceaccount:<namespace>:<name>`.
+    /// Name of the owner; for a ServiceAccount `system:serviceaccount:<namespace>:<name>`.
     pub name: String,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What the tenant's namespaces may be.
+/// Quota, labels and annotations of the tenant's namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct NamespaceOptions {
-    /// How many there may be.
+    /// Maximum number of the tenant's namespaces, at least 1. Default: the maximum of the installation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub quota: Option<i32>,
-    /// Labels and annotations of all of them.
+    /// Labels and annotations of all of the tenant's namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
-    /// Labels and annotations of some of them.
+    /// Labels and annotations of selected namespaces of the tenant. If several entries set one key, the first entry wins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub additional_metadata_list: Vec<SelectedMetadata>,
-    /// Labels that owners don't set on them.
+    /// Labels that the tenant's owners and ServiceAccounts can't set on its namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_labels: Option<DeniedNames>,
-    /// Annotations that owners don't set on them.
+    /// Annotations that the tenant's owners and ServiceAccounts can't set on its namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_annotations: Option<DeniedNames>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// A RoleBinding in every namespace that confers no ownership.
+/// A RoleBinding in all of the tenant's namespaces. Its subjects do not become owners.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
@@ -158,12 +158,12 @@ pub struct AdditionalRoleBinding {
     /// Annotations of the RoleBinding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// The ClusterRole.
+    /// Name of the ClusterRole.
     pub cluster_role_name: String,
     /// Labels of the RoleBinding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<BTreeMap<String, String>>,
-    /// Who it is bound to.
+    /// Subjects of the RoleBinding.
     pub subjects: Vec<Subject>,
 }
 
@@ -172,49 +172,49 @@ pub struct AdditionalRoleBinding {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Subject {
-    /// API group of the kind.
+    /// API group of the subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
-    /// `User`, `Group` or `ServiceAccount`.
+    /// Kind of the subject: `User`, `Group` or `ServiceAccount`.
     pub kind: String,
-    /// Name.
+    /// Name of the subject.
     pub name: String,
     /// Namespace of a ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What was observed and written.
+/// State of the Tenant and of its namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantStatus {
-    /// Conditions: Ready.
+    /// Conditions: Ready, NamespacesRecorded, OwnersFound and AccountExclusive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Names of the tenant's namespaces, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// Namespaces that the controllers are about to create, so that they recognize them after a restart.
+    /// Namespaces that the controllers are about to create. By this record, the controllers recognize them after a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub creating: Vec<NamespaceIntent>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How many namespaces there may be: `spec.namespaceOptions.quota`, or the installation's default. Absent where there is no bound.
+    /// Maximum number of namespaces: `spec.namespaceOptions.quota`, or the default of the installation. Absent if there is no maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_quota: Option<i64>,
-    /// How many namespaces there are.
+    /// Number of the tenant's namespaces.
     #[serde(default)]
     #[schemars(required)]
     pub size: i64,
-    /// The tenant's namespaces, sorted by name.
+    /// Record of the tenant's namespaces, sorted by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spaces: Vec<TenantSpace>,
-    /// `Active`, `Cordoned` or `Terminating`.
+    /// State in one word: `Active`, `Cordoned` or `Terminating`.
     #[serde(default)]
     #[schemars(required)]
     pub state: String,
-    /// What Capsule wrote and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
@@ -225,32 +225,32 @@ pub struct TenantStatus {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct NamespaceIntent {
-    /// Name.
+    /// Name of the namespace.
     pub name: String,
-    /// Digest of the annotation `tenure.dev/creation-proof` that the namespace will bear.
+    /// Digest of the annotation `tenure.dev/creation-proof` that the namespace will have.
     pub proof_digest: String,
 }
 
-/// One namespace of a tenant.
+/// A namespace of the tenant.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TenantSpace {
-    /// Name.
+    /// Name of the namespace.
     pub name: String,
-    /// Uid.
+    /// UID of the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// The labels and annotations that it has from the Tenant.
+    /// Labels and annotations that the namespace has from the Tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<AdditionalMetadata>,
-    /// What Capsule wrote and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
 impl TenantOwner {
-    /// The ClusterRoles bound for this owner in namespaces other than the home: Capsule's default when none is named.
+    /// Returns the ClusterRoles of this owner in namespaces other than the home: Capsule's default if none is named.
     #[must_use]
     pub fn effective_cluster_roles(&self) -> Vec<String> {
         self.cluster_roles
@@ -258,8 +258,8 @@ impl TenantOwner {
             .unwrap_or_else(|| default_cluster_roles(OWNER_CLUSTER_ROLE))
     }
 
-    /// Those in the home namespace, where an account is that others must not be: when none is named, nothing that leads to it. What an
-    /// administrator names he gets there, too.
+    /// Returns the ClusterRoles in the home namespace, which has an account that owners must not use. If none is named, the default
+    /// gives no access to this account. Roles that an administrator names are granted there, too.
     #[must_use]
     pub fn cluster_roles_at_home(&self) -> Vec<String> {
         self.cluster_roles

@@ -1,17 +1,18 @@
-//! Text that came from a repository or a cluster, as it is shown: what can't be seen, or changes how the rest is seen, stands there as what
-//! it is. A file name can hold a carriage return, an escape sequence for terminals, or marks that turn the direction of writing; none of
-//! them reaches a status, an event, a log or a terminal. Refuses to change anything that can be seen.
+//! Text from a repository or a cluster in a visible form: invisible characters, and those that change how the rest is displayed, are
+//! escaped. A file name can contain a carriage return, an escape sequence for terminals, or marks that turn the direction of writing. None
+//! of them reaches a status, an event, a log or a terminal. Visible characters are never changed.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with what can't be seen written as `\u{202e}`; lines stay lines.
+/// Returns the text with invisible characters written as `\u{202e}`. Line feeds stay.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |character| character == '\n' || character == '\t')
 }
 
-/// The same in one line: for names, which have none.
+/// Returns the text with invisible characters and line feeds escaped: for names, which have one
+/// line.
 #[must_use]
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
@@ -33,7 +34,8 @@ fn escaped(text: &str, is_kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
-/// JSON that shows what can't be seen in its texts as `\u202e`. It means the same.
+/// Returns JSON with invisible characters in its texts written as `\u202e`. Its meaning is
+/// unchanged.
 #[must_use]
 pub fn escape_json(text: &str) -> Cow<'_, str> {
     escape_texts(text, |character, result| {
@@ -44,7 +46,7 @@ pub fn escape_json(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for JSON that is read as YAML, which has no pairs of surrogates.
+/// Returns such JSON for readers of YAML, which has no pairs of surrogates.
 #[must_use]
 pub fn escape_json_as_yaml(text: &str) -> Cow<'_, str> {
     escape_texts(text, |character, result| {
@@ -52,7 +54,7 @@ pub fn escape_json_as_yaml(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// Whether a text has characters that can't be seen, besides line feeds and tabs.
+/// Checks whether a text has invisible characters besides line feeds and tabs.
 #[must_use]
 pub fn has_hidden(text: &str) -> bool {
     let is_between = |character: char| character == '\n' || character == '\t';
@@ -60,7 +62,7 @@ pub fn has_hidden(text: &str) -> bool {
         .any(|character| is_hidden(character) && !is_between(character))
 }
 
-/// JSON has line feeds between its texts alone, and nothing else there that can't be seen.
+/// Escapes the texts in JSON. Outside of texts, JSON has no invisible characters except line feeds.
 fn escape_texts(text: &str, write: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if !has_hidden(text) {
         return Cow::Borrowed(text);
@@ -76,12 +78,12 @@ fn escape_texts(text: &str, write: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
-/// Whether a character is not one that can be seen: control and format characters, separators but the space, and what has no meaning yet.
+/// Checks whether a character is invisible: control and format characters, separators except the space, and unassigned ones.
 fn is_hidden(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
     }
-    // Alone, marks that stand on letters count as hidden; behind a letter they don't.
+    // Combining marks count as hidden alone, and not behind a letter.
     let mut text = String::with_capacity(8);
     text.push('a');
     text.push(character);

@@ -1,15 +1,15 @@
 //! An object of any kind, read by paths.
 //!
-//! Owns how a field is found in what a cluster or a file holds, which may have any shape: nothing here fails, and what has another type
-//! than is asked for is as good as absent. Refuses to change an object, and to print one: it may be a Secret.
+//! Objects of a cluster or a file may have any shape. So no read fails, and a value of another type than the requested one counts as
+//! absent. A view never changes an object, and never prints one: it may be a Secret.
 
 use serde_json::{Map, Value};
 
-/// A look at an object, or at a part of one. Paths are those of RFC 6901: `/metadata/name`.
+/// A view of an object, or of a part of one. Paths are those of RFC 6901: `/metadata/name`.
 #[derive(Clone, Copy)]
 pub struct ObjectView<'a>(&'a Value);
 
-/// A condition as an object of any kind states it; what it leaves out is empty.
+/// A condition of an object of any kind. Missing fields are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatedCondition<'a> {
     /// Its type.
@@ -20,104 +20,104 @@ pub struct StatedCondition<'a> {
     pub reason: &'a str,
     /// A message for people.
     pub message: &'a str,
-    /// Since when it has its status.
+    /// The time since which it has its status.
     pub last_transition_time: &'a str,
     /// The generation that it was set from.
     pub observed_generation: Option<i64>,
 }
 
 impl<'a> ObjectView<'a> {
-    /// Looks at an object.
+    /// Returns a view of an object.
     #[must_use]
     pub fn of(object: &'a Value) -> Self {
         Self(object)
     }
 
-    /// Whatever is at a path.
+    /// Returns the value at a path.
     #[must_use]
     pub fn find(self, path: &str) -> Option<&'a Value> {
         self.0.pointer(path)
     }
 
-    /// Whether anything is at a path.
+    /// Checks whether a path has a value.
     #[must_use]
     pub fn has(self, path: &str) -> bool {
         self.find(path).is_some()
     }
 
-    /// The text at a path.
+    /// Returns the text at a path.
     #[must_use]
     pub fn find_text(self, path: &str) -> Option<&'a str> {
         self.find(path)?.as_str()
     }
 
-    /// The text at a path; empty when there is none.
+    /// Returns the text at a path, or an empty one.
     #[must_use]
     pub fn read_text(self, path: &str) -> &'a str {
         self.find_text(path).unwrap_or_default()
     }
 
-    /// The whole number at a path.
+    /// Returns the whole number at a path.
     #[must_use]
     pub fn find_number(self, path: &str) -> Option<i64> {
         self.find(path)?.as_i64()
     }
 
-    /// Whether `true` is at a path.
+    /// Checks whether the value at a path is `true`.
     #[must_use]
     pub fn is_true(self, path: &str) -> bool {
         self.find(path).and_then(Value::as_bool) == Some(true)
     }
 
-    /// The map at a path.
+    /// Returns the map at a path.
     #[must_use]
     pub fn find_map(self, path: &str) -> Option<&'a Map<String, Value>> {
         self.find(path)?.as_object()
     }
 
-    /// The elements of the list at a path; none when there is none.
+    /// Returns the elements of the list at a path, or none.
     #[must_use]
     pub fn list(self, path: &str) -> &'a [Value] {
         let list = self.find(path).and_then(Value::as_array);
         list.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The elements of the list at a path, to be looked at.
+    /// Returns views of the elements of the list at a path.
     pub fn list_views(self, path: &str) -> impl Iterator<Item = Self> + use<'a> {
         self.list(path).iter().map(Self::of)
     }
 
-    /// The texts in the list at a path.
+    /// Returns the texts in the list at a path.
     pub fn list_texts(self, path: &str) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list(path).iter().filter_map(Value::as_str)
     }
 
-    /// A label's value.
+    /// Returns a label's value.
     #[must_use]
     pub fn find_label(self, key: &str) -> Option<&'a str> {
         self.find("/metadata/labels")?.get(key)?.as_str()
     }
 
-    /// An annotation's value.
+    /// Returns an annotation's value.
     #[must_use]
     pub fn find_annotation(self, key: &str) -> Option<&'a str> {
         self.find("/metadata/annotations")?.get(key)?.as_str()
     }
 
-    /// Whether an annotation has a value, in whatever case it is written.
+    /// Checks whether an annotation has a value, in any letter case.
     #[must_use]
     pub fn has_annotation(self, key: &str, value: &str) -> bool {
         self.find_annotation(key)
             .is_some_and(|found| found.eq_ignore_ascii_case(value))
     }
 
-    /// Whether it is being deleted.
+    /// Checks whether the object is being deleted.
     #[must_use]
     pub fn is_being_deleted(self) -> bool {
         self.has("/metadata/deletionTimestamp")
     }
 
-    /// The conditions of its status, in their order.
+    /// Returns the conditions of its status, in their order.
     pub fn list_conditions(self) -> impl Iterator<Item = StatedCondition<'a>> + use<'a> {
         self.list_views("/status/conditions").map(|condition| StatedCondition {
             type_: condition.read_text("/type"),
@@ -129,7 +129,7 @@ impl<'a> ObjectView<'a> {
         })
     }
 
-    /// The first condition of that type in its status.
+    /// Returns the first condition of that type in its status.
     #[must_use]
     pub fn find_condition(self, type_: &str) -> Option<StatedCondition<'a>> {
         self.list_conditions().find(|condition| condition.type_ == type_)

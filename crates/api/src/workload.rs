@@ -1,6 +1,6 @@
-//! What runs the controllers inside a cluster, as data: a Deployment, who its Pods may talk to, and what evictions leave of them.
-//! Owns every number in it that doesn't come from whoever installs. It refuses to hold rights: those are `installation`'s, and are
-//! the same whoever runs the process.
+//! The objects that run the controllers in a cluster, as data: a Deployment, its NetworkPolicies, and its disruption budget.
+//! Numbers that an installer doesn't choose are here. Rights are in `installation`, and are the same for every way to run the
+//! process.
 
 mod lanes;
 
@@ -19,43 +19,43 @@ pub use lanes::{
     lane_deployment, usual_hub,
 };
 
-/// The user and the group that the process has: numbers, so that a kubelet can tell that they aren't root's.
+/// The user and the group of the process. They are numbers, so that a kubelet can see that they aren't root's.
 pub const USER: u32 = 65532;
 /// The port of the probes.
 pub const HEALTH_PORT: u16 = 9440;
 /// The port of the metrics.
 pub const METRICS_PORT: u16 = 8080;
-/// What that port is called: as in Flux's Pods, so that what scrapes those finds it.
+/// The name of that port. Flux's Pods use the same name, so existing scrape configurations find it.
 const METRICS_PORT_NAME: &str = "http-prom";
 /// The port of requests to Receivers (Flux's).
 pub const HOOK_PORT: u16 = 9292;
-/// The Service of requests to Receivers (Flux's): what an Ingress or a load balancer leads to.
+/// The Service of requests to Receivers (Flux's): an Ingress or a load balancer leads to it.
 pub const HOOK_SERVICE: &str = "webhook-receiver";
-/// The port of artifacts for who proves to be somebody, and the one for helm-controller.
+/// The port of artifacts for authenticated clients, and the one for helm-controller.
 pub const ARTIFACT_PORT: u16 = 9743;
 /// See [`ARTIFACT_PORT`].
 pub const OPEN_ARTIFACT_PORT: u16 = 9790;
 /// The Service of artifacts.
 pub const ARTIFACT_SERVICE: &str = "tenure-artifacts";
-/// Where the certificate is in a Pod of the authority that an API server proves itself by.
+/// The path in a Pod of the authority that signs the API server's client certificate.
 const ADMISSION_CLIENTS: &str = "/etc/tenure/admission-clients";
-/// Where the certificate for artifacts is in a Pod.
+/// The path of the certificate for artifacts in a Pod.
 const ARTIFACT_CERTIFICATE: &str = "/etc/tenure/artifacts";
-/// What Flux's helm-controller is labelled with.
+/// The label of Flux's helm-controller.
 const HELM_CONTROLLER: (&str, &str) = ("app", "helm-controller");
-/// What the program is called in an image that has nothing else.
+/// The path of the program in an image that has nothing else.
 pub const PROGRAM: &str = "/tenure";
-/// The only folder that can be written.
+/// The only writable folder.
 const DATA: &str = "/var/lib/tenure";
-/// Where the API server listens when nobody says it: 443 for the Service, 6443 for what is behind it, which is what many
-/// network plugins look at.
+/// The default ports of the API server: 443 for the Service, 6443 for the server behind it, which many network plugins
+/// check.
 const API_SERVER_PORTS: [u16; 2] = [443, 6443];
-/// Where a cache of a node answers to names, in clusters that have one.
+/// The address of a node's DNS cache, in clusters that have one.
 const NODE_LOCAL_DNS: &str = "169.254.20.10/32";
 /// The ports of DNS: the usual one, and the one that OpenShift's Pods listen on.
 const DNS_PORTS: [u16; 2] = [53, 5353];
 
-/// What of IPv4 no source may reach: the same that the dialer's policy refuses. A test of the program compares the two.
+/// The ranges of IPv4 that no source may reach: the same that the dialer's policy denies. A test of the program compares the two.
 pub const CLOSED_IPV4: [(&str, u8); 15] = [
     ("0.0.0.0", 8),
     ("10.0.0.0", 8),
@@ -73,67 +73,67 @@ pub const CLOSED_IPV4: [(&str, u8); 15] = [
     ("203.0.113.0", 24),
     ("224.0.0.0", 3),
 ];
-/// What of the global unicast addresses of IPv6 no source may reach, besides what 6to4 addresses carry. (ISATAP's form, which the
-/// dialer judges too, is no range.)
+/// The ranges of IPv6 global unicast addresses that no source may reach, besides those in 6to4 addresses. (The dialer also checks
+/// ISATAP's form, which is no range.)
 pub const CLOSED_IPV6: [&str; 3] = ["2001::/23", "2001:db8::/32", "3fff::/20"];
 
-/// What an installer chooses about it.
+/// The choices of an installer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The image that holds the program.
     pub image: String,
-    /// How many Pods there are: one leads, the others wait.
+    /// The number of Pods: one leads, the others wait.
     pub replicas: u32,
     /// The PriorityClass of the Pods.
     pub priority_class: Option<String>,
-    /// Whether requests to Receivers are taken.
+    /// Whether requests to Receivers are accepted.
     pub hooks: bool,
     /// The namespace of the helm-controller that artifacts are served to, if they are.
     pub helm_controller: Option<String>,
-    /// The Secret with the certificate under which artifacts are served to who may get them, if they are.
+    /// The Secret with the certificate for serving artifacts to authorised clients, if they are served.
     pub artifact_secret: Option<String>,
-    /// Whether the API server asks about what is written.
+    /// Whether the API server calls the admission webhooks.
     pub admission: bool,
-    /// The Secret with the authority, `ca.crt`, of whose certificates the API server shows one, if it does.
+    /// The Secret with the authority, `ca.crt`, of the API server's client certificate, if it shows one.
     pub admission_client_secret: Option<String>,
-    /// What `tenure run` is told besides.
+    /// Further arguments of `tenure run`.
     pub arguments: Vec<String>,
-    /// Where the API server is; nothing stands for every address, on its usual ports.
+    /// The addresses of the API server. An empty list means every address, on the usual ports.
     pub api_servers: Vec<SocketAddr>,
-    /// Single addresses that sources may reach although they are none of the Internet's.
+    /// Single addresses that sources may reach although they aren't the Internet's.
     pub source_addresses: Vec<SocketAddr>,
-    /// Ranges that sources may reach although they are none of the Internet's.
+    /// Ranges that sources may reach although they aren't the Internet's.
     pub source_networks: Vec<String>,
-    /// Ranges that no source may reach although they are the Internet's, each with its first address: the cluster's own.
+    /// Ranges of the Internet that no source may reach, each with its first address: the cluster's own.
     pub cluster_ranges: Vec<String>,
-    /// The namespace whose Pods may ask for metrics; without it there are none to ask for.
+    /// The namespace whose Pods may request metrics. Without it no metrics are served.
     pub metrics_from: Option<String>,
-    /// How many bytes of memory the process may take.
+    /// The limit of the process's memory, in bytes.
     pub memory: u64,
-    /// How many bytes of disk it may take.
+    /// The limit of its disk, in bytes.
     pub disk: u64,
     /// Whether each lane has a Pod of its own.
     pub lanes: bool,
-    /// Single addresses that sources of the platform alone may reach.
+    /// Single addresses that only sources of the platform may reach.
     pub platform_addresses: Vec<SocketAddr>,
-    /// The shards that have Pods of their own; with any, the others see to what is in none.
+    /// The shards that have Pods of their own. With any, the other Pods reconcile everything outside of shards.
     pub shards: Vec<String>,
 }
 
-/// What one instance of the controllers consists of: the main one, or a shard's.
+/// One instance of the controllers: the main one, or a shard's.
 struct Part<'a> {
     workload: &'a Workload,
     shard: Option<&'a str>,
 }
 
 impl Workload {
-    /// Whether artifacts are served to others.
+    /// Checks whether artifacts are served to others.
     #[must_use]
     pub fn has_artifacts(&self) -> bool {
         self.helm_controller.is_some() || self.artifact_secret.is_some()
     }
 
-    /// What the Deployments of lanes have of it, where each lane has a Pod of its own.
+    /// Returns the settings for the Deployments of lanes, if each lane has a Pod of its own.
     #[must_use]
     pub fn describe_lane_pods(&self) -> LanePods {
         LanePods {
@@ -144,7 +144,7 @@ impl Workload {
         }
     }
 
-    /// Where artifacts are, as statuses tell it: there is one address, and helm-controller shows no token.
+    /// Returns the address of artifacts for statuses. Only one address is possible, and helm-controller shows no token.
     fn artifact_url(&self) -> String {
         let scheme = if self.helm_controller.is_some() {
             "http"
@@ -154,7 +154,7 @@ impl Workload {
         format!("{scheme}://{ARTIFACT_SERVICE}.{PLATFORM_NAMESPACE}.svc")
     }
 
-    /// What is installed when nothing but the image is chosen, and what `deploy/` holds.
+    /// Returns the workload with all defaults for an image, as in `deploy/`.
     #[must_use]
     pub fn usual(image: &str) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl Workload {
     }
 }
 
-/// All that runs the controllers, in an order in which it can be applied: who may talk to whom comes before anybody talks.
+/// Returns all objects that run the controllers, in an order in which they can be applied: NetworkPolicies come before Pods.
 #[must_use]
 pub fn objects(workload: &Workload) -> Vec<Value> {
     let shards = workload.shards.iter().map(|shard| Some(shard.as_str()));
@@ -198,7 +198,7 @@ pub fn objects(workload: &Workload) -> Vec<Value> {
     objects
 }
 
-/// Where requests to Receivers come in.
+/// Returns the Service for requests to Receivers.
 fn hook_service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(HOOK_SERVICE),
@@ -209,7 +209,7 @@ fn hook_service() -> Value {
     })
 }
 
-/// Where the API server asks.
+/// Returns the Service that the API server calls.
 fn admission_service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(admission_webhooks::SERVICE),
@@ -220,7 +220,7 @@ fn admission_service() -> Value {
     })
 }
 
-/// Where artifacts are taken.
+/// Returns the Service of artifacts.
 fn artifact_service(workload: &Workload) -> Value {
     let port = |name: &str, port: u16| json!({"name": name, "port": port, "protocol": "TCP", "targetPort": format!("artifacts-{name}")});
     let open = workload.helm_controller.as_ref().map(|_| port("http", 80));
@@ -259,7 +259,7 @@ impl Part<'_> {
         )
     }
 
-    /// What its Pods are selected by, and no other part's.
+    /// Returns the labels that select this part's Pods, and no other part's.
     fn selector(&self) -> Value {
         match self.shard {
             None => selector(),
@@ -277,13 +277,13 @@ impl Part<'_> {
         json!({"name": self.name(), "namespace": PLATFORM_NAMESPACE, "labels": self.labels()})
     }
 
-    /// Where the controllers may connect to. The dialer decides that for each source, after names were resolved; this is the second line,
-    /// for a day on which something gets past the first. It can be no narrower than the dialer's policy, or a source that tenants may have
-    /// could not be fetched: any port of any public address.
+    /// Returns the NetworkPolicy of connections from and to the controllers. The dialer decides for each source after name resolution.
+    /// This policy is the second line, in case a connection gets past the first. It can't be narrower than the dialer's policy, or a
+    /// permitted source of a tenant could not be fetched: any port of any public address.
     fn traffic(&self) -> Value {
         let workload = self.workload;
         let egress = match workload.lanes {
-            // What sources reach, lanes reach by themselves.
+            // With lanes, the sources' connections start in their Pods.
             true => list_ways(workload, None),
             false => list_ways(workload, Some(Sources::All)),
         };
@@ -297,11 +297,11 @@ impl Part<'_> {
             ingress.push(json!({"from": [from], "ports": tcp(&[METRICS_PORT])}));
         }
         if workload.hooks && self.shard.is_none() {
-            // From anywhere: whatever leads here is another thing in every cluster, and each request proves itself.
+            // From anywhere: the way to this port differs between clusters, and each request is authenticated.
             ingress.push(json!({"ports": tcp(&[HOOK_PORT])}));
         }
         if let Some(namespace) = workload.helm_controller.as_ref().filter(|_| self.shard.is_none()) {
-            // Nobody proves anything there: these Pods, and no others.
+            // This port has no authentication: only these Pods may connect.
             let (label, value) = HELM_CONTROLLER;
             let from = json!({
                 "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
@@ -310,12 +310,12 @@ impl Part<'_> {
             ingress.push(json!({"from": [from], "ports": tcp(&[OPEN_ARTIFACT_PORT])}));
         }
         if workload.artifact_secret.is_some() && self.shard.is_none() {
-            // From anywhere: each request proves itself.
+            // From anywhere: each request is authenticated.
             ingress.push(json!({"ports": tcp(&[ARTIFACT_PORT])}));
         }
         if workload.admission && self.shard.is_none() {
-            // From anywhere: where an API server's connections come from is another thing in every cluster, and no selector finds it. Who makes a
-            // review up is told nothing by it.
+            // From anywhere: the origin of an API server's connections differs between clusters, and no selector matches it. An invented review
+            // gets no information.
             ingress.push(json!({"ports": tcp(&[admission_webhooks::PORT])}));
         }
         if workload.lanes && self.shard.is_none() {
@@ -329,7 +329,7 @@ impl Part<'_> {
         policy
     }
 
-    /// One Pod at a time is taken away, be there one or many: a bound on how many stay would keep a node with the only one from being drained.
+    /// Returns a budget that evicts one Pod at a time, with one or many: a minimum of available Pods would stop the drain of a node with the only one.
     fn disruption_budget(&self) -> Value {
         json!({
             "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": self.metadata(),
@@ -341,7 +341,7 @@ impl Part<'_> {
         let workload = self.workload;
         let mut arguments = vec![
             "run".to_owned(),
-            // A folder of its own: the mounted one belongs to the group, and what is in this one to the process alone.
+            // A folder of its own: the mounted one belongs to the group, and this one to the process alone.
             format!("--data={DATA}/data"),
             format!("--health-address={HEALTH_PORT}"),
         ];
@@ -378,7 +378,7 @@ impl Part<'_> {
             if let Some(secret) = &workload.admission_client_secret {
                 arguments.push(format!("--admission-client-ca={ADMISSION_CLIENTS}/ca.crt"));
                 mounts.push(json!({"name": "admission-clients", "mountPath": ADMISSION_CLIENTS, "readOnly": true}));
-                // The authority alone: its key, if somebody put it there, is nobody's here.
+                // The authority alone: if the Secret also has its key, the key is not mounted.
                 let items = json!([{"key": "ca.crt", "path": "ca.crt"}]);
                 volumes.push(json!({"name": "admission-clients", "secret": {"secretName": secret, "defaultMode": 0o440, "items": items}}));
             }
@@ -409,7 +409,7 @@ impl Part<'_> {
             "ports": ports,
             "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
             "securityContext": confine_container(),
-            // No limit of processor time: who is throttled renews its Lease late, and loses it.
+            // No CPU limit: a throttled process renews its Lease late, and loses it.
             "resources": {
                 "requests": {"cpu": "100m", "memory": "128Mi", "ephemeral-storage": "256Mi"},
                 "limits": {"memory": mebibytes(workload.memory)}
@@ -419,7 +419,7 @@ impl Part<'_> {
         let mut pod = json!({
             "serviceAccountName": CONTROLLER_SERVICE_ACCOUNT, "automountServiceAccountToken": true, "enableServiceLinks": false,
             "nodeSelector": {"kubernetes.io/os": "linux"},
-            // What is under way ends first, then the Lease is given back.
+            // Running work ends first, and then the Lease is released.
             "terminationGracePeriodSeconds": 60,
             "securityContext": confine_pod(),
             "topologySpreadConstraints": [spread("kubernetes.io/hostname"), spread("topology.kubernetes.io/zone")],
@@ -434,7 +434,7 @@ impl Part<'_> {
             "spec": {
                 "replicas": workload.replicas, "revisionHistoryLimit": 3,
                 "selector": {"matchLabels": self.selector()},
-                // The next ones wait already when the last one gives the Lease back.
+                // The next Pods already wait when the last one releases the Lease.
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
                 "template": {"metadata": {"labels": self.labels()}, "spec": pod}
             }
@@ -442,16 +442,16 @@ impl Part<'_> {
     }
 }
 
-/// Whose sources something may reach.
+/// The sources whose addresses Pods may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sources {
-    /// Everybody's.
+    /// The sources of the platform and of all tenants.
     All,
-    /// All but the platform's.
+    /// The sources of tenants, without the platform's.
     Tenants,
 }
 
-/// These ports of TCP.
+/// Returns these ports of TCP.
 fn tcp(ports: &[u16]) -> Value {
     ports
         .iter()
@@ -459,7 +459,7 @@ fn tcp(ports: &[u16]) -> Value {
         .collect()
 }
 
-/// Where something may connect to: names, the API server, and what sources reach.
+/// Returns the permitted connections of Pods: DNS, the API server, and the addresses of sources.
 fn list_ways(workload: &Workload, sources: Option<Sources>) -> Vec<Value> {
     let dns: Vec<Value> = DNS_PORTS
         .iter()
@@ -471,7 +471,7 @@ fn list_ways(workload: &Workload, sources: Option<Sources>) -> Vec<Value> {
         egress.push(json!({"to": open_blocks(&workload.cluster_ranges), "ports": [{"protocol": "TCP"}]}));
     }
     if workload.api_servers.is_empty() {
-        // Its address is another one in every cluster, and none that a selector finds.
+        // The API server's address differs between clusters, and no selector matches it.
         egress.push(json!({"ports": tcp(&API_SERVER_PORTS)}));
     }
     let of_all = workload.source_addresses.iter().filter(|_| sources.is_some());
@@ -491,7 +491,7 @@ fn list_ways(workload: &Workload, sources: Option<Sources>) -> Vec<Value> {
     egress
 }
 
-/// What Pods may do to the node that they are on: nothing.
+/// Returns the security context of a Pod: it may do nothing to its node.
 fn confine_pod() -> Value {
     json!({
         "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER, "fsGroupChangePolicy": "OnRootMismatch",
@@ -507,7 +507,7 @@ fn confine_container() -> Value {
     })
 }
 
-/// Asks the program for a probe.
+/// Returns a probe of the program.
 fn probe(path: &str, failures: u32) -> Value {
     json!({"httpGet": {"path": path, "port": "health"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures})
 }
@@ -516,7 +516,7 @@ fn mebibytes(bytes: u64) -> String {
     format!("{}Mi", bytes.div_ceil(1 << 20))
 }
 
-/// Nobody opens a connection to a Pod of the platform namespace. Probes of a kubelet are not held up by policies.
+/// Returns a policy against all connections to Pods of the platform namespace. Policies don't stop a kubelet's probes.
 fn closed_namespace() -> Value {
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata("tenure-nobody-comes-in"),
@@ -524,7 +524,7 @@ fn closed_namespace() -> Value {
     })
 }
 
-/// The public addresses but for the cluster's own: all that sources may reach when no administrator says more.
+/// Returns the public addresses without the cluster's own: everything that sources may reach unless an administrator allows more.
 fn open_blocks(cluster: &[String]) -> Vec<Value> {
     let of_cluster = || cluster.iter().filter_map(|range| range.split_once('/'));
     let closed: Vec<(&str, u8)> = of_cluster()
@@ -536,14 +536,14 @@ fn open_blocks(cluster: &[String]) -> Vec<Value> {
         closed.iter().map(|(address, length)| write(address, *length)).collect()
     };
     let mut global: Vec<String> = CLOSED_IPV6.map(str::to_owned).into();
-    // What lies outside of a block can't be an exception of it.
+    // An exception of a block must be a part of it.
     let is_global = |address: &str| matches!(address.parse::<Ipv6Addr>(), Ok(parsed) if parsed.octets()[0] >> 5 == 1);
     global.extend(
         of_cluster()
             .filter(|(address, _)| is_global(address))
             .map(|(address, length)| format!("{address}/{length}")),
     );
-    // 6to4 carries an IPv4 address behind its prefix, NAT64 at its end: they are judged by that one.
+    // 6to4 has an IPv4 address after its prefix, and NAT64 has one at its end. This address decides.
     global.extend(ranges(&|address, length| carried("2002:", "::", address, 16 + length)));
     vec![
         json!({"ipBlock": {"cidr": "0.0.0.0/0", "except": ranges(&|address, length| format!("{address}/{length}"))}}),
@@ -553,7 +553,7 @@ fn open_blocks(cluster: &[String]) -> Vec<Value> {
     ]
 }
 
-/// A range of IPv6 addresses that carry those of a range of IPv4.
+/// Returns a range of IPv6 addresses that contain the addresses of a range of IPv4.
 fn carried(before: &str, after: &str, address: &str, length: u8) -> String {
     let octets = address.parse().unwrap_or(Ipv4Addr::UNSPECIFIED).octets();
     let [a, b, c, d] = octets.map(u16::from);

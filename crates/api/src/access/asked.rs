@@ -1,4 +1,4 @@
-//! `FluxAccess` (tenure.dev/v1alpha1): what somebody asks for in Kubernetes: credentials of projects and groups, for namespaces of its own.
+//! `FluxAccess` (tenure.dev/v1alpha1): a request in Kubernetes for credentials of projects and groups, for the requester's own namespaces.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -13,7 +13,7 @@ use super::provider::EntryProblem;
 use crate::condition::Condition;
 use crate::kustomization::is_false;
 
-/// Which credentials are asked for. The words are those of `flux_access` in an agent's configuration, in Kubernetes' spelling.
+/// Requested credentials. The fields are those of `flux_access` in the configuration of a GitLab agent, in Kubernetes' spelling.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -39,86 +39,86 @@ use crate::kustomization::is_false;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessSpec {
-    /// The AccessProvider, in the platform namespace.
+    /// Name of the AccessProvider, in the platform namespace.
     #[schemars(length(min = 1, max = 40), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provider: String,
-    /// The role of entries that name none: `read_registry` when absent.
+    /// Role of entries without a role: `read_repository` or `read_registry`. Default: `read_registry`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// The period of entries that name none: `90d` when absent.
+    /// Time between two replacements of a credential, for entries without `rotate`: a whole number with `h`, `d` or `w`, from `1d` to `365d`. Default: `90d`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate: Option<String>,
-    /// Projects.
+    /// Projects to read, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
     pub projects: Vec<AccessEntry>,
-    /// Groups.
+    /// Groups to read, at most 500.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
     pub groups: Vec<AccessEntry>,
 }
 
-/// One project or group. What is wrong with it is said of it alone, so nothing here but the id is demanded by the schema.
+/// A project or group. A mistake in one entry is reported and affects no other entry, so the schema checks little here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AccessEntry {
-    /// Its path, such as `group-1/project-a`.
+    /// Path of the project or group, such as `group-1/project-a`.
     #[schemars(length(min = 1, max = 1024))]
     pub id: String,
-    /// `read_repository` or `read_registry`.
+    /// Role: `read_repository` or `read_registry`. Default: `spec.role`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// How often the credential is replaced, as in `90d`.
+    /// Time between two replacements of the credential, such as `90d`. Default: `spec.rotate`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotate: Option<String>,
-    /// Name of the Secret in each namespace; `gitlab-flux-token` when absent.
+    /// Name of the Secret in each namespace. Default: `gitlab-flux-token`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_name: Option<String>,
-    /// Namespaces: names, or patterns with `*`.
+    /// Namespaces that get the Secret, 1 to 64: names, or patterns with `*`.
     #[schemars(length(max = 64))]
     pub namespaces: Vec<String>,
-    /// The ServiceAccounts of each namespace that may read the Secret, and no other.
+    /// The only ServiceAccounts of each namespace that get the right to read the Secret, at most 64. Default: any account with that right by RBAC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub service_accounts: Vec<String>,
-    /// Deliver nothing where a RoleBinding of the namespace gives anybody else a way to the Secret.
+    /// Delivers nothing while a RoleBinding of the namespace gives any other account a way to the Secret. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict: bool,
-    /// Put the Secret among the `imagePullSecrets` of these ServiceAccounts, too. For `read_registry` alone.
+    /// Adds the Secret to the `imagePullSecrets` of `serviceAccounts`, which must not be empty. For `read_registry` only. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub image_pull_secrets: bool,
 }
 
-/// What became of what is asked for.
+/// State of the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessStatus {
     /// Conditions: Ready.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is wrong with single entries, the first hundred.
+    /// Problems of single entries: the first 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub problems: Vec<EntryProblem>,
-    /// The FluxAccessRequests that were made of its entries.
+    /// FluxAccessRequests that were made from the entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub requests: Vec<EntryRequest>,
 }
 
-/// The request that was made of an entry.
+/// Request that was made from an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct EntryRequest {
-    /// The entry, such as `projects[3]`.
+    /// The entry, such as `spec.projects[3]`.
     pub entry: String,
     /// Name of the FluxAccessRequest, in the platform namespace.
     pub request: String,
-    /// `Pending`, `Approved`, `Denied` or `Revoked`.
+    /// State of the entry: `Pending`, `Approved` or `Denied`.
     pub state: String,
 }

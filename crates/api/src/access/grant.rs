@@ -1,4 +1,4 @@
-//! `FluxAccessGrant` (tenure.dev/v1alpha1): the answer of somebody who may approve for a project or group.
+//! `FluxAccessGrant` (tenure.dev/v1alpha1): the answer of an approver for a project or group.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::time::{self, Time};
 
-/// Value of [`FluxAccessGrantSpec::decision`] that lets a request through.
+/// Value of [`FluxAccessGrantSpec::decision`] that approves a request.
 pub const APPROVED: &str = "Approved";
-/// Value of [`FluxAccessGrantSpec::decision`] that refuses it.
+/// Value of [`FluxAccessGrantSpec::decision`] that denies a request.
 pub const DENIED: &str = "Denied";
 
-/// An answer to one request, which repeats what was answered. It is never changed: another answer is another object, and who deletes this one revokes.
+/// Answer to one request, with a copy of the answered fields. The spec never changes: to revoke a grant, delete it; for another answer, make another grant.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -42,55 +42,55 @@ pub const DENIED: &str = "Denied";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessGrantSpec {
-    /// The request that is answered.
+    /// Request that this grant answers.
     pub request_ref: RequestReference,
-    /// Name of the FluxAccessTarget: the provider's name, a hyphen, and the host's number.
+    /// Name of the FluxAccessTarget: the name of the AccessProvider, a hyphen, and the number of the project or group at the host.
     #[schemars(length(min = 3, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?-[0-9]+$"))]
     pub target: String,
-    /// Hash of the request's spec, as it was read.
+    /// Hash of the request's spec, as the approver read it.
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub spec_hash: String,
-    /// Who asks, as the request says.
+    /// Requester, as in the request.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub requested_by: String,
-    /// `Approved` or `Denied`.
+    /// Decision: `Approved` or `Denied`.
     #[schemars(extend("enum" = ["Approved", "Denied"]))]
     pub decision: String,
-    /// The user who answers: the one who writes this, or a person whom the account for that has seen to be one at the host.
+    /// Approver: the user that writes the grant. A holder of the verb `vouch` may write `gitlab:<id>` instead, for a person whose identity GitLab confirmed.
     #[schemars(length(min = 1, max = 512))]
     pub approved_by: String,
-    /// Why.
+    /// Reason for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub reason: Option<String>,
-    /// It counts until then.
+    /// Time until which the grant counts. Default: without end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub not_after: Option<Time>,
-    /// The longest period that it allows between replacements, as in `90d`.
+    /// Longest allowed time between two replacements of the credential, such as `90d`. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rotate: Option<String>,
 }
 
-/// One FluxAccessRequest, in the same namespace.
+/// Reference to a FluxAccessRequest in the same namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct RequestReference {
-    /// Its name.
+    /// Name of the FluxAccessRequest.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Its uid: one that is made again under the name is another one.
+    /// UID of the FluxAccessRequest. A new request with the same name has another UID.
     #[schemars(length(min = 1, max = 64))]
     pub uid: String,
 }
 
-/// Whether it counts.
+/// Whether the grant counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessGrantStatus {
-    /// Conditions: Ready, which says whether it counts, and why not.
+    /// Conditions: Ready. True if the grant counts; otherwise the message has the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

@@ -1,8 +1,8 @@
-//! The kinds by which access to Git and registries is asked for, approved and kept: what an administrator configures, what a tenant asks, what the
-//! controller makes of it, and what who may approve answers.
+//! The kinds for requests and approvals of access to Git and registries: the administrator's configuration, the tenant's requests, the
+//! controller's objects, and the approvers' answers.
 //!
-//! Owns their fields, and the grammar of rotation periods. No field of them holds the value of a credential: a status has ids, times and SHA-256
-//! fingerprints. Refuses to decide: who may receive what is `tenancy`'s, what is made next the planner's.
+//! No field of them holds the value of a credential: a status has ids, times and SHA-256 fingerprints. `tenancy` decides about receivers of
+//! credentials, and the planner about the next step.
 
 pub mod asked;
 pub mod grant;
@@ -24,39 +24,40 @@ pub use target::{FluxAccessTarget, FluxAccessTargetSpec, FluxAccessTargetStatus}
 pub const GROUP: &str = "tenure.dev";
 /// Plural name of AccessProviders.
 pub const PROVIDERS: &str = "accessproviders";
-/// The verb on AccessProviders by which a RoleBinding is an administrator's: the account that writes credentials holds it where an administrator has bound
-/// it. Owners lack the verb, so that RBAC lets them bind no role that has it.
+/// The verb on AccessProviders by which a RoleBinding counts as an administrator's: the account that writes credentials holds it where an administrator
+/// has bound the account. Owners lack the verb, so RBAC lets them bind no role that has it.
 pub const WRITE_CREDENTIALS: &str = "write-credentials";
-/// The plural name of [`FluxAccessTarget`], on which the verb of who approves is asked.
+/// The plural name of [`FluxAccessTarget`]. Approvers hold their verb on this resource.
 pub const TARGETS: &str = "fluxaccesstargets";
-/// Annotation on a [`FluxAccess`]: who wrote its spec. Admission puts it there, and refuses another name than the writer's.
+/// Annotation on a [`FluxAccess`]: the author of its spec. Admission writes it, and denies another name than the writer's.
 pub const REQUESTED_BY: &str = "tenure.dev/requested-by";
-/// How labels begin by which a namespace may receive a group's credential; behind it stands the name of the target, as in
-/// `groups.access.tenure.dev/work-42`. Who sets one has to hold the verb `approve` on that target.
+/// The prefix of labels that allow a namespace to receive a group's credential. The name of the target follows, as in
+/// `groups.access.tenure.dev/work-42`. Setting such a label needs the verb `approve` on that target.
 pub const GROUP_LABEL_PREFIX: &str = "groups.access.tenure.dev/";
-/// Label of a Secret that holds a credential: the name of the [`FluxAccessRequest`] that it was made for.
+/// Label of a Secret that holds a credential: the name of its [`FluxAccessRequest`].
 pub const REQUEST_LABEL: &str = "tenure.dev/access-request";
-/// How annotations on a ServiceAccount begin that say which Secret a [`FluxAccessRequest`] put among its `imagePullSecrets`: behind it stands the request's
-/// name, and the value is the Secret's. What no such annotation names is somebody else's.
+/// The prefix of annotations on a ServiceAccount that name the Secret that a [`FluxAccessRequest`] added to its `imagePullSecrets`. The request's name
+/// follows, and the value is the Secret's name. Entries without such an annotation belong to others.
 pub const PULL_PREFIX: &str = "pull-secrets.access.tenure.dev/";
-/// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now, in all namespaces. Its value is another text for each order; the ledger of
-/// each namespace says which was carried out last (`handledOrder`). Who sets, changes or removes one has to hold the verb `approve` on the request's target,
-/// and a new one begins with the line `by: ` and his name, behind [`LEAK_PREFIX`] if it has that.
+/// Annotation on a [`FluxAccessRequest`]: an order to replace its credentials now, in all namespaces. Its value is another text for each order. The ledger of
+/// each namespace has the last executed one (`handledOrder`). Setting, changing or removing an order needs the verb `approve` on the request's target. A new
+/// one begins with the line `by: ` and the writer's name, behind [`LEAK_PREFIX`] if it has that.
 pub const ROTATE: &str = "tenure.dev/rotate";
-/// How annotations begin that order the same in one namespace, whose name stands behind it.
+/// The prefix of annotations that order a replacement in one namespace, whose name follows.
 pub const ROTATE_PREFIX: &str = "rotate.access.tenure.dev/";
-/// How the value of such an order begins where others know the credentials: each is revoked as soon as its successor is in use.
+/// The prefix of an order's value if the credentials have leaked: each is revoked as soon as its successor is in use.
 pub const LEAK_PREFIX: &str = "leak/";
 /// The longest order, in characters.
 pub const LONGEST_ORDER: usize = 2048;
-/// The Secret's name where nobody chose one, as GitLab's issue 389393 has it.
+/// The default name of the Secret, as in GitLab's issue 389393.
 pub const DEFAULT_SECRET_NAME: &str = "gitlab-flux-token";
-/// The role where nobody chose one.
+/// The default role.
 pub const DEFAULT_ROLE: &str = "read_registry";
-/// The period where nobody chose one.
+/// The default period.
 pub const DEFAULT_ROTATE: &str = "90d";
 
-/// The name of a target: of the provider, and the host's own number. A provider's name may have hyphens, a number has none.
+/// Returns the name of a target: the provider, and the host's own number. A provider's name may have hyphens, a number has
+/// none.
 #[must_use]
 pub fn name_target(provider: &str, id: u64) -> String {
     format!("{provider}-{id}")

@@ -1,6 +1,7 @@
-//! How often a credential is replaced: a number with a unit `h`, `d` or `w`, as in `90d`. Not a duration of Go's, which knows no days.
+//! The time after which a credential is replaced: a number with a unit `h`, `d` or `w`, as in `90d`. It is not a duration of Go's,
+//! which knows no days.
 //!
-//! Owns the grammar and its bounds. Refuses what would be replaced more often than once a day, or later than after a year.
+//! The shortest period is a day, and the longest a year.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,33 +11,33 @@ use crate::text;
 
 /// The shortest period, in hours.
 const SHORTEST: u64 = 24;
-/// The longest, in hours: 365 days. What lives longer than a year is no longer kept by anybody who remembers what for.
+/// The longest, in hours: 365 days. After more than a year, the purpose of a credential tends to be forgotten.
 const LONGEST: u64 = 365 * 24;
-/// The most of a wrong text that a message repeats, in characters.
+/// The greatest number of characters of a wrong text in a message.
 const SHOWN: usize = 32;
 
-/// How often a credential is replaced.
+/// The time after which a credential is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period {
     hours: u64,
 }
 
-/// Why a text is no period.
+/// The reason why a text is no period.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeriodError {
-    /// It is not a number with a unit.
+    /// The text is not a number with a unit.
     #[error("{0:?} is not a period: write a whole number with the unit h, d or w, as in 90d")]
     Syntax(String),
-    /// It is less than a day.
+    /// The period is less than a day.
     #[error("{0:?} is less than a day: a credential is replaced once a day at the most; write 1d or more")]
     TooShort(String),
-    /// It is more than a year.
+    /// The period is more than a year.
     #[error("{0:?} is more than a year: write 365d or less")]
     TooLong(String),
 }
 
 impl Period {
-    /// It as a duration.
+    /// Returns the period as a duration.
     #[must_use]
     pub fn duration(self) -> Duration {
         Duration::from_secs(self.hours.saturating_mul(3_600))
@@ -44,7 +45,7 @@ impl Period {
 }
 
 impl Default for Period {
-    /// The one where nobody chose one ([`super::DEFAULT_ROTATE`]).
+    /// Returns the default period ([`super::DEFAULT_ROTATE`]).
     fn default() -> Self {
         Self { hours: 90 * 24 }
     }
@@ -70,7 +71,7 @@ impl FromStr for Period {
         if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(syntax());
         }
-        // Digits only: what can't be read is too much.
+        // Digits only. A number that is too large to read counts as too long.
         let hours = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
         match hours {
             Some(hours) if hours < SHORTEST => Err(PeriodError::TooShort(shown())),
@@ -81,7 +82,7 @@ impl FromStr for Period {
 }
 
 impl fmt::Display for Period {
-    /// In days where it is whole days: one period has one text.
+    /// Writes whole days as days, so each period has one text.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.hours % 24 {
             0 => write!(formatter, "{}d", self.hours / 24),

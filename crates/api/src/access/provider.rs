@@ -1,4 +1,4 @@
-//! `AccessProvider` (tenure.dev/v1alpha1): a host of repositories, as an administrator configures it in the platform namespace.
+//! `AccessProvider` (tenure.dev/v1alpha1): a Git host, as an administrator configures it in the platform namespace.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -15,7 +15,7 @@ use crate::metadata::SECRET_WRITER;
 use crate::reference::LocalObjectReference;
 use crate::time::{self, Time};
 
-/// A host, who speaks to it, and what it may be asked for.
+/// A Git host, the accounts that make and write credentials for it, and the requests that are allowed.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -43,162 +43,164 @@ use crate::time::{self, Time};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct AccessProviderSpec {
-    /// Which API it speaks; `static` for none: somebody writes the Secrets by hand, and their age is watched.
+    /// API of the host. `static` has no API: an administrator writes the Secrets by hand, and the controllers watch their age.
     #[schemars(extend("enum" = ["gitlab", "github", "gitea", "static"]))]
     pub kind: String,
-    /// Where it is, such as `https://gitlab.example.org`.
+    /// Address of the host, such as `https://gitlab.example.org`.
     #[schemars(length(max = 2048), regex(pattern = r"^https?://[^/@\s]+(/[^@\s]*)?$"))]
     pub address: String,
-    /// Who makes credentials there. Not for `static`.
+    /// Account that makes credentials at the host. Required, except for `static`, where this field is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authoriser: Option<Authoriser>,
-    /// The ServiceAccount, in the platform namespace, that writes the Secrets, `tenure-secret-writer` when absent. An administrator binds it where it may.
+    /// ServiceAccount in the platform namespace that writes the Secrets. An administrator binds it in the namespaces. Default: `tenure-secret-writer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub writer_service_account_name: Option<String>,
-    /// Where its container registry is, such as `registry.example.org`; as the host says when absent, which it does of projects alone.
+    /// Address of the host's container registry, such as `registry.example.org`. Default: the address that the host reports; hosts report one for projects only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 253),
         regex(pattern = r"^[a-zA-Z0-9][-a-zA-Z0-9.]*(:[0-9]{1,5})?$")
     )]
     pub registry: Option<String>,
-    /// What opens repositories there: `deploy-token` (GitLab), `installation-token` (a GitHub App), or `deploy-key`, with which they are fetched over ssh. When
-    /// absent, the first of these that the host has. What was made of another kind before stays of that kind.
+    /// Credential for repositories: `deploy-token` (GitLab), `installation-token` (a GitHub App), or `deploy-key`, for fetches over ssh. Default: the first of these that
+    /// the host has. Existing credentials keep their kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["deploy-token", "deploy-key", "installation-token"]))]
     pub repository_credential: Option<String>,
-    /// Host keys in the form of `known_hosts`, where it gives out ssh keys.
+    /// Host keys in the format of `known_hosts`, at most 16 KiB. Required for deploy keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub known_hosts: Option<String>,
-    /// How the owner of a project is told of a request that waits for an answer: by a confidential `Issue` there, which is closed once it is answered, or by
-    /// `None`. `Issue` when absent; only GitLab's projects have such issues.
+    /// Notification of a project's owner about a request that waits. `Issue` (default): a confidential issue of the project, closed after the answer. `None`: no
+    /// notification. Only projects of GitLab have such issues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Issue", "None"]))]
     pub notice: Option<String>,
-    /// How people who have no account here show who they are, so that an account that may vouch for it lets a request through. Nobody does when absent.
+    /// Proof of identity at GitLab for approvers without an account in the cluster. A holder of the verb `vouch` writes the grant for them. Default: no such approvals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_flow: Option<DeviceFlow>,
-    /// The agent whose configuration asks for access.
+    /// GitLab agent whose configuration requests access.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Agent>,
-    /// The group below which everything is that may be asked for; of GitHub and Gitea the owner.
+    /// Group above all projects and groups that may be requested; at GitHub and Gitea, their owner.
     #[schemars(length(min = 1, max = 255))]
     pub top_level_group: String,
-    /// Namespaces that the agent's entries, and those of the platform namespace, may reach: names, or patterns with `*`.
+    /// Namespaces that may get Secrets for entries of the agent, and of FluxAccesses in the platform namespace or in a namespace without a tenant: names, or patterns
+    /// with `*`; at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub namespaces: Vec<String>,
-    /// Namespaces, by name, that may receive a group's credential without a label of the target.
+    /// Names of namespaces that may get the credential of a group without the label of the target, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub group_namespaces: Vec<String>,
-    /// Tenants that may ask for their own namespaces; `*` for all. None when empty.
+    /// Tenants that may request access for their own namespaces, at most 256; `*` for all. Patterns of `namespaces` match only namespaces of tenants that are listed by
+    /// name, and namespaces without a tenant. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub tenants: Vec<String>,
-    /// Make and replace nothing until this is false again. What is revoked is revoked.
+    /// Makes and replaces no credentials while true; revoked access still ends. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 }
 
 impl AccessProviderSpec {
-    /// Whether owners of projects are told of requests there.
+    /// Checks whether owners of projects are notified of requests there.
     #[must_use]
     pub fn gives_notice(&self) -> bool {
         self.notice.as_deref() != Some("None")
     }
 
-    /// The account that writes the Secrets, whether it is named or not.
+    /// Returns the account that writes the Secrets: the named or the default one.
     #[must_use]
     pub fn name_writer(&self) -> &str {
         self.writer_service_account_name.as_deref().unwrap_or(SECRET_WRITER)
     }
 }
 
-/// Who makes credentials at the host.
+/// Account that makes credentials at the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Authoriser {
-    /// The ServiceAccount, in the platform namespace, as which its Secret is read and the staging Secret written.
+    /// ServiceAccount in the platform namespace that reads the Secret of the authoriser and writes the staging Secret.
     #[schemars(length(min = 1, max = 253))]
     pub service_account_name: String,
-    /// The Secret with its credential, in the platform namespace.
+    /// Secret with the authoriser's credential, in the platform namespace.
     pub secret_ref: LocalObjectReference,
 }
 
-/// The device flow of a GitLab (RFC 8628).
+/// Device flow of a GitLab (RFC 8628).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct DeviceFlow {
-    /// The id of an application that was registered there for it, with the scope `read_api`. It is no secret.
+    /// Id of an application that is registered at the host, with the scope `read_api`. The id is not a secret.
     #[schemars(length(min = 1, max = 255), regex(pattern = "^[!-~]+$"))]
     pub client_id: String,
 }
 
-/// An agent, and where its configuration is.
+/// A GitLab agent, and the source of its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct Agent {
-    /// Its name: `.gitlab/agents/<name>/config.yaml` is read, and `.gitlab/agents/<name>/flux-access.yaml`.
+    /// Name of the agent. The controllers read `.gitlab/agents/<name>/config.yaml` and `.gitlab/agents/<name>/flux-access.yaml`.
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// The source, in the platform namespace, whose artifact holds these files.
+    /// Source in the platform namespace whose artifact contains these files.
     pub source_ref: AgentSource,
 }
 
-/// A source of the platform namespace.
+/// A source in the platform namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AgentSource {
-    /// Its kind.
+    /// Kind of the source.
     #[schemars(extend("enum" = ["GitRepository", "OCIRepository", "Bucket"]))]
     pub kind: String,
-    /// Its name.
+    /// Name of the source.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }
 
-/// What was observed.
+/// State of the AccessProvider.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AccessProviderStatus {
-    /// When the authoriser's credential ends, where the host says so.
+    /// Time when the authoriser's credential ends, if the host reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub authoriser_expires_at: Option<Time>,
-    /// Conditions: Ready, ConfigurationRead, AuthoriserWorks.
+    /// Conditions: Ready, ConfigurationRead, AuthoriserWorks and Swept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// The revision of the configuration that is acted on: the last one that could be read.
+    /// Revision of the agent's configuration that is in effect: the last one that could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration_revision: Option<String>,
-    /// Generation that the status is about.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What is wrong with single entries, the first hundred.
+    /// Problems of single entries: the first 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub problems: Vec<EntryProblem>,
 }
 
-/// What is wrong with an entry, and where it stands.
+/// A problem of an entry, and the place of the entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct EntryProblem {
-    /// The file, or the object.
+    /// The file, or the FluxAccess.
     pub file: String,
-    /// The line; absent where it isn't a file.
+    /// Line in the file. Absent for a FluxAccess.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// The entry, such as `projects[3]`.
     pub entry: String,
-    /// What is wrong, and what to do.
+    /// The problem, and its solution.
     pub message: String,
 }

@@ -1,5 +1,5 @@
-//! `FluxAccessRequest` (tenure.dev/v1alpha1): one entry as it is to be approved, made by the controller; and the ledger of the credentials that were
-//! made for it, one in each namespace.
+//! `FluxAccessRequest` (tenure.dev/v1alpha1): one entry in the form that approvers decide about, made by the controller, with the ledger of its
+//! credentials, one in each namespace.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -17,7 +17,7 @@ use crate::time::{self, Time};
 /// The most entries of a history.
 pub const LONGEST_HISTORY: usize = 20;
 
-/// What is to be approved. It is never changed: whatever is asked differently is another request, with another hash.
+/// Request to approve. The spec never changes: a changed entry is another request, with another hash.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -49,38 +49,38 @@ pub struct FluxAccessRequestSpec {
     /// Name of the AccessProvider.
     #[schemars(length(min = 1, max = 40), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provider: String,
-    /// The project or group.
+    /// Project or group.
     pub target: RequestTarget,
-    /// `read_repository` or `read_registry`.
+    /// Role: `read_repository` or `read_registry`.
     #[schemars(extend("enum" = ["read_repository", "read_registry"]))]
     pub role: String,
-    /// How often the credential is replaced, as in `90d`.
+    /// Time between two replacements of the credential, such as `90d`.
     pub rotate: String,
     /// Name of the Secret in each namespace.
     #[schemars(length(min = 1, max = 253))]
     pub secret_name: String,
-    /// Namespaces: names, or patterns with `*`.
+    /// Namespaces that get the Secret, 1 to 64: names, or patterns with `*`.
     #[schemars(length(min = 1, max = 64))]
     pub namespaces: Vec<String>,
-    /// The ServiceAccounts that may read the Secret.
+    /// The only ServiceAccounts of each namespace that get the right to read the Secret. Default: any account with that right by RBAC.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub service_accounts: Vec<String>,
-    /// Whether nothing is delivered where anybody else has a way to the Secret by a RoleBinding of the namespace.
+    /// Delivers nothing while a RoleBinding of the namespace gives any other account a way to the Secret.
     #[serde(default, skip_serializing_if = "is_false")]
     pub strict: bool,
-    /// Whether the Secret is put among the `imagePullSecrets` of these ServiceAccounts.
+    /// Adds the Secret to the `imagePullSecrets` of `serviceAccounts`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub image_pull_secrets: bool,
-    /// Where it is asked for.
+    /// Place of the entry: an agent's configuration, or a FluxAccess.
     pub asked_in: AskedIn,
-    /// Who asks: the user who wrote the FluxAccess, or `agent:<provider>/<name>`.
+    /// Requester: the user that wrote the FluxAccess, or `agent:<provider>/<name>`.
     #[schemars(length(min = 1, max = 512))]
     pub requested_by: String,
-    /// The cluster that it is asked for: the uid of its namespace `kube-system`.
+    /// Cluster of the request, by the UID of its namespace `kube-system`.
     #[schemars(length(min = 8, max = 64))]
     pub cluster_uid: String,
-    /// Hash of all fields above.
+    /// Hash of all other fields of this spec, except `target.path`.
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub spec_hash: String,
 }
@@ -90,172 +90,172 @@ pub struct FluxAccessRequestSpec {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct RequestTarget {
-    /// `project` or `group`.
+    /// Scope: `project` or `group`.
     #[schemars(extend("enum" = ["project", "group"]))]
     pub scope: String,
-    /// The host's number of it, which alone counts.
+    /// Number of the project or group at the host. Only this number identifies the target.
     #[schemars(with = "i64", range(min = 1))]
     pub id: u64,
-    /// Its path when it was asked for.
+    /// Path of the project or group at the time of the request.
     #[schemars(length(min = 1, max = 1024))]
     pub path: String,
 }
 
-/// An agent's configuration, or a FluxAccess.
+/// Place of an entry: an agent's configuration, or a FluxAccess.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AskedIn {
-    /// `Agent` or `FluxAccess`.
+    /// Kind of the place: `Agent` or `FluxAccess`.
     #[schemars(extend("enum" = ["Agent", "FluxAccess"]))]
     pub kind: String,
-    /// Namespace of a FluxAccess.
+    /// Namespace of the FluxAccess.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Name of the agent, or of the FluxAccess.
     pub name: String,
-    /// The Tenant whose namespace that is; absent where it is no tenant's.
+    /// Tenant of this namespace. Absent if the namespace has no tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
 
-/// What became of it.
+/// State of the request and of its credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessRequestStatus {
-    /// Conditions: Ready, Approved, and what else there is to say.
+    /// Conditions: Ready, Approved, Announced, Verified, Expiring and LivesOn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Of which kind its credentials are: `deploy-token`, `deploy-key` or `installation-token`.
+    /// Kind of the credentials: `deploy-token`, `deploy-key` or `installation-token`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<String>,
-    /// The ledger: what was made, in each namespace.
+    /// Ledger of the credentials, one entry for each namespace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000))]
     pub credentials: Vec<CredentialLedger>,
-    /// What happened last.
+    /// Last changes, oldest first, at most 20.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub history: Vec<HistoryEntry>,
-    /// The issue by which the owner of the project is told.
+    /// Issue that shows the request to the owner of the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub notice: Option<RequestNotice>,
-    /// The path that the target has now.
+    /// Current path of the project or group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The namespaces that would have the Secret if the request was approved, a hundred at most.
+    /// Namespaces that would have the Secret after an approval, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     pub receivers: Vec<String>,
-    /// How many more of these there are.
+    /// Number of further namespaces that would have the Secret.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_receivers: u32,
-    /// `Pending`, `Approved`, `Denied` or `Revoked`.
+    /// State of the request: `Pending`, `Approved`, `Denied` or `Revoked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
-/// An issue at the project that shows a request to who may answer it: recorded before it is opened, until it is closed.
+/// Issue that shows the request to the owner of the project. The controllers record it before they open it, and keep the record until it is closed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct RequestNotice {
-    /// Its title, by which it is found again.
+    /// Title of the issue, by which the controllers find it again.
     pub title: String,
-    /// Its number in the project, once it is there.
+    /// Number of the issue in the project, once the issue is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>")]
     pub number: Option<u64>,
-    /// Where people read it.
+    /// Address of the issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// What went wrong last, and is not over.
+    /// Last failure, while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<LedgerTrouble>,
-    /// How often in a row something went wrong.
+    /// Number of failures in a row.
     #[serde(default)]
     pub failures: u32,
-    /// Nothing is tried before then.
+    /// Time before which the controllers try nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub retry_at: Option<Time>,
 }
 
-/// What happened, without values.
+/// A change of the request or of a credential, without secret values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct HistoryEntry {
-    /// When.
+    /// Time of the change.
     #[schemars(schema_with = "time::describe")]
     pub at: Time,
-    /// Who: a user, or `tenure`.
+    /// Author of the change: a user, or `tenure`.
     pub actor: String,
-    /// What was done, such as `Minted` or `Revoked`.
+    /// Kind of the change, such as `Minted` or `Revoked`.
     pub action: String,
-    /// The namespace, where it is about one.
+    /// Namespace of the change, if it concerns a single one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// The host's number of the credential.
+    /// Number of the credential at the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>")]
     pub id: Option<u64>,
-    /// The generation.
+    /// Generation of the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>")]
     pub generation: Option<u64>,
-    /// Why.
+    /// Reason for the change.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cause: String,
 }
 
-/// What was made for one namespace: enough to find it again at the host after any interruption.
+/// Ledger of one namespace's credentials. With it, the controllers find each credential at the host after any interruption.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct CredentialLedger {
-    /// The namespace.
+    /// Name of the namespace.
     pub namespace: String,
-    /// The number of the last credential that was begun.
+    /// Generation of the last credential that was begun.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub generation: u64,
-    /// The one that is being made or spread.
+    /// Credential that is being made or delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextCredential>,
-    /// The one that is in use.
+    /// Credential in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<HeldCredential>,
-    /// Those that were in use and still work.
+    /// Earlier credentials that still work, at most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub retiring: Vec<HeldCredential>,
-    /// What went wrong last, and is not over.
+    /// Last failure, while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<LedgerTrouble>,
-    /// The path that the target was seen to have last, where that isn't the request's.
+    /// Last known path of the project or group, if it differs from the path of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The last order to replace it that was carried out.
+    /// Id of the last order for a replacement that was carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handled_order: Option<String>,
-    /// Uid of the Secret that was written.
+    /// UID of the Secret that was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_uid: Option<String>,
-    /// The Secret was put among the `imagePullSecrets` of accounts, or is about to be: it is taken out of them before all is over.
+    /// The Secret is among the `imagePullSecrets` of ServiceAccounts, or is about to be. The controllers remove it from them before the ledger ends.
     #[serde(default, skip_serializing_if = "is_false")]
     pub image_pull_secrets: bool,
-    /// How often in a row something went wrong.
+    /// Number of failures in a row.
     #[serde(default)]
     pub failures: u32,
-    /// The last time that a credential was begun before it was due: somebody changed the Secret, or ordered another credential.
+    /// Last time that a credential was begun before its due time: after a change of the Secret, a revocation at the host, or an order.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub unplanned_at: Option<Time>,
-    /// How many new credentials in a row the host refused after it had made them.
+    /// Number of new credentials in a row that the host refused after it had made them.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub refusals: u32,
-    /// Nothing is tried before then.
+    /// Time before which the controllers try nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub retry_at: Option<Time>,
@@ -270,99 +270,99 @@ fn is_zero(count: &u32) -> bool {
     *count == 0
 }
 
-/// Something that went wrong.
+/// A failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct LedgerTrouble {
-    /// In one word.
+    /// Reason in one word.
     pub reason: String,
-    /// In a sentence, without values.
+    /// Message for people, without secret values.
     pub message: String,
 }
 
-/// How far a new credential has come.
+/// Progress of a new credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub enum CredentialPhase {
-    /// It is to be made under the recorded name. Whether it was is known once the host has been asked.
+    /// The name is recorded. Whether the host made the credential is unknown until the controllers ask the host.
     #[default]
     Intent,
-    /// It was made, and its value is lost: it is revoked, and another one is made.
+    /// The host made the credential, but its value is lost. The controllers revoke it and make another one.
     Minted,
-    /// Its value is in the staging Secret.
+    /// The value is in the staging Secret.
     Staged,
-    /// Its value is in the Secret of the namespace.
+    /// The value is in the Secret of the namespace.
     Distributed,
 }
 
-/// A credential that is being made or spread.
+/// A credential that is being made or delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct NextCredential {
-    /// How far it has come.
+    /// Progress of the credential.
     pub phase: CredentialPhase,
-    /// Which it is.
+    /// Generation of the credential.
     #[schemars(with = "i64")]
     pub generation: u64,
-    /// What makes its name unique.
+    /// Random part that makes the name unique.
     pub nonce: String,
-    /// Its name at the host.
+    /// Name of the credential at the host.
     pub name: String,
-    /// Why it is made.
+    /// Reason for the new credential.
     pub cause: String,
-    /// When it was begun.
+    /// Time when the credential was begun.
     #[schemars(schema_with = "time::describe")]
     pub begun_at: Time,
-    /// The host's number of it, once it is known.
+    /// Number of the credential at the host, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>")]
     pub id: Option<u64>,
-    /// SHA-256 of its value, as hex.
+    /// SHA-256 of the value in hex; of a deploy key, of its public half.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub fingerprint: String,
-    /// When it ends.
+    /// Time when the credential ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub expires_at: Option<Time>,
-    /// Since when the Secret holds it.
+    /// Time since when the Secret has the credential.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub distributed_at: Option<Time>,
-    /// The order that it is made for.
+    /// Id of the order that the credential is made for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
 }
 
-/// A credential that was spread.
+/// A credential that was delivered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct HeldCredential {
-    /// Which it is.
+    /// Generation of the credential.
     #[schemars(with = "i64")]
     pub generation: u64,
-    /// The host's number of it.
+    /// Number of the credential at the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<i64>")]
     pub id: Option<u64>,
-    /// Its name at the host.
+    /// Name of the credential at the host.
     pub name: String,
-    /// SHA-256 of its value, as hex.
+    /// SHA-256 of the value in hex; of a deploy key, of its public half.
     pub fingerprint: String,
-    /// When it was begun.
+    /// Time when the credential was begun.
     #[schemars(schema_with = "time::describe")]
     pub begun_at: Time,
-    /// When it ends.
+    /// Time when the credential ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub expires_at: Option<Time>,
-    /// When all sources were seen to use it.
+    /// Time when the credential was seen in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub verified_at: Option<Time>,
-    /// When it is revoked, of one that retires.
+    /// Time when the controllers revoke the credential, once it is replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub retire_at: Option<Time>,

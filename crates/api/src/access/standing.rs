@@ -1,4 +1,4 @@
-//! `FluxAccessStandingGrant` (tenure.dev/v1alpha1): what a team's requests are let through by without another person, within bounds.
+//! `FluxAccessStandingGrant` (tenure.dev/v1alpha1): an approval of a team's requests in advance, within bounds.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::time::{self, Time};
 
-/// Bounds within which requests are approved. All of them hold together. It is never changed: another one is another object.
+/// Bounds within which requests are approved in advance. A request must be within all of them. The spec never changes: for other bounds, make another grant.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -30,43 +30,43 @@ use crate::time::{self, Time};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessStandingGrantSpec {
-    /// The Tenant whose requests it approves. Absent: those of the platform, its agents' included.
+    /// Tenant whose requests are approved. Default: requests of the platform, including those of its agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub tenant: Option<String>,
-    /// Names of the FluxAccessTargets.
+    /// Names of the FluxAccessTargets, 1 to 16.
     #[schemars(length(min = 1, max = 16))]
     pub targets: Vec<String>,
-    /// Roles.
+    /// Allowed roles: `read_repository` and `read_registry`.
     #[schemars(length(min = 1, max = 2))]
     pub roles: Vec<String>,
-    /// Namespaces: names, or patterns with `*`. Each that a request names has to be one of these, letter by letter, or a name that one of these matches.
+    /// Allowed namespaces, 1 to 64: names, or patterns with `*`. Each name of a request must be in this list or match a pattern of it; each pattern must be in this list.
     #[schemars(length(min = 1, max = 64))]
     pub namespaces: Vec<String>,
-    /// ServiceAccounts that may read the Secret; a request without some, which leaves it to RBAC who reads, is let through only where this is empty.
+    /// ServiceAccounts that may get the right to read the Secret, at most 64. If the list is not empty, requests without ServiceAccounts are not approved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub service_accounts: Vec<String>,
-    /// The longest period between replacements.
+    /// Longest allowed time between two replacements of the credential, such as `90d`.
     pub max_rotate: String,
-    /// The user who approves: the one who writes this.
+    /// Approver: the user that writes the grant. A holder of the verb `vouch` may write `gitlab:<id>` instead.
     #[schemars(length(min = 1, max = 512))]
     pub approved_by: String,
-    /// Why.
+    /// Reason for the grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub reason: Option<String>,
-    /// It counts until then.
+    /// Time until which the grant counts. Default: without end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "time::describe")]
     pub not_after: Option<Time>,
 }
 
-/// Whether it counts.
+/// Whether the grant counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessStandingGrantStatus {
-    /// Conditions: Ready, which says whether it counts, and why not.
+    /// Conditions: Ready, for whether the grant counts. No controller sets this condition yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }

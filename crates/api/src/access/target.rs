@@ -1,5 +1,5 @@
-//! `FluxAccessTarget` (tenure.dev/v1alpha1): a project or group of a host, by its number. It is there so that who may approve for it can be said in
-//! RBAC, by its name: the verb `approve` on `fluxaccesstargets/<provider>-<number>`.
+//! `FluxAccessTarget` (tenure.dev/v1alpha1): a project or group of a host, by its number. It exists so that RBAC can name the approvers by its
+//! name: the verb `approve` on `fluxaccesstargets/<provider>-<number>`.
 
 #![expect(
     clippy::duplicated_attributes,
@@ -10,7 +10,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which project or group it is.
+/// A project or group of a host.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "tenure.dev",
@@ -29,26 +29,26 @@ pub struct FluxAccessTargetSpec {
     /// Name of the AccessProvider.
     #[schemars(length(min = 1, max = 40), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provider: String,
-    /// `project` or `group`.
+    /// Scope: `project` or `group`.
     #[schemars(extend("enum" = ["project", "group"]))]
     pub scope: String,
-    /// The host's number of it.
+    /// Number of the project or group at the host.
     #[schemars(with = "i64", range(min = 1))]
     pub id: u64,
 }
 
-/// What was seen of it.
+/// State of the project or group at the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FluxAccessTargetStatus {
-    /// Its path when it was last seen. Nothing is decided by it.
+    /// Last known path. No decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Where one clones it by HTTP, as the host says: what is asked for at this address gets the Secret of its namespace.
+    /// Address for clones over HTTP, as the host reports it. A source of a Surface with this address and without a Secret uses the Secret of its namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub http_url: Option<String>,
-    /// The same over ssh, for those whose credentials are keys.
+    /// Address for clones over ssh. If the credential is a deploy key, this address counts in place of `httpUrl`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 2048))]
     pub ssh_url: Option<String>,

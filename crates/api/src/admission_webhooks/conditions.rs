@@ -22,7 +22,7 @@ impl Topic {
         let repairs = write_may("adopt");
         let condition = |name: &str, expression: String| json!({"name": name, "expression": expression});
         let mut conditions = Vec::new();
-        // The cheap ones come first.
+        // Cheap conditions come first.
         if let Some((name, expression)) = self.condition(audience) {
             conditions.push(condition(name, expression));
         }
@@ -51,11 +51,12 @@ impl Topic {
         Value::Array(conditions)
     }
 
-    /// Whether a request needs no answer: an exemption names the accounts and what they do.
+    /// Returns the exemptions of requests that need no answer: each names the accounts and their
+    /// operations.
     fn write_exempt(self) -> String {
         let own = write_own();
         match self {
-            // A node asks for the tokens of the Pods that it runs.
+            // A node requests the tokens of the Pods that it runs.
             Self::Accounts => format!(
                 "{own} || ({USER}.startsWith('{NODE_PREFIX}') && request.resource.resource == 'serviceaccounts') || ({})",
                 write_update_by_upkeep()
@@ -66,7 +67,7 @@ impl Topic {
             Self::Objects | Self::Isolation | Self::LeftPods | Self::LeftClaims | Self::LeftIngresses => {
                 format!("{own} || ({})", write_update_by_kubernetes())
             }
-            // Of objects that Git applied, what controllers update is asked about.
+            // For objects that Git applied, updates by controllers are sent, too.
             Self::Writes | Self::Managed => format!(
                 "{own} || (({}) && !(request.operation == 'UPDATE' && oldObject.metadata.?managedFields.orValue([]).exists(entry, \
                  entry.?manager.orValue('') == '{KUSTOMIZE_CONTROLLER}')))",
@@ -94,12 +95,12 @@ impl Topic {
                     )
                 };
                 let claimed = format!("{} || {}", claims("object"), claims("oldObject"));
-                // One that comes to be there gives the namespace a group's credential.
+                // A new label of this kind gives the namespace a group's credential.
                 let is_given = format!(
                     "(object != null && has(object.metadata.labels) && object.metadata.labels.exists(key, key.startsWith('{GROUP_LABEL_PREFIX}') && \
                      !(oldObject != null && has(oldObject.metadata.labels) && key in oldObject.metadata.labels)))"
                 );
-                // By these it is known whose tokens lanes ask for.
+                // These annotations name the accounts whose tokens lanes may request.
                 let names = format!(
                     "(object != null && oldObject != null && ['{MINTABLE_FACT}', '{MINTABLE_ACCOUNTS}'].exists(key, \
                      object.metadata.?annotations[?key] != oldObject.metadata.?annotations[?key])) || \
@@ -116,7 +117,8 @@ impl Topic {
                     format!("{claimed} || {is_given} || {names} || {is_new}"),
                 ))
             }
-            // A Pod that names nobody, and a Secret without a token, get hold of no account.
+            // A Pod that names no account, and a Secret without a token, give no access to an
+            // account.
             Self::Accounts => Some((
                 "reaches-for-an-account",
                 "request.resource.resource == 'pods' ? ((has(object.spec.serviceAccountName) && object.spec.serviceAccountName != 'default') || \
@@ -124,7 +126,7 @@ impl Topic {
                  request.resource.resource == 'secrets' ? (has(object.type) && object.type == 'kubernetes.io/service-account-token') : true"
                     .to_owned(),
             )),
-            // Of Pods nothing is judged but their specs.
+            // For Pods, only their specs are checked.
             Self::Objects | Self::Unbounded | Self::LeftPods | Self::LeftClaims | Self::LeftIngresses => Some((
                 "changes-what-is-judged",
                 "request.operation == 'CREATE' || object.?spec != oldObject.?spec || (request.resource.resource != 'pods' && \
@@ -182,7 +184,7 @@ impl Topic {
                     write_may("own")
                 ),
             )),
-            // Flux's kinds are asked about by themselves, and nobody has to be asked about Events.
+            // Flux's kinds have webhooks of their own, and Events need no answer.
             Self::Writes => Some((
                 "is-not-of-flux-and-no-event",
                 format!(
@@ -196,7 +198,7 @@ impl Topic {
                     "has(oldObject.metadata) && has(oldObject.metadata.labels) && '{OWNER_NAME}' in oldObject.metadata.labels"
                 ),
             )),
-            // Who shows a token of its own is known by that token's id.
+            // The id of a token shows that the user showed it.
             Self::Spoken => Some((
                 "shows-no-token",
                 SHOWS_NO_TOKEN.to_owned(),
@@ -211,7 +213,7 @@ impl Topic {
                 "is-of-the-platforms-supply",
                 format!("request.resource.group == 'cozystack.io' || request.?name.orValue('') == '{SUPPLY_NAME}'"),
             )),
-            // The quotas themselves have to be there before anything is counted.
+            // ResourceQuotas themselves must exist before anything is counted.
             Self::Quotas => Some((
                 "may-be-counted",
                 "!(request.resource.resource in ['events', 'resourcequotas'] && request.resource.group in ['', 'events.k8s.io']) && \
@@ -227,17 +229,18 @@ impl Topic {
 const USER: &str = "request.userInfo.username";
 /// The prefix of the users of accounts in `kube-system`.
 const KUBERNETES_ACCOUNTS: &str = "system:serviceaccount:kube-system:";
-/// Whether a ServiceAccount shows no token of its own.
+/// The expression that a ServiceAccount shows no token of its own.
 const SHOWS_NO_TOKEN: &str = "request.userInfo.username.startsWith('system:serviceaccount:') && \
     !(has(request.userInfo.extra) && 'authentication.kubernetes.io/credential-id' in request.userInfo.extra && \
     request.userInfo.extra['authentication.kubernetes.io/credential-id'].exists(id, id.startsWith('JTI=')))";
 
-/// Whether the user may do something with all Tenants.
+/// Returns the expression that the user has a verb on all Tenants.
 fn write_may(verb: &str) -> String {
     format!("authorizer.group('capsule.clastix.io').resource('tenants').check('{verb}').allowed()")
 }
 
-/// The API server itself, and Tenure's accounts. Neither acts on a tenant's template.
+/// Returns the expression for the API server itself and Tenure's accounts. Neither acts on a
+/// tenant's template.
 fn write_own() -> String {
     format!(
         "{USER} in ['{API_SERVER}', 'system:serviceaccount:{PLATFORM_NAMESPACE}:{CONTROLLER_SERVICE_ACCOUNT}'] || \
@@ -245,7 +248,8 @@ fn write_own() -> String {
     )
 }
 
-/// Whether one of these controllers asks, by its account or by the one user of all.
+/// Returns the expression that one of these controllers sends the request, by its account or by
+/// their common user.
 fn write_by_controllers(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     format!(
@@ -255,7 +259,8 @@ fn write_by_controllers(names: &[&str]) -> String {
     )
 }
 
-/// Whether a controller of Kubernetes, its scheduler or a node asks.
+/// Returns the expression that a controller of Kubernetes, its scheduler or a node sends the
+/// request.
 fn write_by_kubernetes() -> String {
     format!(
         "{USER} == '{SCHEDULER}' || {USER}.startsWith('{NODE_PREFIX}') || {}",
@@ -263,12 +268,14 @@ fn write_by_kubernetes() -> String {
     )
 }
 
-/// Whether Kubernetes updates an object that exists: it binds a claim, sets a finalizer.
+/// Returns the expression that Kubernetes updates an object that exists: it binds a claim, sets a
+/// finalizer.
 fn write_update_by_kubernetes() -> String {
     format!("request.operation == 'UPDATE' && ({})", write_by_kubernetes())
 }
 
-/// Whether a controller updates objects of any kind, of which it changes finalizers and ownerReferences alone, or nothing.
+/// Returns the expression that a controller updates objects of any kind. It changes only their finalizers and
+/// ownerReferences, or nothing.
 fn write_update_by_upkeep() -> String {
     let names = [GARBAGE_COLLECTOR, NAMESPACE_CONTROLLER, VERSION_MIGRATOR];
     format!("request.operation == 'UPDATE' && ({})", write_by_controllers(&names))

@@ -1,4 +1,4 @@
-//! What the configurations promise of themselves.
+//! The properties that the configurations promise.
 
 use std::collections::BTreeSet;
 
@@ -34,15 +34,15 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
         let name = &webhook["name"];
         let conditions = conditions(webhook);
         assert!(conditions.contains("may-not-repair"), "{name}");
-        // What quotas count over a Tenant's namespaces fails for whoever makes it, whatever it is, and there alone.
+        // Webhooks for quotas over a Tenant's namespaces fail closed for all users and all objects, but only there.
         let is_of_quotas = name == "quotas.admission.tenure.dev";
         assert_ne!(conditions.contains("not-exempt"), is_of_quotas, "{name}");
-        // An account that its Tenant keeps exclusive is known by a right, wherever it writes.
+        // An account that its Tenant keeps exclusive is recognised by a right, in every namespace.
         if name == "spoken-for-exclusive.admission.tenure.dev" {
             assert!(conditions.contains("check('show-token')"), "{conditions}");
             continue;
         }
-        // Without access to hosts a platform lives on, so its kinds are judged wherever they are.
+        // A platform works without access to hosts, so its kinds are checked in all namespaces.
         if name.as_str().unwrap().starts_with("access") {
             for rule in webhook["rules"].as_array().unwrap() {
                 assert_eq!(rule["apiGroups"], json!(["tenure.dev"]), "{name}");
@@ -60,7 +60,7 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
             let selector = webhook["namespaceSelector"].to_string();
             assert_eq!(selector.contains(COUNTED_LABEL), is_of_quotas, "{name}");
             let is_cordoned = selector.contains(CORDONED_LABEL);
-            // Of what Tenure manages, alone.
+            // Only for objects that Tenure manages.
             let is_managed = webhook["objectSelector"] == json!({"matchLabels": {MANAGED_BY: MANAGED_BY_TENURE}});
             assert!(
                 rule["apiGroups"] != everything || is_of_quotas || is_cordoned || is_managed,
@@ -86,7 +86,7 @@ fn what_fails_is_narrow_and_lets_through_who_repairs() {
     }
 }
 
-/// Policies keep what they decide whole, so that it needs no answer. All other webhooks are as without policies.
+/// Policies enforce some topics completely, so these need no answer. All other webhooks are as without policies.
 #[test]
 fn with_policies_what_fails_is_what_they_leave() {
     let beside = Surroundings {
@@ -113,7 +113,7 @@ fn with_policies_what_fails_is_what_they_leave() {
             changed.push(with["name"].as_str().unwrap().to_owned());
         }
     }
-    // Some are asked about in both phases.
+    // Some topics have webhooks in both phases.
     let topics = [
         "flux",
         "access-asked",
@@ -129,7 +129,7 @@ fn with_policies_what_fails_is_what_they_leave() {
         "spoken-for-exclusive",
     ];
     assert_eq!(changed, topics.map(|topic| format!("{topic}.admission.tenure.dev")));
-    // Where policies leave something, a label says so, and a dead webhook lets none of it pass.
+    // Where policies leave a part, a label says so, and a dead webhook blocks it.
     let failing: Vec<&Value> = left
         .iter()
         .filter(|webhook| webhook["failurePolicy"] == "Fail")
@@ -147,7 +147,7 @@ fn with_policies_what_fails_is_what_they_leave() {
     }
 }
 
-/// The condition of a webhook by which accounts are exempt, as an expression.
+/// Returns the condition of a webhook that exempts accounts, as an expression.
 fn read_exemption(name: &str) -> String {
     let all = webhooks();
     let found = all
@@ -179,7 +179,7 @@ fn controllers_create_nothing_unasked() {
             "{name}: {exemption}"
         );
     }
-    // By name, so that an account that an administrator runs in kube-system is none of them.
+    // By name, so another account of kube-system is not exempt.
     assert!(read_exemption("objects").contains("'persistent-volume-binder'"));
 }
 

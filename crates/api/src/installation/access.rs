@@ -1,5 +1,4 @@
-//! What the controllers may do for access to hosts of repositories. Owns their rights to the kinds of it; refuses them every Secret: those are read and
-//! written as accounts that an administrator names and binds.
+//! The rights of the controllers for access to Git hosts. They include no Secret: accounts that an administrator names and binds read and write those.
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,8 @@ const ACCESS_ROLE: &str = "tenure-access";
 /// The Role in the platform namespace, and its binding.
 const RECORDS_ROLE: &str = "tenure-access-records";
 
-/// The rights: what counts in the platform namespace alone is seen there alone. Empty where nobody sees to access.
+/// Returns the rights. Objects that count only in the platform namespace are seen only there. Empty if no
+/// controller of access runs.
 pub(super) fn list_rights(choice: &ControllerChoice) -> [Value; 4] {
     let seen = json!(["get", "list", "watch"]);
     let (mut everywhere, mut in_platform) = (Vec::new(), Vec::new());
@@ -21,15 +21,17 @@ pub(super) fn list_rights(choice: &ControllerChoice) -> [Value; 4] {
             // Tenants ask in their own namespaces.
             json!({"apiGroups": [GROUP], "resources": ["fluxaccesses"], "verbs": seen}),
             json!({"apiGroups": [GROUP], "resources": ["fluxaccesses/status"], "verbs": ["get", "patch"]}),
-            // `record` is what admission asks of who writes requests, targets and statuses.
+            // Admission demands the verb `record` for writes of requests, targets and statuses.
             json!({"apiGroups": [GROUP], "resources": [TARGETS], "verbs": ["get", "list", "watch", "create", "delete", "record"]}),
             json!({"apiGroups": [GROUP], "resources": [format!("{TARGETS}/status")], "verbs": ["get", "patch"]}),
-            // What RoleBindings of a namespace give, where nobody else is to come to a Secret there.
+            // For the rules of a namespace's RoleBindings, if an entry demands that no other account
+            // can read its Secret.
             json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"], "verbs": ["get"]}),
         ];
         in_platform = vec![
             json!({"apiGroups": [GROUP], "resources": ["fluxaccessgrants", "fluxaccessstandinggrants"], "verbs": seen}),
-            // Their finalizers: what was made at a host is ended before its record goes, or told.
+            // For their finalizers: credentials at a host are revoked before their record is
+            // deleted, or reported.
             json!({"apiGroups": [GROUP], "resources": ["accessproviders"], "verbs": ["get", "list", "watch", "patch"]}),
             json!({"apiGroups": [GROUP], "resources": ["fluxaccessrequests"],
                    "verbs": ["get", "list", "watch", "create", "patch", "delete"]}),

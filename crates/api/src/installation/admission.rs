@@ -1,5 +1,5 @@
-//! What an installation with admission webhooks has besides: what the controller may do for them.
-//! Refuses rights that reach beyond: of Secrets one by its name, of configurations the two that are Tenure's.
+//! The additional rights of an installation with admission webhooks. They reach no further than needed: one
+//! Secret by its name, and the two configurations of Tenure.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,16 @@ use super::{controller_cluster_role_binding_to, controller_role_binding, labels,
 use crate::admission_webhooks::{CONFIGURATION, SECRET};
 use crate::metadata::PLATFORM_NAMESPACE;
 
-/// The ClusterRole of whoever asks about rights and keeps the configurations, and its binding: without that, nobody puts them back.
+/// The ClusterRole for reviews of rights and for keeping the configurations, and its binding. Without this binding, no process
+/// restores them.
 pub const ADMISSION_ROLE: &str = "tenure-admission";
-/// The Role of whoever keeps the certificate, and its binding.
+/// The Role for keeping the certificate, and its binding.
 const CERTIFICATE_ROLE: &str = "tenure-admission-certificate";
-/// The Role of whoever keeps places in Tenants, and its binding.
+/// The Role for the reservations of Tenants, and its binding.
 const LEDGER_ROLE: &str = "tenure-admission-ledger";
 
-/// What is installed for admission webhooks, in an order in which it can be applied. Owners may make namespaces then, since each one is judged.
+/// Returns the objects for admission webhooks, in an order in which they can be applied. Owners may then create namespaces, since each one is
+/// checked.
 #[must_use]
 pub fn admission() -> Vec<Value> {
     let configurations = ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"];
@@ -24,20 +26,21 @@ pub fn admission() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
             "metadata": {"name": ADMISSION_ROLE, "labels": labels()},
             "rules": [
-                // Who may repair is asked about, and whether somebody may do what a review says.
+                // To ask whether a user may repair, and whether a user may do what a review says.
                 {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-                // A class may be allowed to tenants by its labels, and says what a Pod's priority is.
+                // A class may be allowed to tenants by its labels, and contains a Pod's priority.
                 {"apiGroups": ["networking.k8s.io"], "resources": ["ingressclasses"], "verbs": ["get"]},
                 {"apiGroups": ["node.k8s.io"], "resources": ["runtimeclasses"], "verbs": ["get"]},
                 {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": ["get"]},
                 {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get"]},
-                // Whose a volume is that a claim names.
+                // To find the tenant of a volume that a claim names.
                 {"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["get"]},
-                // What tenants' namespaces use is what Kubernetes has counted.
+                // Kubernetes counts the use of tenants' namespaces.
                 {"apiGroups": [""], "resources": ["resourcequotas"], "verbs": ["list", "watch"]},
-                // Which accounts objects name stands on the namespaces of no tenant, also where nobody keeps Tenants.
+                // The annotation with the accounts that objects name is on namespaces without a tenant, also if no
+                // controller manages Tenants.
                 {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["patch"]},
-                // Whether two Ingresses have the same host takes all of them to tell.
+                // Only a comparison of all Ingresses shows whether two have the same host.
                 {"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["list", "watch"]},
                 // The webhook looks up objects that name the namespace which an owner creates.
                 {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings", "rolebindings"], "verbs": ["list", "watch"]},
@@ -59,7 +62,7 @@ pub fn admission() -> Vec<Value> {
                 {"apiGroups": ["image.toolkit.fluxcd.io"],
                  "resources": ["imagepolicies", "imagerepositories", "imageupdateautomations"], "verbs": ["list", "watch"]},
                 {"apiGroups": ["tenure.dev"], "resources": ["accessproviders", "surfaces"], "verbs": ["list", "watch"]},
-                // Who may create is not bound to a name: a request to create has none that RBAC could look at.
+                // RBAC can't limit `create` to a name, since such a request has none.
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["create", "list", "watch"]},
                 {"apiGroups": ["admissionregistration.k8s.io"], "resources": configurations, "verbs": ["get", "update", "patch"],
                  "resourceNames": [CONFIGURATION]}
@@ -79,7 +82,8 @@ pub fn admission() -> Vec<Value> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
             "metadata": {"name": LEDGER_ROLE, "namespace": PLATFORM_NAMESPACE, "labels": labels()},
             "rules": [
-                // There is one for each Tenant, named after its uid, which no role can know; all other Leases here are the controller's, too.
+                // One exists for each Tenant, named after its uid, which no role can know. All other Leases in this namespace are the
+                // controller's, too.
                 {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "patch"]}
             ]
         }),

@@ -1,10 +1,10 @@
-//! Which controllers run, and what of the rights goes with them: what nobody uses isn't granted. Owns which kind is looked at for which
-//! other one. It refuses to leave an empty list of names, which Kubernetes takes for all names.
+//! The enabled controllers, and their part of the rights: an unused right isn't granted. This module says which kinds each controller
+//! reads. An empty list of names is never left, since Kubernetes takes it for all names.
 
 use serde_json::{Value, json};
 
-/// The kinds that others look at: a Surface at what it generates, a Kustomization at what it applies from, a Receiver at what it asks to reconcile, an Alert
-/// at whom it tells.
+/// The kinds that others read: a Surface its generated objects, a Kustomization its sources, a Receiver the objects that it reconciles, an Alert its
+/// Providers.
 const LOOKED_AT: [(&str, &str); 16] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
@@ -23,32 +23,32 @@ const LOOKED_AT: [(&str, &str); 16] = [
     ("Kustomization", RECEIVER),
     ("Provider", ALERT),
 ];
-/// The kinds that another one generates, and which: a Surface's, and an ArtifactGenerator's.
+/// The kinds that another one generates: a Surface's, and an ArtifactGenerator's.
 const GENERATED: [(&str, &str); 3] = [
     ("GitRepository", SURFACE),
     ("Kustomization", SURFACE),
     ("ExternalArtifact", GENERATOR),
 ];
 const GENERATOR: &str = "ArtifactGenerator";
-/// Tells whose a namespace is, also when another controller keeps them.
+/// The kind that assigns namespaces, also if another controller manages it.
 const TENANT: &str = "Tenant";
-/// Tells a Provider, which may be left to another controller's looking after.
+/// The kind that uses a Provider, which another controller may reconcile.
 const ALERT: &str = "Alert";
 const SURFACE: &str = "Surface";
-/// What all kinds of access follow from.
+/// The kind on which all kinds of access depend.
 const ACCESS_PROVIDER: &str = "AccessProvider";
-/// Asks objects to reconcile, also those that another controller reconciles.
+/// The kind that requests reconciliations, also of objects of another controller.
 const RECEIVER: &str = "Receiver";
 
-/// Whether objects of a kind are watched: those of a kind that is reconciled, and those that one which is reconciled looks at. `is_on` says
-/// of a kind whether it is reconciled.
+/// Checks whether objects of a kind are watched: those of a reconciled kind, and those that a reconciled kind reads. `is_on` says of a kind
+/// whether it is reconciled.
 #[must_use]
 pub fn is_watched(kind: &str, is_on: &dyn Fn(&str) -> bool) -> bool {
     let is_looked_at = || LOOKED_AT.iter().any(|(seen, by)| *seen == kind && is_on(by));
     kind == TENANT || is_on(kind) || is_looked_at()
 }
 
-/// The kinds that are reconciled, by what RBAC knows of them.
+/// The reconciled kinds, by their names in RBAC.
 pub(crate) struct ControllerChoice {
     kinds: Vec<ChosenKind>,
 }
@@ -62,7 +62,7 @@ struct ChosenKind {
 }
 
 impl ControllerChoice {
-    /// Of the kinds that are defined, those of which `is_on` says so.
+    /// Returns the defined kinds for which `is_on` is true.
     pub(crate) fn of(definitions: &[Value], is_on: &dyn Fn(&str) -> bool) -> Self {
         let choose = |crd: &Value| {
             let text = |path: &str| crd.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -84,28 +84,28 @@ impl ControllerChoice {
         self.kinds.iter().any(|known| known.name == kind && known.is_on)
     }
 
-    /// Whether Tenants are reconciled.
+    /// Checks whether Tenants are reconciled.
     pub(crate) fn has_tenants(&self) -> bool {
         self.is_on(TENANT)
     }
 
-    /// Whether Surfaces are reconciled, for whose sources keys are made.
+    /// Checks whether Surfaces are reconciled. Keys are made for their sources.
     pub(crate) fn has_surfaces(&self) -> bool {
         self.is_on(SURFACE)
     }
 
-    /// Whether access to hosts of repositories is seen to.
+    /// Checks whether access to Git hosts is reconciled.
     pub(crate) fn has_access(&self) -> bool {
         self.is_on(ACCESS_PROVIDER)
     }
 
-    /// Whether something is reconciled for which a lane needs a token of a ServiceAccount: a source, or what is applied.
+    /// Checks whether a reconciled kind needs a lane's token of a ServiceAccount: a source, or applied objects.
     pub(crate) fn has_accounts(&self) -> bool {
         let mut on = self.kinds.iter().filter(|kind| kind.is_on);
         on.any(|kind| kind.group.ends_with(".fluxcd.io"))
     }
 
-    /// Of these, the ones with whose kind a controller is on.
+    /// Returns the names that belong to an enabled kind.
     pub(crate) fn select<'n>(&self, named: &[(&'n str, &[&str])]) -> Vec<&'n str> {
         let selected = named
             .iter()
@@ -113,14 +113,15 @@ impl ControllerChoice {
         selected.map(|(name, _)| *name).collect()
     }
 
-    /// Of the hub's rules, what it uses: it sees what is watched, and writes what it reconciles itself.
+    /// Limits the hub's rules to those in use: it reads watched kinds, and writes kinds that it
+    /// reconciles itself.
     pub(crate) fn limit_hub(&self, rules: Vec<Value>) -> Vec<Value> {
         self.limit(rules, |kind, is_part, verb| {
             kind.is_on || (kind.is_watched && !is_part && ["get", "list", "watch"].contains(&verb))
         })
     }
 
-    /// Of the rules of lanes, what they use: who generates objects makes, changes and deletes them; nobody else makes or deletes.
+    /// Limits the rules of lanes to those in use: only a kind that generates objects creates, changes and deletes them.
     pub(crate) fn limit_lanes(&self, rules: Vec<Value>) -> Vec<Value> {
         let is_generated = |kind: &str| GENERATED.iter().any(|(made, by)| *made == kind && self.is_on(by));
         self.limit(rules, |kind, is_part, verb| {
@@ -132,7 +133,7 @@ impl ControllerChoice {
         })
     }
 
-    /// Leaves of rules about these kinds what is kept: of which kind, whether it is a part of one (its status), and which verb. Other rules
+    /// Limits rules about these kinds to what `keep` accepts: a kind, whether it is a part of one (its status), and a verb. Other rules
     /// stay as they are.
     fn limit(&self, rules: Vec<Value>, keep: impl Fn(&ChosenKind, bool, &str) -> bool) -> Vec<Value> {
         rules

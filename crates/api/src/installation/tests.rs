@@ -1,4 +1,4 @@
-//! What an installation grants, by what is reconciled.
+//! The rights of an installation, by the reconciled kinds.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn all() -> ControllerChoice {
     ControllerChoice::of(&crds().expect("definitions"), &|_| true)
 }
 
-/// The invariant "no controller's rights for a tenant", as far as RBAC can say it.
+/// The invariant "no controller's rights for a tenant", as far as RBAC can express it.
 #[test]
 fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
     use crate::roles::{lane_books_cluster_role, lane_cluster_role};
@@ -41,7 +41,7 @@ fn neither_the_controller_nor_a_lane_reads_a_secret_or_writes_a_workload() {
     }
 }
 
-/// What lanes do with tokens of their own, the controller can't do in their place.
+/// The controller can't do in place of lanes what they do with tokens of their own.
 #[test]
 fn the_controller_has_no_right_that_only_lanes_need() {
     for rule in list_rules(&controller_cluster_role(&all())) {
@@ -52,7 +52,7 @@ fn the_controller_has_no_right_that_only_lanes_need() {
             "{rule}"
         );
         assert!(!resources.iter().any(|resource| resource == "events"), "{rule}");
-        // An Enforcement says what the controllers see, and no lane reads it.
+        // An Enforcement contains observations of the controllers, and no lane reads it.
         let is_enforcement = resources.iter().all(|resource| resource.starts_with("enforcements"));
         if !is_enforcement
             && groups
@@ -79,7 +79,7 @@ fn everything_can_be_written() {
     );
 }
 
-/// Every single right of a set of objects: whose, of what, which verb, under which name if under one.
+/// Lists every single right of a set of objects: account, resource, verb, and name if it has one.
 fn list_rights(objects: &[Value]) -> BTreeSet<String> {
     let mut rights = BTreeSet::new();
     for role in objects.iter().filter(|object| object["rules"].is_array()) {
@@ -118,8 +118,8 @@ fn write_names(objects: &[Value]) -> Vec<String> {
 
 const KINDS: [&str; 5] = ["Tenant", "Surface", "GitRepository", "OCIRepository", "Kustomization"];
 
-/// Whatever is left out, the rest is no wider than before, and the objects are the same ones: what was granted once is taken back when it is
-/// installed again.
+/// Whichever kinds are left out, the rights are no wider than before, and the objects are the same ones: a new installation takes earlier
+/// grants back.
 #[test]
 fn fewer_controllers_never_have_more_rights() {
     let everything = objects().expect("objects");
@@ -133,7 +133,7 @@ fn fewer_controllers_never_have_more_rights() {
         };
         let some = objects_for(&is_on).expect("objects");
         assert_eq!(write_names(&some), write_names(&everything));
-        // What is granted in one place alone, since no Tenant needs it in all.
+        // Granted in one place only, since without Tenants it isn't needed everywhere.
         let narrower = ["create", "patch"]
             .map(|verb| format!("\"tenure-lane-tokens\" \"tenure-system\"  serviceaccounts {verb} any"));
         let rights: Vec<_> = list_rights(&some)
@@ -188,7 +188,8 @@ fn what_nobody_uses_is_not_granted() {
         assert!(!has(&sources, absent), "{absent}");
     }
 
-    // What a Surface generates is Flux's to reconcile: it is made and looked at, and nothing is written into its status.
+    // Flux reconciles the objects that a Surface generates. They are created and read, and nothing is written into their
+    // status.
     let surfaces = rights(&["Surface"]);
     assert!(has(
         &surfaces,
@@ -208,7 +209,8 @@ fn what_nobody_uses_is_not_granted() {
     assert!(!has(&tenants, &format!("{lane} source.toolkit.fluxcd.io")));
 }
 
-/// Whoever keeps policies changes and deletes those of their names and no others, and puts no right into a role that it doesn't have.
+/// The keeper of policies changes and deletes those with their names and no others, and puts no right into a role that it doesn't
+/// have.
 #[test]
 fn who_keeps_policies_has_no_more_than_that() {
     let policy = json!({"kind": "ValidatingAdmissionPolicy", "metadata": {"name": "tenure-a"}});
@@ -230,8 +232,8 @@ fn who_keeps_policies_has_no_more_than_that() {
     }
 }
 
-/// Where it may write Secrets, an administrator says: nothing of an installation binds it, it lists and watches nothing, and without Surfaces
-/// and access it has nothing to do.
+/// An administrator decides where it may write Secrets: nothing of an installation binds it, it lists and watches nothing, and without
+/// Surfaces and access it has nothing to do.
 #[test]
 fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
     let objects = objects().expect("objects");
@@ -265,7 +267,7 @@ fn who_writes_credentials_lists_nothing_and_is_bound_nowhere() {
     assert!(list_rights(&named(&without)).is_empty());
 }
 
-/// Whoever sees to access writes its records, and the rest is done as accounts that an administrator names.
+/// The controller of access writes its records. Accounts that an administrator names do the rest.
 #[test]
 fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
     let rights = |on: bool| {
@@ -281,7 +283,7 @@ fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
         let is_event = right.contains("\"tenure-access-records\" \"tenure-system\"  events ");
         let is_role = right.ends_with(" clusterroles get any");
         assert!(is_event || is_role || right.contains(" tenure.dev "), "{right}");
-        // Who asks, and who answers, is never the controller.
+        // The controller is never the requester or the approver.
         let is_word = [" fluxaccesses ", " fluxaccessgrants ", " fluxaccessstandinggrants "];
         if is_word.iter().any(|word| right.contains(word)) {
             assert!(
@@ -294,7 +296,7 @@ fn who_sees_to_access_reads_no_secret_and_writes_no_word_of_others() {
     assert!(rights.iter().any(|right| right.contains(" fluxaccesstargets record ")));
 }
 
-/// Writing verbs that rules of the controller grant, as `RESOURCE VERB`.
+/// Returns the writing verbs that rules of the controller grant, as `RESOURCE VERB`.
 fn list_writes(roles: &[&Value]) -> BTreeSet<String> {
     let mut writes = BTreeSet::new();
     for rule in roles.iter().flat_map(|role| list_rules(role)) {

@@ -1,5 +1,5 @@
-//! What a Tenant says of Pods, claims, Ingresses and Services in its namespaces: which names they may bear, and which they bear where they
-//! say none. Admission alone can act on it.
+//! A Tenant's bounds for Pods, claims, Ingresses and Services in its namespaces: the allowed names, and the default ones. Only admission
+//! can enforce them.
 
 use std::collections::BTreeMap;
 
@@ -10,114 +10,114 @@ use serde_json::Value;
 use super::contents::AdditionalMetadata;
 use super::label_selector::{LabelRequirement, LabelSelector};
 
-/// What objects in the tenant's namespaces may be. A field that is absent bounds nothing.
+/// Bounds of the objects in the tenant's namespaces. A field that is absent bounds nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct TenantBounds {
-    /// StorageClasses of PersistentVolumeClaims.
+    /// Allowed StorageClasses of PersistentVolumeClaims.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_classes: Option<AllowedClasses>,
-    /// PriorityClasses of Pods.
+    /// Allowed PriorityClasses of Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_classes: Option<AllowedClasses>,
-    /// RuntimeClasses of Pods.
+    /// Allowed RuntimeClasses of Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_classes: Option<AllowedClasses>,
-    /// Classes and hostnames of Ingresses.
+    /// Allowed classes and hostnames of Ingresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ingress_options: Option<IngressOptions>,
-    /// Registries of images, with their ports. An image that names none is of `docker.io`.
+    /// Allowed registries of images, with their ports. An image without a registry is from `docker.io`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_registries: Option<AllowedNames>,
-    /// When images may be pulled; whenever, without any.
+    /// Allowed pull policies of images. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "write_pull_policies_schema")]
     pub image_pull_policies: Vec<String>,
-    /// What Services may be.
+    /// Allowed types, addresses, labels and annotations of Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_options: Option<ServiceOptions>,
 }
 
-/// Names that are allowed: those that are listed, and those that an expression is about.
+/// Allowed names: a list, and a regular expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AllowedNames {
-    /// Names, letter by letter.
+    /// Allowed names, compared letter by letter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
-    /// A regular expression, in Go's syntax, of whole names.
+    /// Regular expression in Go's syntax, at most 1,024 bytes, that must match a whole name. An expression that can't be read allows nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_regex: Option<String>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// Classes that are allowed, by their names or by their labels.
+/// Classes that are allowed by their names or by their labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AllowedClasses {
-    /// Names, letter by letter.
+    /// Allowed names, compared letter by letter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<String>,
-    /// A regular expression, in Go's syntax, of whole names.
+    /// Regular expression in Go's syntax, at most 1,024 bytes, that must match a whole name. An expression that can't be read allows nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_regex: Option<String>,
-    /// Labels of the class, and their values.
+    /// Labels of an allowed class, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// What else holds of the class's labels.
+    /// Further requirements for the labels of an allowed class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelRequirement>,
-    /// The class of what names none. It is allowed.
+    /// Class of an object that names none. This class is allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// Names that are refused: those that are listed, and those in which an expression finds something.
+/// Denied names: a list, and a regular expression.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct DeniedNames {
-    /// Names, letter by letter.
+    /// Denied names, compared letter by letter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// A regular expression, in Go's syntax, of any part of a name.
+    /// Regular expression in Go's syntax, at most 1,024 bytes. A match in any part of a name denies it. An expression that can't be read denies everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_regex: Option<String>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// What Ingresses may be.
+/// Bounds of Ingresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct IngressOptions {
-    /// Their IngressClasses.
+    /// Allowed IngressClasses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_classes: Option<AllowedClasses>,
-    /// Their hostnames.
+    /// Allowed hostnames. If set, rules without a host and default backends are denied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_hostnames: Option<AllowedNames>,
-    /// Whether a hostname may begin with `*`.
+    /// Allows hostnames that begin with `*`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_wildcard_hostnames: Option<bool>,
-    /// Among which Ingresses no two have the same host and path. Where it is absent, or `Disabled`, any two may.
+    /// Scope in which no two Ingresses may have the same host and path: `Cluster`, `Tenant` or `Namespace`. `Disabled` (default): any two may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Cluster", "Tenant", "Namespace", "Disabled"]))]
     pub hostname_collision_scope: Option<String>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
@@ -135,7 +135,7 @@ pub enum CollisionScope {
 }
 
 impl CollisionScope {
-    /// The word that a Tenant has for it.
+    /// Returns the word in a Tenant.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -147,8 +147,8 @@ impl CollisionScope {
 }
 
 impl IngressOptions {
-    /// Among which Ingresses no two have the same host and path, if that is said. A word that nobody knows says nothing, and the Tenant's Ready
-    /// condition tells so.
+    /// Returns the scope in which no two Ingresses share a host and path, if it is set. An unknown word sets nothing, and the Tenant's Ready
+    /// condition reports it.
     #[must_use]
     pub fn collision_scope(&self) -> Option<CollisionScope> {
         match self.hostname_collision_scope.as_deref() {
@@ -164,47 +164,47 @@ impl IngressOptions {
     }
 }
 
-/// What Services may be.
+/// Bounds of Services.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ServiceOptions {
-    /// Their types.
+    /// Allowed types of Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_services: Option<AllowedServices>,
-    /// Their external addresses.
+    /// Allowed external addresses of Services.
     #[serde(default, rename = "externalIPs", skip_serializing_if = "Option::is_none")]
     pub external_ips: Option<ExternalIps>,
-    /// Labels that they don't bear.
+    /// Labels that Services can't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_labels: Option<DeniedNames>,
-    /// Annotations that they don't bear.
+    /// Annotations that Services can't have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forbidden_annotations: Option<DeniedNames>,
-    /// Labels and annotations that they bear.
+    /// Labels and annotations that admission sets on Services.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub additional_metadata: Option<AdditionalMetadata>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
-/// Types of Services. One that is absent is allowed.
+/// Types of Services. A type is allowed unless its field is false.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct AllowedServices {
-    /// Whether a Service may be of type NodePort.
+    /// Allows Services of type NodePort. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_port: Option<bool>,
-    /// Whether a Service may be of type ExternalName.
+    /// Allows Services of type ExternalName. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_name: Option<bool>,
-    /// Whether a Service may be of type LoadBalancer.
+    /// Allows Services of type LoadBalancer. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_balancer: Option<bool>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
@@ -215,18 +215,18 @@ pub struct AllowedServices {
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct ExternalIps {
-    /// Addresses and networks (`192.0.2.0/24`, `2001:db8::/64`); none, where the list is empty.
+    /// Allowed addresses and networks, such as `192.0.2.0/24` or `2001:db8::/64`. An empty list allows none.
     #[serde(default)]
     #[schemars(required)]
     pub allowed: Vec<String>,
-    /// What Capsule knows and Tenure does not act on.
+    /// Fields of Capsule that Tenure stores and does not act on.
     #[serde(flatten)]
     #[schemars(skip)]
     pub other: BTreeMap<String, Value>,
 }
 
 impl AllowedClasses {
-    /// The labels by which classes are allowed, if any are.
+    /// Returns the labels by which classes are allowed, if any are.
     #[must_use]
     pub fn selector(&self) -> Option<LabelSelector> {
         let selector = LabelSelector {
@@ -249,7 +249,8 @@ pub enum ByPolicies {
 }
 
 impl TenantBounds {
-    /// The fields that are set, by their paths in the spec, and what policies can do about each.
+    /// Lists the fields that are set, by their paths in the spec, with the part that policies can
+    /// enforce.
     #[must_use]
     pub fn list_set(&self) -> Vec<(&'static str, ByPolicies)> {
         let ingress = self.ingress_options.as_ref();
@@ -308,7 +309,8 @@ impl TenantBounds {
         set.map(|(name, _, by_policies)| (name, by_policies)).collect()
     }
 
-    /// What Capsule knows within these fields and Tenure does not act on, by its path in the spec.
+    /// Lists the fields of Capsule's within these bounds that Tenure does not act on, by their
+    /// paths in the spec.
     #[must_use]
     pub fn list_unknown(&self) -> Vec<String> {
         let mut unknown = Vec::new();

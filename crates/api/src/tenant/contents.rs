@@ -1,4 +1,5 @@
-//! What a Tenant says is in each of its namespaces: LimitRanges, NetworkPolicies, ResourceQuotas, and labels and annotations.
+//! The objects that a Tenant sets in each of its namespaces: LimitRanges, NetworkPolicies, ResourceQuotas, and labels and
+//! annotations.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +9,27 @@ use serde_json::{Map, Value, json};
 
 use super::label_selector::LabelSelector;
 
-/// Specs of objects of one kind, each of which is in every namespace of the tenant.
+/// Objects of one kind in each of the tenant's namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct TenantItems {
-    /// Their `spec`s, as Kubernetes has them.
+    /// The `spec` of each object, as in Kubernetes: at most 16 items, each of at most 16 KiB as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "write_items_schema")]
     pub items: Vec<Map<String, Value>>,
 }
 
-/// Specs of ResourceQuotas.
+/// ResourceQuotas for the tenant's namespaces.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct TenantResourceQuotas {
-    /// Whether they bound the tenant as a whole, which is so when it is absent, or each of its namespaces.
+    /// `Tenant` (default): the quotas bound all of the tenant's namespaces together. `Namespace`: they bound each namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Tenant", "Namespace"]))]
     pub scope: Option<String>,
-    /// Their `spec`s, as Kubernetes has them.
+    /// The `spec` of each ResourceQuota, as in Kubernetes: at most 16 items, each of at most 16 KiB as JSON.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "write_items_schema")]
     pub items: Vec<Map<String, Value>>,
@@ -42,7 +43,7 @@ impl TenantResourceQuotas {
     }
 }
 
-/// Labels and annotations. `{{ tenant.name }}` and `{{ namespace }}` stand for names.
+/// Labels and annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
@@ -55,12 +56,12 @@ pub struct AdditionalMetadata {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Labels and annotations of the namespaces that are chosen.
+/// Labels and annotations of selected namespaces. In values, `{{ tenant.name }}` and `{{ namespace }}` stand for names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct SelectedMetadata {
-    /// Which namespaces; all of the tenant's without one.
+    /// Namespaces of the tenant that get the labels and annotations. Default: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
     /// Labels.

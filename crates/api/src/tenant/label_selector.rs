@@ -1,46 +1,47 @@
-//! A choice by labels, as Kubernetes has it: `matchLabels` and `matchExpressions`, all of which hold.
+//! A label selector of Kubernetes: `matchLabels` and `matchExpressions`, which must all match.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is chosen by its labels. An empty one chooses everything.
+/// Selection by labels. An empty selector selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct LabelSelector {
-    /// Labels and their values.
+    /// Labels that must exist, with their values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// What else holds of labels.
+    /// Further requirements for labels. All of them must hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelRequirement>,
 }
 
-/// What holds of a label.
+/// Requirement for a label.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct LabelRequirement {
     /// Key of the label.
     pub key: String,
-    /// How its value and `values` are to each other.
+    /// Relation between the label's value and `values`: `In`, `NotIn`, `Exists` or `DoesNotExist`.
     #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
     pub operator: String,
-    /// Values.
+    /// Values for `In` and `NotIn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
 
 impl LabelSelector {
-    /// Whether it says nothing.
+    /// Checks whether the selector is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
-    /// Whether it chooses only what has a label with one of the values that it lists.
+    /// Checks whether the selector matches only objects that have a label with one of its listed
+    /// values.
     #[must_use]
     pub fn lists_values(&self, key: &str) -> bool {
         let mut expressions = self.match_expressions.iter();
@@ -48,7 +49,7 @@ impl LabelSelector {
             || expressions.any(|requirement| requirement.key == key && requirement.operator == "In")
     }
 
-    /// Whether it chooses what has these labels. An operator that nobody knows chooses nothing.
+    /// Checks whether the selector matches these labels. An unknown operator matches nothing.
     pub fn selects<'l>(&self, label: impl Fn(&str) -> Option<&'l str>) -> bool {
         self.match_labels
             .iter()

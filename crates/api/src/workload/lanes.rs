@@ -1,6 +1,6 @@
-//! What runs one lane inside a cluster, where each has a Pod of its own: its Deployment, which the controllers write, and who its Pods may talk to, which
-//! whoever installs writes for all of them. It refuses to let what a lane is called choose anything but labels, names and the account: what runs, and
-//! what it may reach, is the same for all lanes of a sort.
+//! The objects that run one lane in a cluster, if each lane has a Pod of its own: its Deployment, which the controllers write, and the NetworkPolicies of
+//! all lanes, which the installer writes. The name of a lane decides only labels, names and the account. The program, and the addresses it may reach, are
+//! the same for all lanes of a sort.
 
 use serde_json::{Map, Value, json};
 
@@ -10,55 +10,57 @@ use super::{
 };
 use crate::metadata::{MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_NAMESPACE};
 
-/// The port on which lanes come to the controllers.
+/// The port on which lanes connect to the controllers.
 pub const LANE_PORT: u16 = 9643;
-/// The Service that leads there.
+/// The Service of that port.
 pub const LANE_SERVICE: &str = "tenure-lanes";
-/// The Secret with the certificate that is shown there, and the key of its authority.
+/// The Secret with the certificate of that port, and the key of its authority.
 pub const LANE_SECRET: &str = "tenure-lanes";
 /// The ConfigMap with the authority that lanes trust.
 pub const LANE_AUTHORITY: &str = "tenure-lanes";
-/// Whom the token is for by which a lane proves itself there: nobody else takes it, no API server either.
+/// The audience of the token by which a lane proves its identity there. No other server accepts it, not
+/// even an API server.
 pub const LANE_AUDIENCE: &str = "tenure-lanes.tenure-system";
-/// The label of everything that runs a lane: what sort of lane it is.
+/// The label of all objects that run a lane: the sort of lane.
 pub const LANE_LABEL: &str = "tenure.dev/lane";
-/// The label that says whose a tenant's lane is.
+/// The label with the tenant of a tenant's lane.
 const TENANT_OF_LANE: &str = "tenure.dev/lane-of";
 /// The name of the Pods' component.
 const COMPONENT: &str = "lane";
-/// The only folder that can be written.
+/// The only writable folder.
 const DATA: &str = "/var/lib/tenure";
-/// Where the authority is in a Pod.
+/// The path of the authority in a Pod.
 const AUTHORITY: &str = "/etc/tenure/hub";
-/// Where the tokens are in a Pod.
+/// The path of the tokens in a Pod.
 const TOKENS: &str = "/var/run/secrets/tenure";
-/// How long tokens hold; a kubelet renews them before that.
+/// The lifetime of tokens. A kubelet renews them earlier.
 const TOKEN_SECONDS: u32 = 3600;
 
-/// What all Deployments of lanes have in common.
+/// The common settings of all Deployments of lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LanePods {
     /// The image that holds the program.
     pub image: String,
     /// The PriorityClass of the Pods.
     pub priority_class: Option<String>,
-    /// Where the controllers are found: a host and a port.
+    /// The address of the controllers: a host and a port.
     pub hub: String,
-    /// What the program logs, as `TENURE_LOG` has it.
+    /// The log filter of the program, as in `TENURE_LOG`.
     pub log: Option<String>,
-    /// How many bytes of memory a lane may take.
+    /// The limit of a lane's memory, in bytes.
     pub memory: u64,
-    /// How many bytes of disk it may take.
+    /// The limit of its disk, in bytes.
     pub disk: u64,
 }
 
-/// Where lanes find the controllers when nobody says it: the Service.
+/// Returns the default address of the controllers for lanes: the Service.
 #[must_use]
 pub fn usual_hub() -> String {
     format!("{LANE_SERVICE}.{PLATFORM_NAMESPACE}.svc:{LANE_PORT}")
 }
 
-/// The labels of one lane, which no other one has: of its sort, and of its tenant if it is one's.
+/// Returns the labels of one lane, which no other one has: of its sort, and of its tenant if it has
+/// one.
 fn select(lane: &str) -> Map<String, Value> {
     let (sort, tenant) = match lane.split_once('/') {
         Some((sort, tenant)) => (sort, Some(tenant)),
@@ -74,18 +76,18 @@ fn select(lane: &str) -> Map<String, Value> {
     labels
 }
 
-/// The Pods of all lanes.
+/// Returns the selector of the Pods of all lanes.
 pub(super) fn select_all() -> Value {
     json!({"matchLabels": {"app.kubernetes.io/name": "tenure", "app.kubernetes.io/component": COMPONENT}})
 }
 
-/// Whether an object of the platform namespace with these labels is a lane's.
+/// Checks whether an object of the platform namespace with these labels is a lane's.
 #[must_use]
 pub fn is_lane_deployment(labels: &Value) -> bool {
     labels.get(LANE_LABEL).is_some() && labels.get(MANAGED_BY).is_some_and(|by| by == MANAGED_BY_TENURE)
 }
 
-/// The Deployment of a lane that is called so, as its account, by which it is named too.
+/// Returns the Deployment of a lane. It has the name of the lane's account.
 #[must_use]
 pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
     let own = Value::Object(select(lane));
@@ -116,7 +118,7 @@ pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
         "ports": [{"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"}],
         "livenessProbe": probe("/livez", 3), "readinessProbe": probe("/readyz", 2),
         "securityContext": confine_container(),
-        // Of processor time, too, unlike the controllers' own: its tenant may be hostile, and a lane has no Lease that it could lose by that.
+        // Unlike the controllers, a lane has a CPU limit, too: its tenant may be hostile, and it has no Lease that it could lose by that.
         "resources": {
             "requests": {"cpu": "20m", "memory": "48Mi", "ephemeral-storage": "64Mi"},
             "limits": {"cpu": "2", "memory": mebibytes(pods.memory)}
@@ -130,7 +132,7 @@ pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
     let mut pod = json!({
         "serviceAccountName": account, "automountServiceAccountToken": false, "enableServiceLinks": false,
         "nodeSelector": {"kubernetes.io/os": "linux"},
-        // What is under way ends first.
+        // Running work ends first.
         "terminationGracePeriodSeconds": 30,
         "securityContext": confine_pod(),
         "containers": [container],
@@ -151,14 +153,15 @@ pub fn lane_deployment(pods: &LanePods, lane: &str, account: &str) -> Value {
         "spec": {
             "replicas": 1, "revisionHistoryLimit": 1,
             "selector": {"matchLabels": own},
-            // Two of one lane don't work side by side: the second would wait for the first, and hold its place on a node.
+            // Two Pods of one lane don't work at the same time: the second would wait for the first, and occupy resources
+            // of a node.
             "strategy": {"type": "Recreate"},
             "template": {"metadata": {"labels": labels}, "spec": pod}
         }
     })
 }
 
-/// Where lanes come to the controllers.
+/// Returns the Service by which lanes connect to the controllers.
 pub(super) fn service() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service", "metadata": metadata(LANE_SERVICE),
@@ -169,7 +172,8 @@ pub(super) fn service() -> Value {
     })
 }
 
-/// Where lanes may connect to: the controllers, and what else they need. What the platform's may besides, no tenant's does.
+/// Returns the NetworkPolicies of lanes: the controllers, and other addresses that they need. The platform's lane may reach
+/// more than a tenant's.
 pub(super) fn traffic(workload: &Workload) -> [Value; 2] {
     let all = ["tenant", "pool", "protected"];
     let policy = |name: &str, sorts: &[&str], sources: Sources| {

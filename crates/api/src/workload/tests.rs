@@ -1,4 +1,4 @@
-//! What runs the controllers, as it is written: by default, as it is chosen, and for shards.
+//! The objects that run the controllers: with defaults, with choices, and for shards.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn workload() -> Workload {
     }
 }
 
-/// Nobody comes in by default; for metrics one namespace does, on one port.
+/// By default no connection comes in. For metrics one namespace may connect, on one port.
 #[test]
 fn metrics_are_reached_from_one_namespace() {
     let closed = find(&objects(&workload()), "NetworkPolicy", "tenure-controller");
@@ -58,7 +58,8 @@ fn metrics_are_reached_from_one_namespace() {
     );
 }
 
-/// API servers reach the main Pods, and no shard's; whose certificate counts is mounted without a key.
+/// API servers reach the main Pods, and no shard's. The authority of their client certificate is
+/// mounted without a key.
 #[test]
 fn api_servers_ask_the_main_pods() {
     let none = objects(&workload());
@@ -92,7 +93,7 @@ fn api_servers_ask_the_main_pods() {
     );
 }
 
-/// The listener that asks nobody for anything is opened to one controller's Pods, and to nobody else's of the same namespace.
+/// The listener without authentication is open to one controller's Pods, and to no others of the same namespace.
 #[test]
 fn artifacts_are_reached_by_helm_controller_and_by_who_proves_himself() {
     let none = objects(&workload());
@@ -177,7 +178,8 @@ fn the_deployment_says_what_was_chosen_and_nothing_is_written_twice() {
         with_class["spec"]["template"]["spec"]["priorityClassName"],
         "system-cluster-critical"
     );
-    // A Deployment whose selector doesn't choose its own Pods is refused, and a budget for other Pods is none.
+    // The API server refuses a Deployment whose selector doesn't match its own Pods, and a budget for other
+    // Pods has no effect.
     let budget = find(&objects_by_default, "PodDisruptionBudget", "tenure-controller");
     let policy = find(&objects_by_default, "NetworkPolicy", "tenure-controller");
     let labels = by_default["spec"]["template"]["metadata"]["labels"]
@@ -262,7 +264,8 @@ fn the_cluster_is_closed_in_every_form_of_its_addresses() {
     let has = |at: usize, range: &str| excepted(&blocks[at]).iter().any(|found| found == range);
     assert!(has(0, "34.1.0.0/16") && has(1, "2600:1900::/28"));
     assert!(has(1, "2002:2201::/32") && has(2, "64:ff9b::2201:0/112"), "{blocks:?}");
-    // It is closed already, and an API server refuses an exception that isn't part of its block.
+    // This range is closed already, and an API server refuses an exception that isn't part of its
+    // block.
     assert!(!has(1, "fd00::/8"));
 }
 
@@ -304,7 +307,7 @@ fn a_shard_has_pods_of_its_own() {
                 .as_object()
                 .is_some_and(|selected| selected.iter().all(|(label, value)| labels[label] == *value))
         );
-        // What is for one part selects its Pods and no other part's.
+        // An object for one part selects its Pods and no other part's.
         for kind in ["NetworkPolicy", "PodDisruptionBudget"] {
             let is_its = |object: &&&Value| object["metadata"]["name"] == name;
             let object = of_kind(kind);
@@ -320,7 +323,7 @@ fn a_shard_has_pods_of_its_own() {
         selectors.insert(selected.to_string());
     }
     assert_eq!((selectors.len(), of_kind("Deployment").len()), (3, 3));
-    // Without shards, the only instance is told of none.
+    // Without shards, the only instance gets no shard argument.
     let alone = super::objects(&workload());
     assert!(
         !serde_json::to_string(&alone)

@@ -1,4 +1,4 @@
-//! The CRDs are structural, and shaped as Flux's are.
+//! The CRDs are structural, and have the shape of Flux's.
 
 use serde_json::{Value, json};
 use tenure_api::crds::{access_crds, crds, file_name, package_crds};
@@ -11,7 +11,7 @@ fn crd(kind: &str) -> Value {
         .unwrap()
 }
 
-/// Kubernetes' rules for structural schemas, as far as a generator could break them.
+/// Checks Kubernetes' rules for structural schemas, as far as a generator could break them.
 fn assert_structural(schema: &Value, path: &str) {
     let map = schema.as_object().unwrap();
     assert!(
@@ -206,7 +206,7 @@ fn packages_are_shaped_as_cozystacks() {
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         assert!(schema.get("required").is_none(), "{crd}");
     }
-    // Values are whatever a chart takes, and kept.
+    // Values have any fields of a chart, and are stored.
     for crd in [&crds[0], &crds[2]] {
         let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         let values = &spec["properties"]["components"]["additionalProperties"]["properties"]["values"];
@@ -246,7 +246,7 @@ fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
         let rules = &schema(at)["properties"]["spec"]["x-kubernetes-validations"];
         assert_eq!(rules[0]["rule"], "self == oldSelf", "{name}");
     }
-    // A target is the cluster's, and its name says which it is.
+    // A target is cluster-scoped, and its name identifies it.
     assert_eq!(crds[5]["spec"]["scope"], "Cluster");
     assert!(
         schema(5)["x-kubernetes-validations"][0]["rule"]
@@ -255,7 +255,7 @@ fn kinds_of_access_keep_what_was_said_and_hold_no_value() {
             .contains("self.metadata.name.startsWith(self.spec.provider")
     );
     assert!(crds[..5].iter().all(|crd| crd["spec"]["scope"] == "Namespaced"));
-    // No field of a status could be taken for a place to put a value.
+    // No name of a status field suggests that it contains a credential's value.
     for (at, name) in names.iter().enumerate() {
         let status = schema(at)["properties"]["status"].to_string();
         for word in ["\"token\"", "\"password\"", "\"value\"", "\"identity\"", "\"username\""] {

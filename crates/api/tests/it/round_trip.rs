@@ -1,4 +1,4 @@
-//! What a user wrote comes back as it was: nothing lost, nothing invented.
+//! A user's object comes back unchanged: nothing is lost, and nothing is added.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};

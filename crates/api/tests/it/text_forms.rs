@@ -1,4 +1,4 @@
-//! Durations, names and inventory ids: what is read, and what is refused.
+//! Durations, names and inventory ids: accepted and refused texts.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn durations_follow_gos_grammar() {
     }
 }
 
-/// Flux's rules for what a spec leaves out.
+/// Flux's defaults for fields that a spec leaves out.
 #[test]
 fn what_a_kustomization_leaves_out_follows_from_its_interval() {
     let spec = |more: serde_json::Value| -> KustomizationSpec {

@@ -1,4 +1,4 @@
-//! What runs a lane, as it is written.
+//! The objects that run a lane.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn a_lanes_deployment_is_its_own_and_runs_as_its_account() {
         assert_eq!(pod["serviceAccountName"], account);
         assert_eq!(pod["automountServiceAccountToken"], false);
         assert_eq!(one["spec"]["strategy"]["type"], "Recreate");
-        // The one for the hub is nobody else's, and the other one nobody but the API server's.
+        // Only the hub accepts the first token, and only the API server the second one.
         let sources = &pod["volumes"][2]["projected"]["sources"];
         assert_eq!(sources[0]["serviceAccountToken"]["audience"], LANE_AUDIENCE);
         assert_eq!(sources[1]["serviceAccountToken"].get("audience"), None);
@@ -52,7 +52,7 @@ fn a_lanes_deployment_is_its_own_and_runs_as_its_account() {
         assert_eq!(pod["volumes"][0]["emptyDir"]["sizeLimit"], "2048Mi");
         assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
     }
-    // What a lane is called chooses nothing else.
+    // The name of a lane changes nothing else.
     let without_names = |one: &Value, account: &str| one.to_string().replace(account, "");
     let strip =
         |at: usize, tenant: &str| without_names(&written[at], lanes[at].1).replace(&format!("\"{tenant}\""), "\"\"");
@@ -92,7 +92,8 @@ fn what_the_platforms_lane_reaches_no_tenants_does() {
         ];
         assert_eq!(reached, [hub, tenants, platform], "{what}");
     }
-    // Each lane's Pods are selected by one of the policies, and only they come in where lanes do.
+    // Each lane's Pods are selected by one of the policies, and only they may connect to the lanes'
+    // port.
     for (name, lanes) in [
         ("tenure-lanes", &["tenant/blue", "pool", "protected/flux-system"][..]),
         ("tenure-lane-platform", &["platform"]),
