@@ -239,6 +239,10 @@ mod tests {
             findings.len(),
             findings.join("\n")
         );
-        assert!(tally.same > TREES / 2, "only {} of {TREES} trees could be built", tally.same);
+        assert!(
+            tally.same > TREES / 2,
+            "only {} of {TREES} trees could be built",
+            tally.same
+        );
     }
 }
