@@ -1,13 +1,14 @@
 //! Limits of concurrent requests, in total and per tenant, so that no client starves the others. The caller decides
 //! which requests are watches or long work.
 //!
-//! ```text
-//!                     whole share      three quarters of it   half of it
-//!  ServiceAccount     its tenant    >  its namespace       >  itself
-//!  the same, where nobody's            its namespace       >  itself
-//!  an owner           the tenant    >  itself
-//!  anybody else       itself
-//! ```
+//! - A ServiceAccount in a tenant's namespace has a share within that of its namespace, within that of its tenant. The
+//!   account of a tenant's lane has the same, with the platform namespace.
+//! - An owner has a share within that of the tenant.
+//! - Another ServiceAccount has a share within that of its namespace.
+//! - Any other user has a whole share.
+//!
+//! A share within a whole one has three quarters of it, and a share within that one has half of it.
+//!
 //!
 //! A tenant may create any number of namespaces and ServiceAccounts: all of them together have one share. Within this
 //! share no member can take everything: a request takes a permit of its own level first, and then one of each level
@@ -166,6 +167,15 @@ struct Known {
     line: Weak<Semaphore>,
 }
 
+/// The known shares.
+#[derive(Debug, Default)]
+struct Shares {
+    /// The shares, by the names of all their levels from the outermost.
+    by_path: HashMap<String, Known>,
+    /// The number of shares above which unused ones are removed.
+    sweep_above: usize,
+}
+
 impl Known {
     /// Checks whether any part of it is in use.
     fn is_held(&self) -> bool {
@@ -196,7 +206,7 @@ pub(crate) struct Fairness {
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
     /// By the names of all levels, from the outermost.
-    users: Mutex<HashMap<String, Known>>,
+    users: Mutex<Shares>,
     rejected: AtomicUsize,
 }
 
@@ -350,8 +360,8 @@ impl Fairness {
     }
 
     /// Returns the share at a path, or creates it.
-    fn find_share(&self, users: &mut HashMap<String, Known>, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
-        let known = users.get(path);
+    fn find_share(&self, users: &mut Shares, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
+        let known = users.by_path.get(path);
         if let Some(share) = known.and_then(|known| known.share.upgrade()) {
             return share;
         }
@@ -366,9 +376,7 @@ impl Fairness {
         });
         let long = known.and_then(|known| known.long.upgrade());
         let line = known.and_then(|known| known.line.upgrade());
-        if users.len() > self.bounds.total {
-            users.retain(|_, known| known.is_held());
-        }
+        users.sweep(self.bounds.total);
         let share = Arc::new(Share {
             places: Arc::new(Semaphore::new(part(self.bounds.user))),
             watches: Arc::new(Semaphore::new(part(self.bounds.user_watches))),
@@ -384,8 +392,19 @@ impl Fairness {
             long: Arc::downgrade(&share.long),
             line: Arc::downgrade(&share.line),
         };
-        users.insert(path.to_owned(), known);
+        users.by_path.insert(path.to_owned(), known);
         share
+    }
+}
+
+impl Shares {
+    /// Removes shares that are not in use, once there are twice as many as after the last time, and more than `least`.
+    /// So the cost for one new share does not grow with the shares that one tenant keeps in use.
+    fn sweep(&mut self, least: usize) {
+        if self.by_path.len() > self.sweep_above.max(least) {
+            self.by_path.retain(|_, known| known.is_held());
+            self.sweep_above = self.by_path.len().saturating_mul(2);
+        }
     }
 }
 

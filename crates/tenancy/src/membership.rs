@@ -46,7 +46,8 @@ pub fn find_membership<'a>(facts: &'a Facts, user: &str, groups: &[String]) -> M
                     kind: kind.to_owned(),
                     name: name.to_owned(),
                 };
-                facts.tenants_of(&owner).map(|tenant| tenant.name.as_str()).min()
+                // In the order of their names.
+                facts.tenants_of(&owner).map(|tenant| tenant.name.as_str()).next()
             });
         return Membership::of(tenants.min());
     };

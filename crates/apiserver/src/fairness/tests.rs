@@ -226,3 +226,21 @@ fn watches_are_counted_apart() {
     drop(second);
     assert!(fairness.watch(&user("a")).is_ok());
 }
+
+#[test]
+fn unused_shares_are_removed_without_a_scan_for_each_new_one() {
+    let fairness = small();
+    let used: Vec<_> = (0..100)
+        .map(|number| fairness.share_of(&user(&format!("used-{number}"))))
+        .collect();
+    fairness.users.lock().sweep(0);
+    let mut scans = 0;
+    for number in 0..1_000 {
+        let before = fairness.users.lock().by_path.len();
+        drop(fairness.share_of(&user(&format!("once-{number}"))));
+        let after = fairness.users.lock().by_path.len();
+        scans += usize::from(after <= before);
+        assert!(after <= 2 * used.len() + 1, "{after}");
+    }
+    assert!((1..=10).contains(&scans), "{scans}");
+}
