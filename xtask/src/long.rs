@@ -144,3 +144,18 @@ impl Long {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_is_a_task_with_arguments_that_it_takes() {
+        for step in &STEPS {
+            let seed: &[&str] = if step.has_seed { &["--seed", "1"] } else { &[] };
+            let words = [&["xtask"], step.arguments, seed].concat();
+            let parsed = crate::Arguments::try_parse_from(&words);
+            assert!(parsed.is_ok(), "{words:?}: {:?}", parsed.err());
+        }
+    }
+}
