@@ -169,7 +169,7 @@ struct Known {
 
 /// The known shares.
 #[derive(Debug, Default)]
-struct Shares {
+struct ShareTable {
     /// The shares, by the names of all their levels from the outermost.
     by_path: HashMap<String, Known>,
     /// The number of shares above which unused ones are removed.
@@ -206,7 +206,7 @@ pub(crate) struct Fairness {
     watches: Arc<Semaphore>,
     long: Arc<Semaphore>,
     /// By the names of all levels, from the outermost.
-    users: Mutex<Shares>,
+    users: Mutex<ShareTable>,
     rejected: AtomicUsize,
 }
 
@@ -360,7 +360,7 @@ impl Fairness {
     }
 
     /// Returns the share at a path, or creates it.
-    fn find_share(&self, users: &mut Shares, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
+    fn find_share(&self, users: &mut ShareTable, path: &str, parent: Option<Arc<Share>>) -> Arc<Share> {
         let known = users.by_path.get(path);
         if let Some(share) = known.and_then(|known| known.share.upgrade()) {
             return share;
@@ -397,7 +397,7 @@ impl Fairness {
     }
 }
 
-impl Shares {
+impl ShareTable {
     /// Removes shares that are not in use, once there are twice as many as after the last time, and more than `least`.
     /// So the cost for one new share does not grow with the shares that one tenant keeps in use.
     fn sweep(&mut self, least: usize) {
