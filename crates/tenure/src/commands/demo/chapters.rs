@@ -8,7 +8,7 @@ use tenure_api::ObjectView;
 
 use super::account::{Account, Seen, seconds};
 use super::escapes::{self, Escape};
-use super::watch::{Kind, PATIENCE, condition, is_ready, is_refused, until};
+use super::watch::{Kind, PATIENCE, condition, find_manager_of_replicas, is_ready, is_refused, until};
 use super::world::{Edit, World};
 
 /// The timeout for the refusal of an attempt.
@@ -176,11 +176,11 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
                 Err(error) => return Seen::Missing(error.to_string()),
             };
             let edited = serde_json::to_value(edited).unwrap_or_default();
-            let editor = manager_of_replicas(&edited).unwrap_or("nobody").to_owned();
+            let editor = find_manager_of_replicas(&edited).unwrap_or("nobody").to_owned();
             let back = |object: Option<&Value>| {
                 let object = object?;
                 let found = ObjectView::of(object).find_number("/spec/replicas")?;
-                (found == 3).then(|| manager_of_replicas(object).unwrap_or("nobody").to_owned())
+                (found == 3).then(|| find_manager_of_replicas(object).unwrap_or("nobody").to_owned())
             };
             let answer = until(api.clone(), "shop", PATIENCE, back).await;
             seen(answer.map(|owner| {
@@ -191,14 +191,6 @@ pub(super) async fn drift(world: &World, account: &mut Account) {
             }))
         })
         .await;
-}
-
-/// Returns the owner of `.spec.replicas`, by managedFields.
-fn manager_of_replicas(object: &Value) -> Option<&str> {
-    ObjectView::of(object)
-        .list_views("/metadata/managedFields")
-        .find(|entry| entry.has("/fieldsV1/f:spec/f:replicas"))?
-        .find_text("/manager")
 }
 
 /// 5. Tenant evil tries to get out.

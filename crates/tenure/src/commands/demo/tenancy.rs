@@ -6,10 +6,10 @@ use http::Method;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tenure_api::ObjectView;
-use tenure_api::metadata::ALLOW_DELETION;
+use tenure_api::metadata::{ALLOW_DELETION, KUSTOMIZE_CONTROLLER};
 
 use super::account::{Account, Seen};
-use super::watch::{Kind, PATIENCE, is_refused, until};
+use super::watch::{Kind, PATIENCE, find_manager_of_replicas, is_refused, until};
 use super::world::{Edit, World};
 use crate::answers::{Answer, send};
 
@@ -181,6 +181,20 @@ pub(super) async fn hand_edits(world: &World, alice: &kube::Client, account: &mu
                 }
                 Ok(answer) => Seen::Missing(answer.describe()),
                 Err(error) => Seen::Missing(error),
+            }
+        })
+        .await;
+    // Her edit made the field hers: until Tenure applies it again, no rule knows it as Git's.
+    account
+        .step("it is put back, and is Git's again", async {
+            let restored = |object: Option<&Value>| {
+                let replicas = ObjectView::of(object?).find_number("/spec/replicas")?;
+                (find_manager_of_replicas(object?) == Some(KUSTOMIZE_CONTROLLER)).then_some(replicas)
+            };
+            let shop = Kind::Deployment.api(&world.admin, Some("alpha"));
+            match until(shop, "shop", PATIENCE, restored).await {
+                Ok(replicas) => Seen::Held(format!(".spec.replicas is {replicas}, applied by Tenure")),
+                Err(seen) => Seen::Missing(seen),
             }
         })
         .await;

@@ -171,6 +171,14 @@ fn message(object: &Value) -> String {
     }
 }
 
+/// Returns the field manager of `.spec.replicas`, by managedFields.
+pub(super) fn find_manager_of_replicas(object: &Value) -> Option<&str> {
+    ObjectView::of(object)
+        .list_views("/metadata/managedFields")
+        .find(|entry| entry.has("/fieldsV1/f:spec/f:replicas"))?
+        .find_text("/manager")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
