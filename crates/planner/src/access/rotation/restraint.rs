@@ -59,7 +59,8 @@ impl HostRestraint {
 
     /// Counts a new credential that its host finally refused.
     pub fn note_refusal(&mut self, target: &Target, now: Timestamp) {
-        if self.targets.len() >= MOST_TARGETS {
+        let is_new = !self.targets.contains_key(&(target.scope, target.id));
+        if is_new && self.targets.len() >= MOST_TARGETS {
             let oldest = self.targets.iter().min_by_key(|(_, refusals)| refusals.until);
             if let Some(oldest) = oldest.map(|(target, _)| *target) {
                 self.targets.remove(&oldest);
@@ -170,6 +171,22 @@ mod tests {
         for id in 0..20_000 {
             restraint.note_refusal(&target(id), now());
         }
+        assert_eq!(restraint.targets.len(), MOST_TARGETS);
+    }
+
+    #[test]
+    fn a_counted_target_keeps_its_count_when_the_table_is_full() {
+        let mut restraint = HostRestraint::default();
+        for id in 0..u64::try_from(MOST_TARGETS).unwrap() {
+            restraint.note_refusal(&target(id), now());
+        }
+        let waits: Vec<Option<i64>> = (0..2)
+            .map(|_| {
+                restraint.note_refusal(&target(0), now());
+                seconds(now(), restraint.see(&target(0), now()).mint_from)
+            })
+            .collect();
+        assert_eq!(waits, [120, 240].map(Some));
         assert_eq!(restraint.targets.len(), MOST_TARGETS);
     }
 }
