@@ -134,16 +134,31 @@ fn complain(claim: &Claim<'_>, message: String) -> Problem {
     }
 }
 
-/// Returns the rank among claims for the same Secret. First comes the asker: agents before FluxAccess objects, then by name. For one asker, a literal namespace
-/// name comes before a pattern, and the smaller scope before the larger. Next come the path and the role, and at last the place.
-fn rank<'a>(claim: &'a Claim<'_>, is_named: bool) -> (&'a Source, bool, Scope, &'a str, Role, &'a Place) {
+/// The order of claims for the same Secret, by the fields from first to last. The smallest claim gets the Secret.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rank<'a> {
+    /// Agents come before FluxAccess objects.
+    is_object: bool,
+    /// A literal namespace name comes before a pattern.
+    is_pattern: bool,
+    /// A project comes before a group.
+    scope: Scope,
+    path: &'a str,
+    role: Role,
+    /// The asker. It comes after the content, so that no tenant wins by the name of its object.
+    source: &'a Source,
+    place: &'a Place,
+}
+
+fn rank<'a>(claim: &'a Claim<'_>, is_named: bool) -> Rank<'a> {
     let entry = claim.entry;
-    (
-        &claim.source,
-        !is_named,
-        entry.scope,
-        &entry.path,
-        entry.role,
-        &entry.place,
-    )
+    Rank {
+        is_object: matches!(claim.source, Source::Object(..)),
+        is_pattern: !is_named,
+        scope: entry.scope,
+        path: &entry.path,
+        role: entry.role,
+        source: &claim.source,
+        place: &entry.place,
+    }
 }

@@ -381,6 +381,35 @@ fn two_entries_for_one_secret_have_a_fixed_winner() {
     assert_eq!(paths(&claims, &forward.deliveries), paths(&backward, &again.deliveries));
 }
 
+/// What an entry says decides before the name of its object, which a tenant chooses.
+#[test]
+fn a_name_precedes_a_pattern_of_another_object() {
+    let said = |projects: serde_json::Value| {
+        read_object(&access(json!({ "provider": "work", "projects": projects })), "group-1")
+    };
+    let pattern = said(json!([{ "id": "group-1/a", "namespaces": ["x*"] }]));
+    let name = said(json!([{ "id": "group-1/z", "namespaces": ["x1"] }]));
+    let namespaces: BTreeSet<&str> = ["x1", "x2"].into();
+    for source in [
+        |name: &str| Source::Object("team".to_owned(), name.to_owned()),
+        |name: &str| Source::Agent(name.to_owned()),
+    ] {
+        for (first, second) in [("early", "late"), ("late", "early")] {
+            let claims = [(first, &pattern), (second, &name)].map(|(of, configuration)| Claim {
+                source: source(of),
+                entry: &configuration.entries[0],
+            });
+            let assignment = assign(&claims, &namespaces, "tenure-system", |_, _, _| Ok(()));
+            let paths: Vec<(&str, &str)> = assignment
+                .deliveries
+                .iter()
+                .map(|delivery| (delivery.namespace.as_str(), claims[delivery.claim].entry.path.as_str()))
+                .collect();
+            assert_eq!(paths, [("x1", "group-1/z"), ("x2", "group-1/a")], "{first} {second}");
+        }
+    }
+}
+
 /// Any bytes get an answer, which is the same twice and within the limits.
 #[test]
 fn no_bytes_make_it_panic() {
