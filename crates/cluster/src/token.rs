@@ -9,14 +9,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tenure_tenancy::TokenClaims;
 
-/// The time before its end when a token is replaced, so that no request arrives with a token that has ended.
+/// The most time before its end when a token is replaced, so that no request arrives with a token that has ended.
 const MARGIN: Duration = Duration::from_secs(5 * 60);
+/// The part of its lifetime before its end when a short token is replaced. Else a token of five minutes would be replaced at each request.
+const MARGIN_PART: u32 = 5;
 
 /// A bearer token and its end. The text leaves this crate only in an `Authorization` header, and on its way to the process of its lane ([`HandedToken`]).
 #[derive(Clone)]
 pub struct Token {
     text: String,
     expires: Option<SystemTime>,
+    /// The time before the end when the token is replaced.
+    margin: Duration,
 }
 
 impl Token {
@@ -24,8 +28,11 @@ impl Token {
     #[must_use]
     pub fn new(text: impl Into<String>, expires: Option<SystemTime>) -> Self {
         let text = text.into();
-        let expires = expires.or_else(|| claimed_end(&text));
-        Self { text, expires }
+        let expires = expires.or_else(|| claimed_time(&text, "exp"));
+        let begins = claimed_time(&text, "iat").unwrap_or_else(SystemTime::now);
+        let lifetime = expires.and_then(|expires| expires.duration_since(begins).ok());
+        let margin = lifetime.map_or(Duration::ZERO, |lifetime| MARGIN.min(lifetime / MARGIN_PART));
+        Self { text, expires, margin }
     }
 
     /// Returns the token for the process of its lane.
@@ -38,9 +45,9 @@ impl Token {
         }
     }
 
-    /// Whether the token should be replaced, because less than five minutes are left.
+    /// Whether the token should be replaced, because it ends soon: in five minutes, or within the last fifth of its lifetime if that is shorter.
     pub(crate) fn stale(&self, now: SystemTime) -> bool {
-        self.expires.is_some_and(|expires| now + MARGIN >= expires)
+        self.expires.is_some_and(|expires| now + self.margin >= expires)
     }
 
     /// Whether the token has ended, if its end is known.
@@ -101,9 +108,9 @@ impl fmt::Debug for HandedToken {
     }
 }
 
-/// Reads the `exp` claim of a JWT (RFC 7519 §4.1.4) without verification: it only says when to request another token.
-fn claimed_end(text: &str) -> Option<SystemTime> {
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(read_claims(text)?.get("exp")?.as_u64()?))
+/// Reads a time that a JWT claims, `exp` or `iat` (RFC 7519 §4.1.4, §4.1.6), without verification: it only says when to request another token.
+fn claimed_time(text: &str, claim: &str) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(read_claims(text)?.get(claim)?.as_u64()?))
 }
 
 fn read_claims(text: &str) -> Option<Value> {
@@ -149,5 +156,21 @@ mod tests {
         let many = claimed(br#"{"aud": ["one", "two"], "iss": "maker"}"#).unwrap();
         assert_eq!((many.audiences.len(), many.issuer.as_deref()), (2, Some("maker")));
         assert!(claimed(br#"{"iss": "maker"}"#).is_none() && Token::new("opaque", None).claims().is_none());
+    }
+
+    #[test]
+    fn a_token_is_replaced_five_minutes_before_its_end_or_in_its_last_fifth() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let issued = |issued: u64, end: u64| {
+            let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"iat": {issued}, "exp": {end}}}"#));
+            Token::new(format!("secret.{claims}.signature"), None)
+        };
+        let hour = issued(1_000, 4_600);
+        assert!(!hour.stale(at(4_299)) && hour.stale(at(4_300)));
+        let short = issued(1_000, 1_300);
+        assert!(!short.stale(at(1_000)) && !short.stale(at(1_239)) && short.stale(at(1_240)));
+        // Without a claimed beginning, a token begins when it is received.
+        let opaque = Token::new("opaque", Some(SystemTime::now() + Duration::from_secs(200)));
+        assert!(!opaque.stale(SystemTime::now()));
     }
 }
