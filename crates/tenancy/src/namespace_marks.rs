@@ -21,12 +21,12 @@ pub struct NamespaceMarks(Arc<SaidMarks>);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SaidMarks {
-    /// Labels of all its namespaces, with their values as the Tenant writes them.
+    /// Labels of all its namespaces.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
+    pub labels: BTreeMap<String, MarkValue>,
     /// Annotations of all its namespaces.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, MarkValue>,
     /// Labels of namespaces that a selector chooses.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub chosen_labels: BTreeSet<String>,
@@ -39,6 +39,32 @@ pub struct SaidMarks {
     /// True if a selector chooses the Pod Security level.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub chooses_pod_security: bool,
+}
+
+/// The value of a label or an annotation, as the Tenant writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum MarkValue {
+    /// The text itself: `additionalMetadata` has no placeholders, as in Capsule.
+    Literal(String),
+    /// A text with placeholders: a value of `additionalMetadataList`.
+    Template(String),
+}
+
+impl MarkValue {
+    /// Returns the value on a namespace.
+    fn fill(&self, tenant: &str, namespace: &str) -> String {
+        match self {
+            Self::Literal(text) => text.clone(),
+            Self::Template(text) => fill_in(text, tenant, namespace),
+        }
+    }
+
+    fn as_written(&self) -> &str {
+        match self {
+            Self::Literal(text) | Self::Template(text) => text,
+        }
+    }
 }
 
 /// The value that a Tenant sets for a key.
@@ -67,10 +93,10 @@ impl From<&TenantSpec> for NamespaceMarks {
         let mut said = SaidMarks::default();
         if let Some(options) = &spec.namespace_options {
             let all = options.additional_metadata.iter();
-            all.for_each(|all| said.fix(&all.labels, &all.annotations));
+            all.for_each(|all| said.fix(&all.labels, &all.annotations, MarkValue::Literal));
             for some in &options.additional_metadata_list {
                 match some.namespace_selector {
-                    None => said.fix(&some.labels, &some.annotations),
+                    None => said.fix(&some.labels, &some.annotations, MarkValue::Template),
                     Some(_) => {
                         said.chosen_labels.extend(some.labels.keys().cloned());
                         said.chosen_annotations.extend(some.annotations.keys().cloned());
@@ -79,10 +105,11 @@ impl From<&TenantSpec> for NamespaceMarks {
             }
         }
         if let Some(selector) = write_node_selector(spec) {
+            let selector = MarkValue::Literal(selector);
             said.annotations.insert(NODE_SELECTOR.to_owned(), selector);
         }
         if let Some(level) = said.labels.remove(POD_SECURITY_ENFORCE) {
-            said.pod_security = Some(PodSecurityLevel::parse_strictly(&level));
+            said.pod_security = Some(PodSecurityLevel::parse_strictly(level.as_written()));
         }
         said.chooses_pod_security = said.chosen_labels.remove(POD_SECURITY_ENFORCE);
         Self::from(said)
@@ -90,11 +117,16 @@ impl From<&TenantSpec> for NamespaceMarks {
 }
 
 impl SaidMarks {
-    fn fix(&mut self, labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) {
+    fn fix(
+        &mut self,
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+        write: impl Fn(String) -> MarkValue,
+    ) {
         for (into, from) in [(&mut self.labels, labels), (&mut self.annotations, annotations)] {
             for (key, value) in from {
                 // The first entry of a key takes effect.
-                into.entry(key.clone()).or_insert_with(|| value.clone());
+                into.entry(key.clone()).or_insert_with(|| write(value.clone()));
             }
         }
     }
@@ -143,7 +175,7 @@ impl NamespaceMarks {
 }
 
 fn find(
-    fixed: &BTreeMap<String, String>,
+    fixed: &BTreeMap<String, MarkValue>,
     chosen: &BTreeSet<String>,
     key: &str,
     (tenant, namespace): (&str, &str),
@@ -153,11 +185,11 @@ fn find(
         return Some(Mark::Chosen);
     }
     let value = fixed.get(key)?;
-    Some(Mark::Fixed(fill_in(value, tenant, namespace)))
+    Some(Mark::Fixed(value.fill(tenant, namespace)))
 }
 
 fn list<'a>(
-    fixed: &'a BTreeMap<String, String>,
+    fixed: &'a BTreeMap<String, MarkValue>,
     chosen: &'a BTreeSet<String>,
     names: (&'a str, &'a str),
 ) -> impl Iterator<Item = (&'a str, Mark)> {
@@ -199,6 +231,27 @@ pub fn fill_in(text: &str, tenant: &str, namespace: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_values_of_the_list_have_placeholders() {
+        let spec: TenantSpec = serde_json::from_value(serde_json::json!({
+            "namespaceOptions": {
+                "additionalMetadata": { "annotations": { "literal": "{{ namespace }}", "both": "{{ namespace }}" } },
+                "additionalMetadataList": [{ "annotations": { "filled": "{{ namespace }}", "both": "other" } }]
+            },
+            "nodeSelector": { "pool": "{{ namespace }}" }
+        }))
+        .unwrap();
+        let marks = NamespaceMarks::from(&spec);
+        let sent: NamespaceMarks = serde_json::from_str(&serde_json::to_string(&marks).unwrap()).unwrap();
+        assert_eq!(sent, marks);
+        let found = |key: &str| marks.find_annotation(key, ("blue", "blue-dev"));
+        let fixed = |text: &str| Some(Mark::Fixed(text.to_owned()));
+        assert_eq!(found("literal"), fixed("{{ namespace }}"));
+        assert_eq!(found("both"), fixed("{{ namespace }}"));
+        assert_eq!(found("filled"), fixed("blue-dev"));
+        assert_eq!(found(NODE_SELECTOR), fixed("pool={{ namespace }}"));
+    }
 
     #[test]
     fn names_stand_where_they_are_asked_for() {
