@@ -57,7 +57,13 @@ fn list_unbounded(snapshot: &Snapshot) -> Vec<String> {
             ("forbiddenAnnotations", &options.forbidden_annotations),
         ];
         let set = fields.into_iter().filter(|(_, names)| names.is_some());
-        unbounded.extend(set.map(|(name, _)| format!("namespaceOptions.{name}")));
+        // A policy reads them from the facts on a namespace, and a new one has none.
+        let unchecked = if settings.has_policies {
+            " (of new namespaces)"
+        } else {
+            ""
+        };
+        unbounded.extend(set.map(|(name, _)| format!("namespaceOptions.{name}{unchecked}")));
     }
     unbounded
 }

@@ -351,7 +351,7 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
     assert_eq!(
         told_of(&spec, (false, true)),
         format!(
-            "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels; refused, since no policy can tell what these \
+            "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels (of new namespaces); refused, since no policy can tell what these \
              would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
              policies keep the Tenant's rules in blue"
         )
