@@ -26,7 +26,7 @@ use crate::reference::LocalObjectReference;
     namespaced,
     status = "AlertStatus",
     derive = "PartialEq",
-    doc = "Alert says of which events a Provider tells.",
+    doc = "Alert selects the events that a Provider sends.",
     annotation("kustomize.toolkit.fluxcd.io/substitute", "disabled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(

@@ -28,7 +28,7 @@ use crate::condition::Condition;
     status = "ArtifactGeneratorStatus",
     derive = "PartialEq",
     annotation("kustomize.toolkit.fluxcd.io/substitute", "disabled"),
-    doc = "ArtifactGenerator makes ExternalArtifacts of the files of other sources.",
+    doc = "ArtifactGenerator makes ExternalArtifacts from the files of other sources.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Ready",

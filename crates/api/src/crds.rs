@@ -234,11 +234,11 @@ fn declare_how_receivers_are_verified(crd: &mut Value) {
     let rules = json!([
         {
             "rule": "self.type != 'generic-oidc' || (has(self.oidcProviders) && size(self.oidcProviders) > 0)",
-            "message": "oidcProviders is missing: type generic-oidc believes nobody without one"
+            "message": "oidcProviders is missing: type generic-oidc needs at least one provider"
         },
         {
             "rule": "self.type == 'generic-oidc' || !has(self.oidcProviders) || size(self.oidcProviders) == 0",
-            "message": "oidcProviders is for type generic-oidc alone"
+            "message": "oidcProviders is allowed only with type generic-oidc"
         },
         {
             "rule": "self.type != 'generic-oidc' || !has(self.secretRef)",
@@ -265,7 +265,7 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
     let is_of_these = types.map(|name| format!("self.type == '{name}'")).join(" || ");
     let rules = json!([{
         "rule": format!("{is_of_these} || !has(self.commitStatusExpr)"),
-        "message": format!("commitStatusExpr is for the types {} alone", types.join(", "))
+        "message": format!("commitStatusExpr is allowed only with the types {}", types.join(", "))
     }]);
     declare_rules(crd, rules);
 }
@@ -274,7 +274,7 @@ fn declare_where_commits_have_statuses(crd: &mut Value) {
 fn declare_that_specs_stay(crd: &mut Value) {
     let rules = json!([{
         "rule": "self == oldSelf",
-        "message": "spec is never changed: delete the object, and make another one"
+        "message": "spec can't be changed: delete the object, and create a new one"
     }]);
     declare_rules(crd, rules);
 }
@@ -284,7 +284,7 @@ fn declare_who_makes_credentials(crd: &mut Value) {
     let rules = json!([
         {
             "rule": "self.kind == 'static' || has(self.authoriser)",
-            "message": "authoriser is missing: somebody makes the credentials, unless kind is static"
+            "message": "authoriser is missing: every kind but static needs an account that makes the credentials"
         },
         {
             "rule": "self.kind != 'static' || !has(self.authoriser)",
@@ -303,7 +303,7 @@ fn declare_what_targets_are_called(crd: &mut Value) {
             "rule": format!(
                 "self.metadata.name.startsWith(self.spec.provider + '-') && {id}.matches('^[1-9][0-9]{{0,18}}$') && int({id}) == self.spec.id"
             ),
-            "message": "the name of a target is that of its provider, a hyphen, and its number, as in work-42"
+            "message": "metadata.name must be the provider's name, a hyphen and the target's number, as in work-42"
         }]);
         schema.insert("x-kubernetes-validations".to_owned(), rules);
     }

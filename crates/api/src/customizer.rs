@@ -63,7 +63,7 @@ pub enum CustomizerError {
     #[error("the customizer needs the address of a repository")]
     NoUrl,
     /// A Surface doesn't accept the address.
-    #[error("the customizer's repository is at an address that begins with https://, http:// or ssh://")]
+    #[error("the address of the customizer's repository must begin with https://, http:// or ssh://")]
     Url,
     /// The folder is missing.
     #[error("the customizer needs the folder of the repository that is applied, such as ./clusters/production")]
@@ -158,10 +158,10 @@ fn check_namespace(namespace: &str) -> Result<(), CustomizerError> {
         return refuse("a namespace's name has lower-case letters, digits and '-'");
     }
     if namespace == PLATFORM_NAMESPACE || namespace == "default" || namespace.starts_with("kube-") {
-        return refuse("it is the system's or the platform's");
+        return refuse("it belongs to Kubernetes or to the platform");
     }
     if namespace.starts_with("cozy-") && namespace != OWNED_NAMESPACE {
-        return refuse("it is Cozystack's, and whoever may do anything there is an administrator of the cluster");
+        return refuse("it belongs to Cozystack, and every right there leads to cluster-admin");
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub const ENFORCEMENT: &str = "tenure";
     plural = "enforcements",
     status = "EnforcementStatus",
     derive = "PartialEq",
-    doc = "Enforcement says whether the webhooks and policies that judge what is written in this cluster are in force. There is one, called tenure.",
+    doc = "Enforcement reports whether the webhooks and policies that check writes in this cluster are in force. The cluster has one, named tenure.",
     printcolumn(
         name = "Ready",
         type_ = "string",

@@ -23,7 +23,7 @@ use crate::condition::Condition;
     namespaced,
     status = "ExternalArtifactStatus",
     derive = "PartialEq",
-    doc = "ExternalArtifact is an artifact that was made of other sources.",
+    doc = "ExternalArtifact is an artifact that is made from other sources.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Ready",

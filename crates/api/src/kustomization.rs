@@ -33,7 +33,7 @@ use crate::time::{self, Time};
     namespaced,
     status = "KustomizationStatus",
     derive = "PartialEq",
-    doc = "Kustomization applies what a source's files render to, as one ServiceAccount.",
+    doc = "Kustomization renders the files of a source, and applies the objects as one ServiceAccount.",
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Ready",

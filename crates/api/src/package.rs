@@ -33,7 +33,7 @@ pub const SUPPLY_NAME: &str = "cozystack-packages";
     shortname = "pkgs",
     status = "PackageStatus",
     derive = "PartialEq",
-    doc = "Package says which variant of the PackageSource of its name is installed.",
+    doc = "Package selects the variant that is installed of the PackageSource with the same name.",
     printcolumn(
         name = "Variant",
         type_ = "string",

@@ -22,12 +22,12 @@ use crate::selector::CustomHealthCheck;
     shortname = "pks",
     status = "PackageSourceStatus",
     derive = "PartialEq",
-    doc = "PackageSource says where the charts of the Package of its name come from.",
+    doc = "PackageSource names the source of the charts for the Package with the same name.",
     printcolumn(
         name = "Variants",
         type_ = "string",
         json_path = ".status.variants",
-        description = "Variants, with commas between them"
+        description = "Variants, separated by commas"
     ),
     printcolumn(
         name = "Ready",

@@ -27,7 +27,7 @@ use crate::package::any_values;
     shortname = "pkgv",
     status = "PackageValuesStatus",
     derive = "PartialEq",
-    doc = "PackageValues is laid over the Package of the same name.",
+    doc = "PackageValues overrides values of the Package with the same name.",
     printcolumn(
         name = "Accepted",
         type_ = "string",

@@ -25,7 +25,7 @@ use crate::reference::LocalObjectReference;
     namespaced,
     status = "ProviderStatus",
     derive = "PartialEq",
-    doc = "Provider says where Alerts send events, and in which form.",
+    doc = "Provider is a destination for the events of Alerts, and sets their format.",
     annotation("kustomize.toolkit.fluxcd.io/substitute", "disabled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(

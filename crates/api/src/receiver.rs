@@ -26,7 +26,7 @@ use crate::reference::LocalObjectReference;
     namespaced,
     status = "ReceiverStatus",
     derive = "PartialEq",
-    doc = "Receiver lets a Git host or a registry say that something is new.",
+    doc = "Receiver accepts the requests with which a Git host or a registry reports a change.",
     annotation("kustomize.toolkit.fluxcd.io/substitute", "disabled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(

@@ -29,7 +29,7 @@ use crate::source_url::SourceUrl;
     namespaced,
     status = "SurfaceStatus",
     derive = "PartialEq",
-    doc = "Surface reconciles Git repositories as one identity: of the platform, or of one tenant, by the namespace that it lives in.",
+    doc = "Surface reconciles Git repositories as one identity. Its namespace decides whether that is the platform's or a tenant's.",
     printcolumn(name = "Tier", type_ = "string", json_path = ".status.tier"),
     printcolumn(name = "Identity", type_ = "string", json_path = ".status.identity"),
     printcolumn(

@@ -115,23 +115,23 @@ const EGRESS: (&str, &str) = (
 
 /// The content of `values.yaml`.
 const VALUES: &str = "\
-# The image with the program as /tenure: NAME:TAG@DIGEST. There is no default; an image without a digest can be exchanged unseen.
+# The image with the program at /tenure, as NAME:TAG@DIGEST. Required. Without a digest, the image of a tag can be replaced without notice.
 image: \"\"
-# How many Pods: one leads, the others wait.
+# The number of Pods. One leads, the others wait.
 replicas: 2
-# Whether requests to Receivers are taken, at the Service webhook-receiver. Only who leads can answer them, so there is one Pod then.
+# Accept requests to Receivers, at the Service webhook-receiver. Only the leader can answer them, so the number of Pods is then 1.
 hooks: false
-# Whether the API server asks Tenure about what is written, at the Service tenure-webhook: owners then make their own namespaces.
+# Let the API server send writes to Tenure's admission webhooks, at the Service tenure-webhook. Owners can then create their own namespaces.
 admission: false
-# Whether tenancy's rules are kept in force as ValidatingAdmissionPolicies, which hold also while nobody of Tenure's answers.
+# Keep the rules of tenancy in force as ValidatingAdmissionPolicies. They hold also while no Pod of Tenure runs.
 policies: false
 # The PriorityClass of the Pods.
 priorityClass: \"\"
-# What `tenure run` is told besides, a flag an entry: --allow-source=https://10.0.0.7:8443
+# More arguments for `tenure run`, one flag per entry, such as --allow-source=https://10.0.0.7:8443
 arguments: []
-# Where lanes run: task, process or deployment. With deployment the controllers write a Deployment for each lane, and get the right to it.
+# How lanes run: task, process or deployment. With deployment, the controllers write a Deployment for each lane and get the right to do so.
 lanes: task
-# More that the controllers and lanes may connect to, as rules of a NetworkPolicy: private Git servers.
+# More destinations for the controllers and lanes, such as private Git servers, as egress rules of a NetworkPolicy.
 egress: []
 ";
 

@@ -23,7 +23,7 @@ use crate::kustomization::is_false;
     namespaced,
     status = "FluxAccessStatus",
     derive = "PartialEq",
-    doc = "FluxAccess asks for credentials of projects and groups, for namespaces of who asks: its tenant's, or its own alone.",
+    doc = "FluxAccess asks for credentials of projects and groups. They are delivered to namespaces of its tenant, or only to its own namespace.",
     printcolumn(name = "Provider", type_ = "string", json_path = ".spec.provider"),
     printcolumn(
         name = "Ready",

@@ -27,7 +27,7 @@ pub const DENIED: &str = "Denied";
     namespaced,
     status = "FluxAccessGrantStatus",
     derive = "PartialEq",
-    doc = "FluxAccessGrant answers a FluxAccessRequest. Who makes it holds the verb approve on the target; who deletes it revokes.",
+    doc = "FluxAccessGrant answers a FluxAccessRequest. Creating it needs the verb approve on the target. Deleting it revokes the access.",
     printcolumn(name = "Request", type_ = "string", json_path = ".spec.requestRef.name"),
     printcolumn(name = "Target", type_ = "string", json_path = ".spec.target"),
     printcolumn(name = "Decision", type_ = "string", json_path = ".spec.decision"),

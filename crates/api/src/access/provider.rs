@@ -25,7 +25,7 @@ use crate::time::{self, Time};
     namespaced,
     status = "AccessProviderStatus",
     derive = "PartialEq",
-    doc = "AccessProvider is a host of repositories, and who makes credentials there. It counts in the platform namespace alone.",
+    doc = "AccessProvider describes a host of repositories, and the account that makes credentials there. It takes effect only in the platform namespace.",
     printcolumn(name = "Kind", type_ = "string", json_path = ".spec.kind"),
     printcolumn(name = "Address", type_ = "string", json_path = ".spec.address"),
     printcolumn(name = "Agent", type_ = "string", json_path = ".spec.agent.name"),

@@ -27,7 +27,7 @@ pub const LONGEST_HISTORY: usize = 20;
     namespaced,
     status = "FluxAccessRequestStatus",
     derive = "PartialEq",
-    doc = "FluxAccessRequest is what somebody asks of the owner of a project or group. The controller makes it, in the platform namespace.",
+    doc = "FluxAccessRequest asks the owner of a project or group for access. The controller creates it in the platform namespace.",
     printcolumn(name = "Path", type_ = "string", json_path = ".spec.target.path"),
     printcolumn(name = "Role", type_ = "string", json_path = ".spec.role"),
     printcolumn(name = "By", type_ = "string", json_path = ".spec.requestedBy"),

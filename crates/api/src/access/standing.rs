@@ -22,7 +22,7 @@ use crate::time::{self, Time};
     namespaced,
     status = "FluxAccessStandingGrantStatus",
     derive = "PartialEq",
-    doc = "FluxAccessStandingGrant approves what a team asks for within bounds. Who makes it holds the verb approve on every target that it names.",
+    doc = "FluxAccessStandingGrant approves requests of one team in advance, within bounds. Creating it needs the verb approve on every target that it names.",
     printcolumn(name = "For", type_ = "string", json_path = ".spec.tenant"),
     printcolumn(name = "By", type_ = "string", json_path = ".spec.approvedBy"),
     printcolumn(name = "Until", type_ = "date", json_path = ".spec.notAfter"),

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
     plural = "fluxaccesstargets",
     status = "FluxAccessTargetStatus",
     derive = "PartialEq",
-    doc = "FluxAccessTarget is a project or group of a host. Who holds the verb approve on it answers requests for it.",
+    doc = "FluxAccessTarget is a project or group of a host. An account with the verb approve on it answers the requests for it.",
     printcolumn(name = "Scope", type_ = "string", json_path = ".spec.scope"),
     printcolumn(name = "Path", type_ = "string", json_path = ".status.path"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")

@@ -171,7 +171,7 @@ fn check(provider: &Provider) -> Result<(), Refusal> {
     }
     if let Some(text) = spec.commit_status_expr.as_deref().filter(|text| !text.is_empty()) {
         if !kind.is_commit_status() {
-            let message = "spec.commitStatusExpr is for the types github, gitlab and gitea alone";
+            let message = "spec.commitStatusExpr is allowed only with the types github, gitlab and gitea";
             return Err(Refusal::invalid(message));
         }
         maxima::check_expressions(

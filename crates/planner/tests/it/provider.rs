@@ -220,7 +220,7 @@ fn what_is_not_there_is_refused_by_name() {
         json!({ "commitStatusExpr": "event.reason" }),
         no,
         "InvalidSpec",
-        "is for the types github, gitlab and gitea alone",
+        "is allowed only with the types github, gitlab and gitea",
     );
     check(json!({ "timeout": "3m" }), no, "InvalidSpec", "spec.timeout");
     check(json!({ "timeout": "0s" }), no, "InvalidSpec", "spec.timeout");
