@@ -48,7 +48,7 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
         return refuse("the Tenant is being deleted".to_owned());
     }
     if realm.settings.is_protected(name) {
-        return refuse("it is Kubernetes' or the platform's own, and never a tenant's".to_owned());
+        return refuse("it belongs to Kubernetes or the platform, and can't belong to a tenant".to_owned());
     }
     if facts.deleting {
         return refuse("it is being deleted".to_owned());
@@ -210,7 +210,7 @@ mod tests {
         };
         for name in ["kube-system", "default", "kube-anything", "tenure-system"] {
             let message = refused(json!({ "name": name, "uid": "n" }));
-            assert!(message.contains("never a tenant's"), "{name}: {message}");
+            assert!(message.contains("can't belong to a tenant"), "{name}: {message}");
         }
         for (metadata, part) in [
             (json!({ "name": "red", "uid": "n" }), "home namespace of tenant red"),

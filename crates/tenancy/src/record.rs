@@ -93,7 +93,7 @@ pub fn check_takeable(realm: &Realm, tenant: &TenantFacts, namespace: &str) -> R
         return refuse("it is the platform namespace".to_owned());
     }
     if realm.settings.is_protected(namespace) {
-        return refuse("it is Kubernetes' own, or a platform's (--protected-namespaces)".to_owned());
+        return refuse("it belongs to Kubernetes, or it is protected (--protected-namespaces)".to_owned());
     }
     let rival = realm
         .tenants

@@ -106,7 +106,7 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
         .await
         .unwrap();
     set_scopes(cluster).await;
-    let elsewhere = "host early.example.org with path / is already that of an Ingress which isn't the Tenant's";
+    let elsewhere = "host early.example.org with path / already belongs to an Ingress outside the Tenant";
     see_refused(cluster, "crew-a", "early.example.org", elsewhere).await;
     // A Tenant with a narrower scope may use the host.
     eventually(SOON, || make(cluster, "team-a", "dry", &["early.example.org"], DRY))
@@ -143,9 +143,9 @@ async fn see_no_two_with_the_same(cluster: &Cluster) {
     for namespace in ["rivals-a", "crew-b"] {
         let own = namespace == "crew-b";
         let words = if own {
-            "host secret.example.org with path / is Ingress crew-a/secret-shop's already"
+            "host secret.example.org with path / already belongs to Ingress crew-a/secret-shop"
         } else {
-            "host secret.example.org with path / is already that of an Ingress which isn't the Tenant's"
+            "host secret.example.org with path / already belongs to an Ingress outside the Tenant"
         };
         see_refused(cluster, namespace, "secret.example.org", words).await;
     }
@@ -205,7 +205,7 @@ async fn the_embedded_control_plane_lets_no_two_ingresses_have_the_same_host_and
         .await
         .unwrap();
     set_scopes(&cluster).await;
-    let words = "host meanwhile.example.org with path / is Ingress crew-a/meanwhile's already";
+    let words = "host meanwhile.example.org with path / already belongs to Ingress crew-a/meanwhile";
     see_refused(&cluster, "crew-b", "meanwhile.example.org", words).await;
 }
 
@@ -304,7 +304,7 @@ async fn of_two_tenants_that_race_for_a_host_behind_two_webhooks_one_has_it() {
     assert!(messages.len() == 2 || messages.len() == 3, "{answers:?}");
     for message in messages {
         assert!(
-            message.contains("host race.example.org with path / is being taken by another Ingress")
+            message.contains("host race.example.org with path / is reserved for another Ingress")
                 && message.contains("try again in 30 seconds")
                 && message.ends_with("(ingress-options)"),
             "{message}"

@@ -110,7 +110,7 @@ async fn see_the_sum_kept(cluster: &Cluster, uid: &str) {
     // Before the first count, all such objects are denied.
     let refused = make(cluster, "crew-a", "early", false).await.unwrap_err();
     assert!(
-        refused.contains("isn't known, as ResourceQuota capsule-crew-0"),
+        refused.contains("isn't known, because ResourceQuota capsule-crew-0"),
         "{refused}"
     );
     let unbounded = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "free" } });

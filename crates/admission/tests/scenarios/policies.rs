@@ -99,7 +99,7 @@ async fn check_facts(stage: &Stage) {
     };
     let new = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "blue-forged", "labels": { "capsule.clastix.io/tenant": "blue" } } });
     for by in ["dev", "admin"] {
-        let why = "can't be made with annotations facts.tenure.dev/*";
+        let why = "can't be created with annotations facts.tenure.dev/*";
         expect(
             stage,
             (by, Method::POST, "/api/v1/namespaces"),
@@ -144,7 +144,7 @@ async fn check_facts(stage: &Stage) {
             stage,
             ("alice", Method::PUT, target),
             &given_away,
-            Some("may not change whose namespace"),
+            Some("may not change the tenant of namespace"),
         )
         .await;
     }
@@ -165,7 +165,7 @@ async fn check_unwritten(stage: &Stage) {
         stage,
         ("dev", Method::POST, target),
         &map,
-        Some("Tenure hasn't written on it whose it is"),
+        Some("Tenure hasn't written on it to which tenant it belongs"),
     )
     .await;
     expect(stage, ("admin", Method::POST, target), &map, None).await;
@@ -197,7 +197,7 @@ async fn check_unwritten(stage: &Stage) {
 async fn check_minting(stage: &Stage) {
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     for (namespace, part) in [
-        ("kube-system", Some("may ask for no token in namespace kube-system")),
+        ("kube-system", Some("may not ask for tokens in namespace kube-system")),
         ("nobody", None),
     ] {
         let account = json!({
@@ -223,7 +223,7 @@ async fn check_managers(stage: &Stage) {
         })
     };
     let stored = admin.apply_as("kustomize-controller", map("1")).await.unwrap();
-    let refused = Some("what Kustomization blue/strict applied here is managed by Git");
+    let refused = Some("the fields that Kustomization blue/strict applied here are managed by Git");
     let target = "/api/v1/namespaces/blue/configmaps/strict-too";
     for (what, part) in [
         ("/data/own", None),
@@ -249,6 +249,6 @@ async fn check_managers(stage: &Stage) {
             .header("impersonate-group", "blue-devs");
         let request = request.body(map("2").to_string().into_bytes()).unwrap();
         let answer = admin.client().request::<Value>(request).await.unwrap_err();
-        assert!(answer.to_string().contains("is managed by Git"), "{manager}: {answer}");
+        assert!(answer.to_string().contains("are managed by Git"), "{manager}: {answer}");
     }
 }

@@ -115,7 +115,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         owner,
         namespaces,
         &others,
-        Some("there is no such Tenant of which it is an owner"),
+        Some("no Tenant of this name has it as an owner"),
     )
     .await;
     // Up to the quota. No expression counts namespaces: the right to create them ends and comes back.
@@ -123,10 +123,10 @@ async fn policies_hold_with_what_is_written_for_them() {
     for (quota, part) in [
         (
             json!(1),
-            Some("Tenant policed-blue has as many as it may have: delete one, or ask"),
+            Some("Tenant policed-blue has reached its quota of namespaces: delete one, or ask"),
         ),
         (json!(2), None),
-        (json!(1), Some("Tenant policed-blue has as many as it may have")),
+        (json!(1), Some("Tenant policed-blue has reached its quota of namespaces")),
         (Value::Null, None),
     ] {
         let quota = json!({ "spec": { "namespaceOptions": { "quota": quota } } });
@@ -171,7 +171,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         owner,
         target,
         &edited,
-        Some("is managed by Git: change it there"),
+        Some("are managed by Git: change it in Git"),
     )
     .await;
     stage
@@ -197,7 +197,7 @@ async fn policies_hold_with_what_is_written_for_them() {
         owner,
         namespaces,
         &labelled("policed-blue-x", "policed-blue"),
-        Some("no such Tenant"),
+        Some("no Tenant of this name has it as an owner"),
     )
     .await;
     let is_acted_on = |tenant: Option<&Value>| {

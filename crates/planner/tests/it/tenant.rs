@@ -161,7 +161,7 @@ fn namespaces_that_are_not_its_are_not_taken() {
         (
             json!([{ "name": "kube-system", "uid": "n", "tenantLabel": "blue" }]),
             json!({}),
-            "it is Kubernetes' own",
+            "it belongs to Kubernetes",
         ),
         (
             json!([{ "name": "tenure-system", "uid": "n", "tenantLabel": "blue" }]),

@@ -110,7 +110,7 @@ fn judge_record(case: Case<'_>, part: &str) -> Result<(), Refusal> {
             request.actor.user, request.resource.name
         ),
         format!(
-            "leave it to Tenure's controllers (verb {RECORD} on fluxaccesstargets); answer requests by a FluxAccessGrant"
+            "only Tenure's controllers write it (verb {RECORD} on fluxaccesstargets); answer requests with a FluxAccessGrant"
         ),
     )
 }
@@ -130,7 +130,7 @@ fn judge_upkeep(case: Case<'_>) -> Result<(), Refusal> {
             "{} may not change finalizers and owners of {}",
             request.actor.user, request.resource.name
         ),
-        "leave them to Tenure's controllers, which take them off once what was made has ended at the host".to_owned(),
+        "leave them to Tenure's controllers, which remove them after the credentials have ended at the host".to_owned(),
     )
 }
 
@@ -160,10 +160,10 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
     if !case.may(&Question::about_target(APPROVE, &target)) {
         return refuse(
             format!(
-                "{user} may not order credentials of {} to be replaced",
+                "{user} may not order the replacement of credentials of {}",
                 text::visible_line(&target)
             ),
-            format!("let somebody do it who may (verb {APPROVE} on fluxaccesstargets of that name)"),
+            format!("ask an account that may do it (verb {APPROVE} on fluxaccesstargets of that name)"),
         );
     }
     let author = format!("by: {user}\n");
@@ -176,7 +176,7 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     refuse(
-        format!("an order begins with the line by: {user}, who writes it, and has {LONGEST_ORDER} characters at most"),
+        format!("an order must begin with the line by: {user}, its writer, and have at most {LONGEST_ORDER} characters"),
         "tenure access rotate writes one".to_owned(),
     )
 }
@@ -210,10 +210,10 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
         }
         return refuse(
             format!(
-                "an answer is not changed: spec of {} stays as it was written",
+                "an answer can't be changed: spec of {} must stay as it was written",
                 request.resource.name
             ),
-            "delete it, which revokes, and make another one".to_owned(),
+            "delete it, which revokes the access, and create another one".to_owned(),
         );
     }
     let user = request.actor.user;
@@ -221,8 +221,8 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     let is_vouched = by.starts_with(VOUCHED_PREFIX);
     if by != user && !is_vouched {
         return refuse(
-            format!("spec.approvedBy is {}, and {user} writes it", text::visible_line(by)),
-            format!("write {user}: nobody answers in another one's name"),
+            format!("spec.approvedBy is {}, but the writer is {user}", text::visible_line(by)),
+            format!("write {user}: approvers answer only in their own name"),
         );
     }
     let targets: Vec<&str> = match request.resource.name {
@@ -246,14 +246,14 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     if let Some(target) = lacking {
         return refuse(
             format!("{user} may not {verb} for {}", text::visible_line(target)),
-            format!("let somebody do it who may (verb {verb} on fluxaccesstargets of that name)"),
+            format!("ask an account that may do it (verb {verb} on fluxaccesstargets of that name)"),
         );
     }
-    let remedy = || format!("let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)");
+    let remedy = || format!("ask another approver to answer (or verb {APPROVE_OWN} on fluxaccesstargets)");
     let may_approve_own = || case.may(&Question::about_target(APPROVE_OWN, ""));
     let asked_by = text_at(request.object, "/spec/requestedBy");
     if asked_by == user && !may_approve_own() {
-        return refuse(format!("{user} asks for this access himself"), remedy());
+        return refuse(format!("{user} asked for this access itself"), remedy());
     }
     // Users of a host can't speak as an account of this cluster, and a denial grants nothing.
     let gives = !is_vouched && text_at(request.object, "/spec/decision") != DENIED;
@@ -288,13 +288,13 @@ fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
         if target.is_empty() || !case.may(&Question::about_target(APPROVE, target)) {
             return refuse(
                 format!(
-                    "{} may not let namespace {} have the credential of {}",
+                    "{} may not give namespace {} the credential of {}",
                     case.request.actor.user,
                     case.request.name,
                     text::visible_line(target)
                 ),
                 format!(
-                    "ask who may approve for it (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
+                    "ask an approver (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
                 ),
             );
         }

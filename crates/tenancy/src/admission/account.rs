@@ -62,7 +62,7 @@ fn find_spoken_for(case: Case<'_>) -> Option<(&TenantFacts, String)> {
     let is_pretended = is_account_of(case, tenant) && !request.is_dry_run && !request.actor.has_shown_token();
     is_pretended.then(|| {
         let why = format!(
-            "{} writes nothing without a token of its own: this is somebody who speaks in its name, or shows a token without an id",
+            "{} may write only with a token of its own: this request impersonates it, or its token has no id",
             request.actor.user
         );
         (tenant, why)

@@ -49,10 +49,10 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     Err(Refusal {
         rule: Rule::SecretWriter,
         why: format!(
-            "{user} may not bind {subject} in namespace {}: Tenure takes such a RoleBinding as an administrator's word",
+            "{user} may not bind {subject} in namespace {}: Tenure treats such a RoleBinding as an administrator's permission",
             request.namespace
         ),
-        remedy: format!("let an administrator create it (verb {ADOPT} on tenants)"),
+        remedy: format!("ask an administrator to create it (verb {ADOPT} on tenants)"),
     })
 }
 

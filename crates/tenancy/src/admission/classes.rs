@@ -174,7 +174,7 @@ fn judge_use(
             _ if class_use.required => Err(Refusal {
                 rule: class_use.rule,
                 why: format!(
-                    "spec.{}: no {} is named, and Tenant {} allows some only",
+                    "spec.{}: no {} is named, and Tenant {} allows only some",
                     class_use.field, class_use.class.0, tenant.name
                 ),
                 remedy: limited::advise(class_use.said, classes.into()),

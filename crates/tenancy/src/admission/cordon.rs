@@ -45,9 +45,9 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
     Err(Refusal {
         rule: Rule::Cordoned,
         why: format!(
-            "{} may change nothing in namespace {}: Tenant {} is cordoned",
+            "{} may not change anything in namespace {}: Tenant {} is cordoned",
             request.actor.user, request.namespace, tenant.name
         ),
-        remedy: "ask an administrator to take spec.cordoned away".to_owned(),
+        remedy: "ask an administrator to remove spec.cordoned".to_owned(),
     })
 }

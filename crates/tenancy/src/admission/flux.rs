@@ -249,10 +249,10 @@ fn judge_shard(tenant: &TenantFacts, object: &Value, findings: &mut Findings) ->
         (Some(named), shard) if Some(named) != shard => Err(Refusal {
             rule: Rule::FluxShard,
             why: format!(
-                "the label {SHARDING_KEY}={named} is not what Tenant {} has",
+                "the label {SHARDING_KEY}={named} is not the label of Tenant {}",
                 tenant.name
             ),
-            remedy: "leave the label away: which shard a tenant is in says its Tenant".to_owned(),
+            remedy: "remove the label: the Tenant decides the shard".to_owned(),
         }),
         _ => Ok(()),
     }
@@ -287,7 +287,7 @@ fn judge_account(
                 "spec.serviceAccountName: in namespace {namespace} Tenant {} acts as {account}, not as {named}",
                 placement.tenant
             ),
-            remedy: format!("write {account}, or leave the field away; another one is set by an administrator"),
+            remedy: format!("write {account}, or remove the field; only an administrator sets another one"),
         }),
         Some(_) => Ok(()),
     }
@@ -325,7 +325,7 @@ fn judge_references(case: Case<'_>, placement: &Placement, judged: &Judged, obje
             checked.map_err(|denial| Refusal {
                 rule: Rule::FluxReferences,
                 why: format!("{}: {}", describe_path(path, index, found), denial.message),
-                remedy: "refer to the tenant's own namespaces, or let an administrator grant it".to_owned(),
+                remedy: "refer to the tenant's own namespaces, or ask an administrator to grant it".to_owned(),
             })?;
         }
     }
@@ -342,8 +342,8 @@ fn check_local(namespace: &str, (one, field): (&Value, &str), path: &str) -> Res
         None => Ok(()),
         Some(other) => Err(Refusal {
             rule: Rule::FluxReferences,
-            why: format!("{path}: it names namespace {other}, and only what is in namespace {namespace} can be meant"),
-            remedy: "leave the namespace away".to_owned(),
+            why: format!("{path}: it names namespace {other}, and references must stay in namespace {namespace}"),
+            remedy: "remove the namespace".to_owned(),
         }),
     }
 }

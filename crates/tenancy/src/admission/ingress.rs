@@ -77,7 +77,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
             return Err(Refusal {
                 rule: Rule::IngressOptions,
                 why: format!(
-                    "spec.rules: Tenant {} allows some hostnames only, and without one, or by a default backend, all are taken",
+                    "spec.rules: Tenant {} allows only some hostnames: a rule without a host and a default backend would take all of them",
                     tenant.name
                 ),
                 remedy: limited::advise("spec.ingressOptions.allowedHostnames", names.into()),

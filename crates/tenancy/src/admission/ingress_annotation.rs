@@ -66,7 +66,7 @@ pub(super) fn is_match(pattern: &str, key: &str) -> bool {
 /// Returns the message about such an annotation.
 pub(super) fn say(tenant: &str, key: &str) -> (String, String) {
     (
-        format!("metadata.annotations: {key} may add hosts, and Tenant {tenant} allows some hostnames only"),
+        format!("metadata.annotations: {key} may add hosts, and Tenant {tenant} allows only some hostnames"),
         "write hosts into spec.rules, or ask an administrator (--refused-ingress-annotations)".to_owned(),
     )
 }

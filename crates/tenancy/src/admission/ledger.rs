@@ -67,7 +67,7 @@ impl Claim {
         Refusal {
             rule: Rule::NamespaceOptions,
             why: format!(
-                "{MOST} namespaces of Tenant {} were made in the last {} seconds, as many as may be",
+                "{MOST} namespaces of Tenant {} were created in the last {} seconds, which is the limit",
                 self.tenant,
                 KEPT.as_secs()
             ),
@@ -220,7 +220,7 @@ mod tests {
         assert!(others.iter().all(Result::is_ok));
         assert_eq!(
             last.as_ref().unwrap_err().to_string(),
-            "128 namespaces of Tenant blue were made in the last 30 seconds, as many as may be: try again in 30 seconds (namespace-options)"
+            "128 namespaces of Tenant blue were created in the last 30 seconds, which is the limit: try again in 30 seconds (namespace-options)"
         );
         let later = NOW + count_milliseconds(KEPT);
         ledger.claim(&claim("blue-128", 1), |_| true, later, KEPT).unwrap();
@@ -281,7 +281,7 @@ mod tests {
         assert!(
             refusal
                 .to_string()
-                .starts_with("128 namespaces of Tenant blue were made in the last 30 seconds"),
+                .starts_with("128 namespaces of Tenant blue were created in the last 30 seconds"),
             "{refusal}"
         );
     }

@@ -81,7 +81,7 @@ pub(super) fn judge(case: Case<'_>, findings: &mut Findings) -> Result<(), Refus
         Some(HAND_EDITS_REFUSE) => Err(Refusal {
             rule: Rule::GitManaged,
             why: format!("{what}{described}"),
-            remedy: "change it there, or suspend what applies it first".to_owned(),
+            remedy: "change it in Git, or suspend the Kustomization or Surface first".to_owned(),
         }),
         _ => {
             findings.warnings.push(format!(
@@ -174,7 +174,7 @@ fn describe(
         _ => owner::decide_precedence((&here, &id.namespace), (placement, namespace)) == Precedence::OwnerByName,
     };
     if !is_shared {
-        return ", of somebody else's repository".to_owned();
+        return ", in a repository of another owner".to_owned();
     }
     let mut text = format!(": Kustomization {namespace}/{name}");
     let kind = kustomization.read_text("/spec/sourceRef/kind");

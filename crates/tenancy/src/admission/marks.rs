@@ -155,6 +155,6 @@ pub(super) fn say_level(tenant: &str, least: &str) -> (String, String) {
 pub(super) fn say_version(tenant: &str) -> (String, String) {
     (
         format!("metadata.labels: Tenant {tenant} allows no {POD_SECURITY_VERSION} but {LATEST} on its namespaces"),
-        "leave it away, or ask an administrator".to_owned(),
+        "remove it, or ask an administrator".to_owned(),
     )
 }

@@ -51,14 +51,14 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
     };
     if is_kubernetes_own(namespace) {
         return refuse(
-            format!("{user} may ask for no token in namespace {namespace}, which is Kubernetes' own"),
+            format!("{user} may not ask for tokens in namespace {namespace}, which belongs to Kubernetes"),
             "name a ServiceAccount of another namespace".to_owned(),
         );
     }
     let is_own = namespace == platform && name.starts_with(OWN_ACCOUNTS);
     if is_own && asker != CONTROLLER_SERVICE_ACCOUNT {
         return refuse(
-            format!("{user} may not ask for a token of ServiceAccount {name}, which is Tenure's own"),
+            format!("{user} may not ask for a token of ServiceAccount {name}, which belongs to Tenure"),
             "name another ServiceAccount".to_owned(),
         );
     }
@@ -75,7 +75,7 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
                 "{user} may not ask for a token of ServiceAccount {name}: no object in namespace {namespace} {UNKNOWN}"
             ),
             format!(
-                "let a Kustomization or Surface there name it, or an administrator by the namespace's annotation {MINTABLE_ACCOUNTS}"
+                "name it in a Kustomization or Surface there, or ask an administrator to list it in the namespace's annotation {MINTABLE_ACCOUNTS}"
             ),
         );
     }
@@ -88,7 +88,7 @@ pub(super) fn judge(case: Case<'_>, _: &mut Findings) -> Result<(), Refusal> {
                 "{user} may not ask for a token of ServiceAccount {name} in namespace {namespace}, which is an administrator of the cluster"
             ),
             format!(
-                "bind the account to less, or let an administrator give {user} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{name} there"
+                "give the account fewer rights, or ask an administrator to give {user} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{name} there"
             ),
         );
     }

@@ -76,9 +76,9 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "namespace {name} can't be made with annotations {FACTS_PREFIX}*, by which policies know whose it is"
+                "namespace {name} can't be created with annotations {FACTS_PREFIX}*: policies read from them to which tenant it belongs"
             ),
-            "leave them away: Tenure writes them",
+            "remove them: Tenure writes them",
         );
     }
     let may_adopt_all = || case.may(&Question::about_tenant(ADOPT, ""));
@@ -86,7 +86,7 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "{user} may not change the annotations {FACTS_PREFIX}* of namespace {name}, by which policies know whose it is"
+                "{user} may not change the annotations {FACTS_PREFIX}* of namespace {name}: policies read from them to which tenant it belongs"
             ),
             "leave them as they are: Tenure writes them",
         );
@@ -95,9 +95,9 @@ fn check_marks(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> Re
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "{user} may not say by annotation {MINTABLE_ACCOUNTS} whose tokens Tenure asks for in namespace {name}"
+                "{user} may not set the annotation {MINTABLE_ACCOUNTS}, which selects the ServiceAccounts for Tenure's token requests, in namespace {name}"
             ),
-            format!("let an administrator do it (verb {ADOPT} on tenants)"),
+            format!("ask an administrator to do it (verb {ADOPT} on tenants)"),
         );
     }
     Ok(())
@@ -127,7 +127,7 @@ fn refuse(rule: Rule, why: String, remedy: impl Into<String>) -> Result<(), Refu
 fn refuse_two(name: &str, one: &str, other: &str) -> Result<(), Refusal> {
     refuse(
         Rule::NamespaceMembership,
-        format!("namespace {name} can't be of two Tenants, {one} and {other}"),
+        format!("namespace {name} can't belong to two Tenants, {one} and {other}"),
         format!("let its label {TENANT_LABEL} and its ownerReference name the same Tenant"),
     )
 }
@@ -156,7 +156,7 @@ fn judge_new(case: Case<'_>, new: &NamespaceFacts, findings: &mut Findings) -> R
                         format!(
                             "namespace {name} has an ownerReference to Tenant {named}, which doesn't exist: the garbage collector would delete the namespace"
                         ),
-                        "leave the ownerReference away: the label is enough",
+                        "remove the ownerReference: the label is enough",
                     );
                 }
                 // The Tenant doesn't exist yet. A user with the right may create the namespace
@@ -205,10 +205,10 @@ fn judge_change(case: Case<'_>, old: &NamespaceFacts, new: &NamespaceFacts) -> R
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "{} may not change whose namespace {name} is: its label {TENANT_LABEL} and its ownerReferences to Tenants",
+                "{} may not change the tenant of namespace {name}: its label {TENANT_LABEL} and its ownerReferences to Tenants",
                 case.request.actor.user
             ),
-            format!("leave them as they are, or let an administrator do it (verb {ADOPT} on tenants/{named})"),
+            format!("leave them as they are, or ask an administrator to do it (verb {ADOPT} on tenants/{named})"),
         );
     }
     let mut after = after.into_iter();
@@ -314,10 +314,10 @@ fn refuse_stranger(case: Case<'_>, name: &str, tenant: &str) -> Result<(), Refus
     refuse(
         Rule::NamespaceMembership,
         format!(
-            "{} may not make namespace {name} for Tenant {tenant}: there is no such Tenant of which it is an owner",
+            "{} may not create namespace {name} for Tenant {tenant}: no Tenant of this name has it as an owner",
             case.request.actor.user
         ),
-        "name a Tenant that has you among its spec.owners",
+        "name a Tenant that lists you in spec.owners",
     )
 }
 
@@ -325,8 +325,8 @@ fn check_giveable(facts: &Facts, name: &str) -> Result<(), Refusal> {
     if facts.settings().is_protected(name) {
         return refuse(
             Rule::NamespaceMembership,
-            format!("namespace {name} is Kubernetes' or the platform's own, and never a tenant's"),
-            format!("leave the label {TENANT_LABEL} and ownerReferences to Tenants away"),
+            format!("namespace {name} belongs to Kubernetes or the platform, and can't belong to a tenant"),
+            format!("remove the label {TENANT_LABEL} and the ownerReferences to Tenants"),
         );
     }
     Ok(())
@@ -339,10 +339,10 @@ fn check_claim(tenant: &TenantFacts, new: &NamespaceFacts) -> Result<(), Refusal
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "an ownerReference to Tenant {} has another uid than the Tenant",
+                "the uid in an ownerReference to Tenant {} is not the uid of the Tenant",
                 tenant.name
             ),
-            "leave the ownerReference away: the label is enough",
+            "remove the ownerReference: the label is enough",
         );
     }
     if tenant.deleting {
@@ -379,7 +379,7 @@ fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Re
     }
     let remedy = || {
         format!(
-            "take another name, or let an administrator create it (verb {ADOPT} on tenants/{})",
+            "choose another name, or ask an administrator to create it (verb {ADOPT} on tenants/{})",
             tenant.name
         )
     };
@@ -387,7 +387,7 @@ fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Re
         return refuse(
             Rule::NamespaceMembership,
             format!(
-                "namespace {name} has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)"
+                "namespace {name} has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it"
             ),
             remedy(),
         );
@@ -403,12 +403,12 @@ fn check_name(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(), Re
         Ok(None) => Ok(()),
         Ok(Some(mention)) => refuse(
             Rule::NamespaceMembership,
-            format!("{mention} names namespace {name}, and what it gives would be the tenant's"),
+            format!("{mention} names namespace {name}, so the tenant would get what it grants"),
             remedy(),
         ),
         Err(why) => refuse(
             Rule::NamespaceMembership,
-            format!("whether something names namespace {name} isn't known: {why}"),
+            format!("can't find out whether an object outside the tenant names namespace {name}: {why}"),
             "try again in a moment",
         ),
     }
@@ -428,8 +428,8 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
     if tenant.cordoned && cordon::is_identity_of(case, tenant) {
         return refuse(
             Rule::Cordoned,
-            format!("Tenant {} is cordoned: its owners make nothing in it", tenant.name),
-            "ask an administrator to take spec.cordoned away",
+            format!("Tenant {} is cordoned: its owners can't create namespaces in it", tenant.name),
+            "ask an administrator to remove spec.cordoned",
         );
     }
     let has_prefix = name
@@ -452,8 +452,8 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
     match case.facts.find_namesake(name) {
         Some(other) if other.uid != tenant.uid => refuse(
             Rule::NamespaceOptions,
-            format!("names that begin like {name} are those of another Tenant"),
-            format!("let it begin with {}- and go on otherwise", tenant.name),
+            format!("the beginning of the name {name} is reserved for another Tenant"),
+            format!("begin the name with {}- and continue differently", tenant.name),
         ),
         _ => Ok(()),
     }

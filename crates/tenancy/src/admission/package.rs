@@ -128,14 +128,14 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     let old = request.old_object;
     let name = request.name;
     let claim = |field: &str, remedy: String| Claim {
-        what: format!("{field} of Package {name} is the platform chart's"),
+        what: format!("{field} of Package {name} belongs to the platform's chart"),
         remedy,
         verb: RENDER,
         is_taken: false,
     };
     if !request.resource.subresource.is_empty() && old.and_then(|old| old.get("status")) != new.get("status") {
         return Some(Claim {
-            what: format!("status of Package {name} is the operator's"),
+            what: format!("status of Package {name} belongs to the operator"),
             remedy: format!("leave it to the platform's operator (verb {REPORT} on packages/{name})"),
             verb: REPORT,
             is_taken: false,
@@ -159,7 +159,7 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
         if let Some(field) = find_new_owner(old, new) {
             return Some(Claim {
                 is_taken: true,
-                ..claim(field, "leave the field away".to_owned())
+                ..claim(field, "remove the field".to_owned())
             });
         }
     }
@@ -174,7 +174,7 @@ fn find_claim(request: &Request<'_>) -> Option<Claim> {
     let field = clip(path.to_string().trim_start_matches('.'));
     Some(Claim {
         what: format!(
-            "what managedFields say of {field} under {} in Package {name} is the platform chart's",
+            "the entries of managedFields for {field} under {} in Package {name} belong to the platform's chart",
             CHART_MANAGERS.join(" or ")
         ),
         ..claim("", tell_managers())
@@ -194,8 +194,8 @@ fn find_break(guarded: Guarded, case: Case<'_>) -> Option<Claim> {
         _ => return None,
     };
     let claim = |verb| Claim {
-        what: format!("{kind}/{name} is where the platform's charts come from"),
-        remedy: format!("make one of your own under another name (verb {verb} on packages/{name})"),
+        what: format!("{kind}/{name} is the source of the platform's charts"),
+        remedy: format!("create one of your own under another name (verb {verb} on packages/{name})"),
         verb,
         is_taken: false,
     };

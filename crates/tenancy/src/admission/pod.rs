@@ -97,14 +97,14 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
             match find_registry(image.image) {
                 None => {
                     return refuse(format!(
-                        "{}: {shown} is no name of an image, and of no registry that Tenant {} allows",
+                        "{}: {shown} is not the name of an image in a registry that Tenant {} allows",
                         image.describe(),
                         tenant.name
                     ));
                 }
                 Some(registry) if !bounds.allows(registries.into(), registry) => {
                     return refuse(format!(
-                        "{}: image {shown} is of registry {}, which Tenant {} doesn't allow",
+                        "{}: image {shown} is from registry {}, which Tenant {} doesn't allow",
                         image.describe(),
                         limited::shorten(registry),
                         tenant.name

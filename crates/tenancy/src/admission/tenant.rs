@@ -38,7 +38,7 @@ pub(super) fn judge(case: Case<'_>, _findings: &mut Findings) -> Result<(), Refu
         })
     };
     if case.facts.settings().is_protected(home) {
-        return refuse("it is Kubernetes' or the platform's own".to_owned());
+        return refuse("it belongs to Kubernetes or the platform".to_owned());
     }
     let rival = case
         .facts
@@ -70,13 +70,13 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
     };
     let remedy = |first: &str| {
         format!(
-            "{first}name another one in the annotation {HOME_NAMESPACE}, or let an administrator write the Tenant (verb {ADOPT} on tenants/{name})"
+            "{first}name another one in the annotation {HOME_NAMESPACE}, or ask an administrator to write the Tenant (verb {ADOPT} on tenants/{name})"
         )
     };
     let settings = case.facts.settings();
     if settings.is_reserved(home) {
         return refuse(
-            "it has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)".to_owned(),
+            "it has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it".to_owned(),
             remedy(""),
         );
     }
@@ -95,11 +95,11 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
     match case.surroundings.find_mention(case.facts, &tenant, home) {
         Ok(None) => Ok(()),
         Ok(Some(mention)) => refuse(
-            format!("{mention} names namespace {home}, and what it gives would be the tenant's"),
+            format!("{mention} names namespace {home}, so the tenant would get what it grants"),
             remedy("remove that from it, "),
         ),
         Err(why) => refuse(
-            format!("whether something names namespace {home} isn't known: {why}"),
+            format!("can't find out whether an object outside the tenant names namespace {home}: {why}"),
             "try again in a moment".to_owned(),
         ),
     }
@@ -120,7 +120,7 @@ fn judge_record(case: Case<'_>) -> Result<(), Refusal> {
             request.actor.user, request.name
         ),
         remedy: format!(
-            "leave that to Tenure, or let an administrator do it (verb {ADOPT} on tenants/{})",
+            "leave that to Tenure, or ask an administrator to do it (verb {ADOPT} on tenants/{})",
             request.name
         ),
     })

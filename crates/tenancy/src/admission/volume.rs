@@ -55,11 +55,11 @@ fn judge_volume(case: Case<'_>) -> Result<(), Refusal> {
     Err(Refusal {
         rule: Rule::PersistentVolumes,
         why: format!(
-            "spec.claimRef: the volume is Tenant {}'s, and namespace {} isn't",
+            "spec.claimRef: the volume belongs to Tenant {}, and namespace {} doesn't",
             limited::shorten(&tenant),
             limited::shorten(&namespace)
         ),
-        remedy: format!("claim another volume, or let an administrator change the volume's label {TENANT_LABEL}"),
+        remedy: format!("claim another volume, or ask an administrator to change the volume's label {TENANT_LABEL}"),
     })
 }
 
@@ -103,12 +103,12 @@ fn judge_claim(case: Case<'_>) -> Result<(), Refusal> {
         false => Err(Refusal {
             rule: Rule::PersistentVolumes,
             why: format!(
-                "spec.{NAME}: PersistentVolume {} isn't known to be Tenant {}'s",
+                "spec.{NAME}: PersistentVolume {} is not known to belong to Tenant {}",
                 limited::shorten(name),
                 tenant.name
             ),
             remedy: format!(
-                "leave it away, or let an administrator label the volume {TENANT_LABEL}={}",
+                "remove it, or ask an administrator to label the volume {TENANT_LABEL}={}",
                 tenant.name
             ),
         }),

@@ -149,7 +149,7 @@ fn what_is_large_is_told_in_a_few_words() {
     assert_eq!(stage.create(("", "pods"), &spec), set(&[]));
     spec["containers"][19_999]["image"] = json!(format!("evil.org/{}", "é".repeat(1 << 20)));
     let decision = stage.create(("", "pods"), &spec);
-    check_denied(&decision, "is no name of an image");
+    check_denied(&decision, "is not the name of an image");
     let Decision::Deny(refusal) = decision else {
         unreachable!()
     };

@@ -381,7 +381,7 @@ fn policies_that_hold_while_nobody_of_tenures_runs() {
     };
     for words in [
         "enforcement.tenure.dev/tenure condition met",
-        "never a tenant's",
+        "can't belong to a tenant",
         "no administrator gives that away, either",
         "configmap/goes-on created",
         "Tenant orchard is cordoned",

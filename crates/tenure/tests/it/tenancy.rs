@@ -150,11 +150,11 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         (
             "blue-x",
             Some("red"),
-            "name a Tenant that has you among its spec.owners (namespace-membership)",
+            "name a Tenant that lists you in spec.owners (namespace-membership)",
         ),
-        ("red-x", Some("red"), "there is no such Tenant of which it is an owner"),
-        ("kube-mine", None, "never a tenant's"),
-        ("tenure-system", None, "never a tenant's"),
+        ("red-x", Some("red"), "no Tenant of this name has it as an owner"),
+        ("kube-mine", None, "can't belong to a tenant"),
+        ("tenure-system", None, "can't belong to a tenant"),
     ];
     for (name, label, expected) in refused {
         let answer = ask(&data, "alice", Method::POST, NAMESPACES, &namespace(name, label)).await;
@@ -196,7 +196,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
             let path = format!("{NAMESPACES}/{name}{part}");
             let (code, message) = ask(&data, "alice", Method::PATCH, &path, &patch).await.unwrap_err();
             assert_eq!(code, 403, "{path}: {message}");
-            assert!(message.contains("may not change whose namespace"), "{path}: {message}");
+            assert!(message.contains("may not change the tenant of namespace"), "{path}: {message}");
         }
     }
     let patch = json!({ "metadata": { "labels": { "capsule.clastix.io/tenant": "blue" } } });
@@ -206,7 +206,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
     let by_administrator = as_administrator(&data, &path, &patch).await;
     for answer in [by_owner, by_administrator] {
         let (_, message) = answer.unwrap_err();
-        assert!(message.contains("never a tenant's"), "{message}");
+        assert!(message.contains("can't belong to a tenant"), "{message}");
     }
     // A protected Tenant can't be deleted.
     let request = Request::delete("/apis/capsule.clastix.io/v1beta2/tenants/red")
@@ -272,7 +272,7 @@ async fn a_cordoned_tenant_stands_still_and_its_account_is_its_own() {
     let maps = "/api/v1/namespaces/red/configmaps";
     let answer = ask(&data, "system:serviceaccount:red:red-gitops", Method::POST, maps, &map).await;
     let (_, message) = answer.unwrap_err();
-    assert!(message.contains("somebody who speaks in its name"), "{message}");
+    assert!(message.contains("this request impersonates it"), "{message}");
 
     let mut cordoned = spec;
     cordoned["cordoned"] = json!(true);

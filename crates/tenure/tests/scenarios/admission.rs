@@ -86,7 +86,7 @@ async fn a_cluster_that_has_tenants_already_gets_webhooks_and_is_rid_of_them() {
     let refused = alice.create(&foreign).await.unwrap_err();
     assert!(
         refused
-            .contains("admission webhook \"namespaces.admission.tenure.dev\" denied the request: alice may not make"),
+            .contains("admission webhook \"namespaces.admission.tenure.dev\" denied the request: alice may not create"),
         "{refused}"
     );
     assert!(refused.ends_with("(namespace-membership)"), "{refused}");

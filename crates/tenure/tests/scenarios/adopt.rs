@@ -74,9 +74,9 @@ async fn an_administrator_says_which_namespaces_are_a_tenants() {
     ));
     // One refused namespace prevents the writes of the others, too.
     for (name, words) in [
-        ("kube-system", "never a tenant's"),
-        ("default", "never a tenant's"),
-        ("tenure-system", "never a tenant's"),
+        ("kube-system", "can't belong to a tenant"),
+        ("default", "can't belong to a tenant"),
+        ("tenure-system", "can't belong to a tenant"),
         ("adopt-red", "it is the home namespace of tenant adopt-red"),
     ] {
         cluster.check(&["adopt", "adopt-blue", "adopt-plain", name], 1, &[words]);

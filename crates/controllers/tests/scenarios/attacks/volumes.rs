@@ -65,7 +65,7 @@ async fn the_binder_gives_a_labelled_volume_to_its_tenants_claims_alone() {
         async move {
             let answer = give(stage, "volumes-kept", &namespace).await;
             match answer {
-                Err(message) if message.contains("the volume is Tenant volumes-victim's") => Ok(()),
+                Err(message) if message.contains("the volume belongs to Tenant volumes-victim") => Ok(()),
                 Ok(()) => {
                     let taken = json!([{ "op": "remove", "path": "/spec/claimRef" }]);
                     let request = Request::patch("/api/v1/persistentvolumes/volumes-kept")

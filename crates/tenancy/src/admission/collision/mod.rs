@@ -86,8 +86,7 @@ pub fn reckon(facts: &Facts, request: &Request<'_>) -> Result<Option<HostClaim>,
         return Err(Refusal {
             rule: Rule::IngressOptions,
             why: format!(
-                "spec.rules: {total} hosts and paths, and of at most {MOST_OF_ONE} of an Ingress it is known whether another one has them, as Tenant \
-                 {} wants",
+                "spec.rules: {total} hosts and paths, but only {MOST_OF_ONE} of an Ingress can be checked for collisions, as Tenant {} demands",
                 tenant.name
             ),
             remedy: "spread them over several Ingresses".to_owned(),
@@ -174,8 +173,7 @@ impl HostClaim {
         Refusal {
             rule: Rule::IngressOptions,
             why: format!(
-                "spec.rules: {why}, and Tenant {} wants no two Ingresses {scope} to have the same \
-                 (spec.ingressOptions.hostnameCollisionScope: {})",
+                "spec.rules: {why}, and Tenant {} allows no two Ingresses {scope} with the same host and path (spec.ingressOptions.hostnameCollisionScope: {})",
                 self.tenant,
                 self.scope.as_str()
             ),
@@ -188,11 +186,11 @@ impl HostClaim {
         let pair = tell(pair);
         match holder {
             Some(Holder { namespace, name }) => self.refuse(
-                format!("{pair} is Ingress {namespace}/{name}'s already"),
+                format!("{pair} already belongs to Ingress {namespace}/{name}"),
                 format!("{REMEDY}, or take it from that one first"),
             ),
             None => self.refuse(
-                format!("{pair} is already that of an Ingress which isn't the Tenant's"),
+                format!("{pair} already belongs to an Ingress outside the Tenant"),
                 format!("{REMEDY}, or ask an administrator"),
             ),
         }
@@ -201,7 +199,7 @@ impl HostClaim {
     fn refuse_being_taken(&self, pair: &HostPath) -> Refusal {
         self.refuse(
             format!(
-                "{} is being taken by another Ingress, or was within the last half minute",
+                "{} is reserved for another Ingress, which is being written or was within the last half minute",
                 tell(pair)
             ),
             format!("{REMEDY}, or try again in {} seconds", KEPT.as_secs()),
@@ -211,17 +209,16 @@ impl HostClaim {
     fn refuse_full(&self, namespace: &str) -> Refusal {
         self.refuse(
             format!(
-                "the Ingresses of namespace {namespace} have more hosts and paths than the {MOST_OF_NAMESPACE} of which it is known whether \
-                 another one has them, or one of them has more than {MOST_OF_ONE}"
+                "the Ingresses of namespace {namespace} have more than {MOST_OF_NAMESPACE} hosts and paths, or one of them has more than {MOST_OF_ONE}, so collisions can't be checked"
             ),
-            "delete some there, and then write those anew that are too many, or that have too many".to_owned(),
+            "delete some there, and then write the Ingresses above the limit again".to_owned(),
         )
     }
 
     fn refuse_crowd(&self) -> Refusal {
         self.refuse(
-            "too many hosts and paths are being taken at this moment".to_owned(),
-            format!("make fewer at once: try again in {} seconds", KEPT.as_secs()),
+            "too many hosts and paths are being reserved at this moment".to_owned(),
+            format!("create fewer at once: try again in {} seconds", KEPT.as_secs()),
         )
     }
 }

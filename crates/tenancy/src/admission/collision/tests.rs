@@ -93,14 +93,13 @@ fn whose_it_is_is_told_within_the_tenant_only() {
     let new = claim(&facts, "blue-a", "shop", &["a.example.org"]);
     assert_eq!(
         told(judge(&facts, &index, &new)),
-        "spec.rules: host a.example.org with path / is already that of an Ingress which isn't the Tenant's, and Tenant blue wants no two Ingresses \
-         in the cluster to have the same (spec.ingressOptions.hostnameCollisionScope: Cluster): take another host or path, or ask an administrator \
+        "spec.rules: host a.example.org with path / already belongs to an Ingress outside the Tenant, and Tenant blue allows no two Ingresses in the cluster with the same host and path (spec.ingressOptions.hostnameCollisionScope: Cluster): take another host or path, or ask an administrator \
          (ingress-options)"
     );
     index.learn("blue-b", "web", Some(&pairs));
     let message = told(judge(&facts, &index, &new));
     assert!(
-        message.contains("host a.example.org with path / is Ingress blue-b/web's already"),
+        message.contains("host a.example.org with path / already belongs to Ingress blue-b/web"),
         "{message}"
     );
 }
@@ -148,7 +147,7 @@ fn of_two_that_come_at_once_one_is_let_through() {
         ledger.claim(one, NOW, KEPT).unwrap();
         let message = told(ledger.check(two, NOW + 29_999));
         assert_eq!(
-            message.contains("host a with path / is being taken by another Ingress"),
+            message.contains("host a with path / is reserved for another Ingress"),
             collides,
             "{message}"
         );
@@ -203,7 +202,7 @@ fn a_tenant_that_claims_thousands_keeps_no_other_one_out() {
             if let Err(refusal) = claimed {
                 refused += 1;
                 assert!(
-                    refusal.why.contains("too many hosts and paths are being taken"),
+                    refusal.why.contains("too many hosts and paths are being reserved"),
                     "{refusal}"
                 );
             }
@@ -233,7 +232,7 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     }
     let message = told(judge(&facts, &index, &claim(&facts, "blue-a", "shop", &["new"])));
     assert!(
-        message.contains("the Ingresses of namespace blue-b have more hosts and paths than the 1024"),
+        message.contains("the Ingresses of namespace blue-b have more than 1024 hosts and paths"),
         "{message}"
     );
     judge(&facts, &index, &claim(&facts, "green-a", "shop", &["new"])).unwrap();
@@ -243,7 +242,7 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     assert!(
         refused
             .why
-            .starts_with("spec.rules: 300 hosts and paths, and of at most 256"),
+            .starts_with("spec.rules: 300 hosts and paths, but only 256"),
         "{refused}"
     );
 }

@@ -78,15 +78,15 @@ fn answers() -> Policy {
             check(
                 format!("request.operation != 'UPDATE' || {}", same("spec")),
                 (
-                    "an answer is not changed: spec of {} stays as it was written",
+                    "an answer can't be changed: spec of {} must stay as it was written",
                     &["request.resource.resource"],
                 ),
-                quote("delete it, which revokes, and make another one"),
+                quote("delete it, which revokes the access, and create another one"),
             ),
             check(
                 on_creation(&format!("variables.isVouched || variables.by == {USER}")),
-                ("spec.approvedBy is {}, and {} writes it", &["variables.by", USER]),
-                phrase("write {}: nobody answers in another one's name", &[USER]),
+                ("spec.approvedBy is {}, but the writer is {}", &["variables.by", USER]),
+                phrase("write {}: approvers answer only in their own name", &[USER]),
             ),
             check(
                 on_creation(&format!(
@@ -102,7 +102,7 @@ fn answers() -> Policy {
                 )),
                 ("{} may not {} for what it names", &[USER, "variables.verb"]),
                 phrase(
-                    "let somebody do it who may (verb {} on fluxaccesstargets of that name)",
+                    "ask an account that may do it (verb {} on fluxaccesstargets of that name)",
                     &["variables.verb"],
                 ),
             ),
@@ -111,9 +111,9 @@ fn answers() -> Policy {
                     "string(object.?spec.?requestedBy.orValue('')) != {USER} || {}",
                     may(&quote(APPROVE_OWN), None)
                 )),
-                ("{} asks for this access himself", &[USER]),
+                ("{} asked for this access itself", &[USER]),
                 quote(&format!(
-                    "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+                    "ask another approver to answer (or verb {APPROVE_OWN} on fluxaccesstargets)"
                 )),
             ),
         ],
@@ -158,7 +158,7 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                 &[USER, "variables.asked"],
             ),
             quote(&format!(
-                "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+                "ask another approver to answer (or verb {APPROVE_OWN} on fluxaccesstargets)"
             )),
         )
     };
@@ -236,7 +236,7 @@ fn answers_by_speakers(platform: &str) -> Vec<Policy> {
                 .to_owned(),
             ("{} owns the Tenant that this grant is for", &[USER]),
             quote(&format!(
-                "let another one answer who may (or verb {APPROVE_OWN} on fluxaccesstargets)"
+                "ask another approver to answer (or verb {APPROVE_OWN} on fluxaccesstargets)"
             )),
         )],
         ..policy("access-answers-owners", vec![about(vec!["fluxaccessstandinggrants"])])
@@ -293,7 +293,7 @@ fn records() -> Policy {
                 &[USER, "variables.part", "request.resource.resource"],
             ),
             quote(&format!(
-                "leave it to Tenure's controllers (verb {RECORD} on fluxaccesstargets); answer requests by a FluxAccessGrant"
+                "only Tenure's controllers write it (verb {RECORD} on fluxaccesstargets); answer requests with a FluxAccessGrant"
             )),
         )],
         ..policy("access-records", vec![about(resources)])
@@ -344,7 +344,7 @@ fn orders(platform: &str) -> Policy {
                     &[USER, "request.resource.resource"],
                 ),
                 quote(
-                    "leave them to Tenure's controllers, which take them off once what was made has ended at the host",
+                    "leave them to Tenure's controllers, which remove them after the credentials have ended at the host",
                 ),
             ),
             check(
@@ -353,11 +353,11 @@ fn orders(platform: &str) -> Policy {
                     may(&quote(APPROVE), Some("variables.target"))
                 ),
                 (
-                    "{} may not order credentials of {} to be replaced",
+                    "{} may not order the replacement of credentials of {}",
                     &[USER, "variables.target"],
                 ),
                 quote(&format!(
-                    "let somebody do it who may (verb {APPROVE} on fluxaccesstargets of that name)"
+                    "ask an account that may do it (verb {APPROVE} on fluxaccesstargets of that name)"
                 )),
             ),
             check(
@@ -368,7 +368,7 @@ fn orders(platform: &str) -> Policy {
                 ),
                 (
                     &format!(
-                        "an order begins with the line by: {{}}, who writes it, and has {LONGEST_ORDER} characters at most"
+                        "an order must begin with the line by: {{}}, its writer, and have at most {LONGEST_ORDER} characters"
                     ),
                     &[USER],
                 ),
@@ -398,10 +398,10 @@ fn askers() -> Policy {
                 same("spec")
             ),
             (
-                &format!("the annotation {REQUESTED_BY} is {{}}, and {{}} writes it"),
+                &format!("the annotation {REQUESTED_BY} is {{}}, but the writer is {{}}"),
                 &["variables.author", USER],
             ),
-            quote("write the name of who changes the spec, and leave it where nobody does"),
+            quote("set it to the user who changes the spec; leave it unchanged if the spec doesn't change"),
         )],
         ..policy("access-askers", vec![about(vec!["fluxaccesses"])])
     }
@@ -428,11 +428,11 @@ fn labels(platform: &str) -> Policy {
                 may(&quote(APPROVE), Some(&target))
             ),
             (
-                "{} may not let namespace {} have the credential that its labels name",
+                "{} may not give namespace {} the credential that its labels name",
                 &[USER, "request.?name.orValue('')"],
             ),
             quote(&format!(
-                "ask who may approve for it (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
+                "ask an approver (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
             )),
         )],
         ..policy(

@@ -122,7 +122,7 @@ pub(super) fn spoken_for() -> Policy {
             holds: format!("!variables.own && (!{} || {})", may(SHOW_TOKEN, None), may(OWN, None)),
             rule: Rule::GitopsAccount,
             why: phrase(
-                "{} writes nothing without a token of its own: this is somebody who speaks in its name, or shows a token without an id",
+                "{} may write only with a token of its own: this request impersonates it, or its token has no id",
                 &[USER],
             ),
             remedy: quote("let a Surface or a Kustomization of its Tenant do it, or use another ServiceAccount"),

@@ -63,10 +63,10 @@ pub(super) fn own_accounts(platform: &str) -> Policy {
             ),
             rule: Rule::SecretWriter,
             why: phrase(
-                "{} may not bind {} in namespace {}: Tenure takes such a RoleBinding as an administrator's word",
+                "{} may not bind {} in namespace {}: Tenure treats such a RoleBinding as an administrator's permission",
                 &[USER, "variables.added[0]", "request.namespace"],
             ),
-            remedy: quote(&format!("let an administrator create it (verb {ADOPT} on tenants)")),
+            remedy: quote(&format!("ask an administrator to create it (verb {ADOPT} on tenants)")),
         }],
     }
 }

@@ -20,10 +20,10 @@ pub(super) fn is_kept_out(owners: &str, home: &str, account: &str) -> String {
 pub(super) fn say(namespace: &str, tenant: &str) -> (String, String) {
     (
         phrase(
-            "{} may change nothing in namespace {}: Tenant {} is cordoned",
+            "{} may not change anything in namespace {}: Tenant {} is cordoned",
             &[USER, namespace, tenant],
         ),
-        quote("ask an administrator to take spec.cordoned away"),
+        quote("ask an administrator to remove spec.cordoned"),
     )
 }
 

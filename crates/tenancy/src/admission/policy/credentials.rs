@@ -36,7 +36,7 @@ pub(super) fn written(platform: &str) -> Policy {
             &format!("{{}} may not write {{}} {{}}: {what}"),
             &[USER, "variables.kind", "variables.name"],
         ),
-        remedy: quote("let an administrator do it, if it is meant"),
+        remedy: quote("ask an administrator to do it, if it is intended"),
     };
     let sort = |object: &str| format!("{object}.?metadata.?labels[?{}].orValue('')", quote(CREDENTIAL_LABEL));
     // A key belongs to its Surface in the same namespace. An object for a request, which is in the platform namespace, has the name of

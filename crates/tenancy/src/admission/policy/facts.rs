@@ -282,10 +282,10 @@ pub(super) fn require_facts() -> Validation {
         ),
         rule: Rule::NamespaceMembership,
         why: phrase(
-            "{} may write nothing in namespace {} yet: Tenure hasn't written on it whose it is",
+            "{} may not write in namespace {} yet: Tenure hasn't written on it to which tenant it belongs",
             &[USER, "request.namespace"],
         ),
-        remedy: quote("try again in a moment, or let an administrator see whether Tenure runs"),
+        remedy: quote("try again in a moment, or ask an administrator whether Tenure is running"),
     }
 }
 
@@ -338,7 +338,7 @@ pub(super) fn owners_bound(platform: &str) -> Policy {
             holds: format!("({}) && variables.tenant != ''", are_known()),
             rule: Rule::NamespaceMembership,
             why: phrase(
-                "RoleBinding {} gives rights in namespace {}, whose facts this API server doesn't know yet",
+                "RoleBinding {} gives rights in namespace {}, but this API server doesn't know the facts of the namespace yet",
                 &["object.metadata.name", "request.namespace"],
             ),
             remedy: quote("it is tried again"),
@@ -424,7 +424,7 @@ mod tests {
                 first["messageExpression"]
                     .as_str()
                     .unwrap()
-                    .contains("hasn\\'t written on it whose it is")
+                    .contains("hasn\\'t written on it to which tenant it belongs")
             );
         }
         assert!(checked >= 20, "{checked}");

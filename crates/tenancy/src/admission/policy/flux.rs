@@ -102,7 +102,7 @@ fn surfaces() -> Policy {
         refuse(
             Rule::FluxAccount,
             &format!("{} != ''", read(ACCOUNT)),
-            phrase("tenant {} has no one GitOps ServiceAccount", &["variables.tenant"]),
+            phrase("tenant {} doesn't have exactly one GitOps ServiceAccount", &["variables.tenant"]),
             quote("ask an administrator"),
         ),
     ];
@@ -168,16 +168,16 @@ fn judge_shard() -> [Validation; 2] {
             Rule::FluxShard,
             &format!("!{named}.hasValue() || {named}.orValue('') == variables.shard && variables.shard != ''"),
             phrase(
-                &format!("the label {SHARDING_KEY}={{}} is not what Tenant {{}} has"),
+                &format!("the label {SHARDING_KEY}={{}} is not the label of Tenant {{}}"),
                 &[&format!("{named}.orValue('')"), "variables.tenant"],
             ),
-            quote("leave the label away: which shard a tenant is in says its Tenant"),
+            quote("remove the label: the Tenant decides the shard"),
         ),
         refuse(
             Rule::FluxShard,
             &format!("{named}.hasValue() || variables.shard == '' || {mint}"),
             phrase(
-                &format!("the label {SHARDING_KEY} is missing, and nobody sets it now: Tenant {{}} is in shard {{}}"),
+                &format!("the label {SHARDING_KEY} is missing, and no webhook sets it: Tenant {{}} is in shard {{}}"),
                 &["variables.tenant", "variables.shard"],
             ),
             phrase("set it to {}", &["variables.shard"]),
@@ -204,7 +204,7 @@ fn judge_account() -> [Validation; 3] {
         refuse(
             Rule::FluxAccount,
             "variables.actsAs != ''",
-            phrase("tenant {} has no one GitOps ServiceAccount", &["variables.tenant"]),
+            phrase("tenant {} doesn't have exactly one GitOps ServiceAccount", &["variables.tenant"]),
             quote("ask an administrator"),
         ),
         refuse(
@@ -215,7 +215,7 @@ fn judge_account() -> [Validation; 3] {
                 &["request.namespace", "variables.tenant", "variables.actsAs", &named],
             ),
             phrase(
-                "write {}, or leave the field away; another one is set by an administrator",
+                "write {}, or remove the field; only an administrator sets another one",
                 &["variables.actsAs"],
             ),
         ),
@@ -223,7 +223,7 @@ fn judge_account() -> [Validation; 3] {
             Rule::FluxAccount,
             &format!("{named} != ''"),
             phrase(
-                "spec.serviceAccountName: in namespace {} Tenant {} acts as {}, and nobody sets it now",
+                "spec.serviceAccountName: in namespace {} Tenant {} acts as {}, and no webhook sets it",
                 &["request.namespace", "variables.tenant", "variables.actsAs"],
             ),
             phrase("write {}", &["variables.actsAs"]),
@@ -301,7 +301,7 @@ fn judge_reference(policy: &mut Policy, index: usize, (path, default_kind, way):
         Rule::FluxReferences,
         &format!("variables.{out}.size() == 0"),
         phrase(&template, &values),
-        quote("refer to the tenant's own namespaces, or let an administrator grant it"),
+        quote("refer to the tenant's own namespaces, or ask an administrator to grant it"),
     ));
 }
 
@@ -325,7 +325,7 @@ fn judge_local(policy: &mut Policy, index: usize, path: &str, field: &str) {
         Rule::FluxReferences,
         &format!("variables.{out}.size() == 0"),
         phrase(
-            &format!("{place}{{}}: it names namespace {{}}, and only what is in namespace {{}} can be meant"),
+            &format!("{place}{{}}: it names namespace {{}}, and references must stay in namespace {{}}"),
             &[
                 &format!(
                     "(type({found}.orValue('')) == list ? '[' + string(variables.{all}.indexOf(variables.{out}[0])) + ']' : '')"
@@ -334,6 +334,6 @@ fn judge_local(policy: &mut Policy, index: usize, path: &str, field: &str) {
                 "request.namespace",
             ],
         ),
-        quote("leave the namespace away"),
+        quote("remove the namespace"),
     ));
 }

@@ -62,7 +62,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
             &format!("{{}} may not write Deployment {{}}: {what}"),
             &[USER, "variables.name"],
         ),
-        remedy: quote("let an administrator do it, if it is meant"),
+        remedy: quote("ask an administrator to do it, if it is intended"),
     };
     // The class has a check of its own.
     let sample = lane_deployment(

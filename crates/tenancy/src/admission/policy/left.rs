@@ -32,7 +32,7 @@ pub const LEFT: [Left; 19] = [
     Left {
         rule: Rule::NamespaceMembership,
         why: "which uid a Tenant has stands on no namespace",
-        is_it: |_, refusal| refusal.why.contains("has another uid than the Tenant"),
+        is_it: |_, refusal| refusal.why.contains("the uid in an ownerReference"),
     },
     Left {
         rule: Rule::NamespaceMembership,
@@ -57,7 +57,7 @@ pub const LEFT: [Left; 19] = [
     Left {
         rule: Rule::NamespaceOptions,
         why: "how names begin stands on no namespace",
-        is_it: |_, refusal| refusal.why.contains("begin with") || refusal.why.contains("that begin like"),
+        is_it: |_, refusal| refusal.why.contains("begin with") || refusal.why.contains("the beginning of the name"),
     },
     Left {
         rule: Rule::NamespaceOptions,
@@ -104,7 +104,7 @@ pub const LEFT: [Left; 19] = [
     Left {
         rule: Rule::IngressOptions,
         why: COLLISION,
-        is_it: |_, refusal| refusal.why.contains("wants no two Ingresses"),
+        is_it: |_, refusal| refusal.why.contains("allows no two Ingresses"),
     },
     Left {
         rule: Rule::ResourceQuotas,

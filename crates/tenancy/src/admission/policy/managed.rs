@@ -116,10 +116,10 @@ pub(super) fn managed(settings: &Settings) -> Policy {
             ),
             rule: Rule::GitManaged,
             why: phrase(
-                "what Kustomization {} applied here is managed by Git",
+                "the fields that Kustomization {} applied here are managed by Git",
                 &["variables.owner"],
             ),
-            remedy: quote("change it there, or suspend what applies it first"),
+            remedy: quote("change it in Git, or suspend the Kustomization or Surface first"),
         }],
     }
 }

@@ -183,10 +183,10 @@ pub(super) fn list_validations(settings: &Settings) -> Vec<Validation> {
             quote(&format!("{FACTS_PREFIX}{TENANT}"))
         ),
         (
-            "{} may not change labels and annotations of namespace {} yet: Tenure hasn't written on it whose it is",
+            "{} may not change labels and annotations of namespace {} yet: Tenure hasn't written on it to which tenant it belongs",
             &[USER, "variables.name"],
         ),
-        "try again in a moment, or let an administrator see whether Tenure runs",
+        "try again in a moment, or ask an administrator whether Tenure is running",
     )];
     let (why, remedy) = named(say_reserved("{}"));
     validations.push(refuse(

@@ -123,7 +123,7 @@ pub(super) fn named(platform: &str) -> Policy {
             refuse(
                 "!request.namespace.startsWith('kube-')".to_owned(),
                 phrase(
-                    "{} may ask for no token in namespace {}, which is Kubernetes' own",
+                    "{} may not ask for tokens in namespace {}, which belongs to Kubernetes",
                     &[USER, "request.namespace"],
                 ),
                 quote("name a ServiceAccount of another namespace"),
@@ -131,7 +131,7 @@ pub(super) fn named(platform: &str) -> Policy {
             refuse(
                 format!("!variables.isOwn || {USER} == {controller}"),
                 phrase(
-                    "{} may not ask for a token of ServiceAccount {}, which is Tenure's own",
+                    "{} may not ask for a token of ServiceAccount {}, which belongs to Tenure",
                     &[USER, "variables.name"],
                 ),
                 quote("name another ServiceAccount"),
@@ -147,7 +147,7 @@ pub(super) fn named(platform: &str) -> Policy {
                     &[USER, "variables.name", "request.namespace"],
                 ),
                 quote(&format!(
-                    "let a Kustomization or Surface there name it, or an administrator by the namespace's annotation {MINTABLE_ACCOUNTS}"
+                    "name it in a Kustomization or Surface there, or ask an administrator to list it in the namespace's annotation {MINTABLE_ACCOUNTS}"
                 )),
             ),
         ],
@@ -252,7 +252,7 @@ pub(super) fn administrators(platform: &str) -> Policy {
             ),
             phrase(
                 &format!(
-                    "bind the account to less, or let an administrator give {{}} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{{}} there"
+                    "give the account fewer rights, or ask an administrator to give {{}} the verb {MINT_ADMINISTRATOR} on serviceaccounts/{{}} there"
                 ),
                 &[USER, "variables.name"],
             ),

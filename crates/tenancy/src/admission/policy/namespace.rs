@@ -56,7 +56,7 @@ fn list_name_checks(settings: &Settings) -> Vec<Validation> {
     );
     let remedy = || {
         phrase(
-            &format!("take another name, or let an administrator create it (verb {ADOPT} on tenants/{{}})"),
+            &format!("choose another name, or ask an administrator to create it (verb {ADOPT} on tenants/{{}})"),
             &[tenant],
         )
     };
@@ -64,7 +64,7 @@ fn list_name_checks(settings: &Settings) -> Vec<Validation> {
         holds: format!("!({}) || !({by_owner})", is_reserved("variables.name", settings)),
         rule: Rule::NamespaceMembership,
         why: phrase(
-            "namespace {} has the name of an add-on's, which rights and webhooks may name (--reserved-namespaces)",
+            "namespace {} has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it",
             &["variables.name"],
         ),
         remedy: remedy(),
@@ -76,7 +76,7 @@ fn list_name_checks(settings: &Settings) -> Vec<Validation> {
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(
-                "names of namespaces of Tenant {} begin with {}-, where policies judge alone",
+                "names of namespaces of Tenant {} begin with {}- while only policies check writes",
                 &[tenant, tenant],
             ),
             remedy: phrase("name it {}-{}", &[tenant, "variables.name"]),
@@ -246,7 +246,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!("!({why}) || variables.newNames.all(name, name == variables.newNames[0])"),
             phrase(
-                "namespace {} can't be of two Tenants, {} and {}",
+                "namespace {} can't belong to two Tenants, {} and {}",
                 &["variables.name", "variables.newNames.min()", "variables.newNames.max()"],
             ),
             quote(&format!(
@@ -259,11 +259,11 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             format!("!({IS_NEW}) || variables.newFacts.size() == 0"),
             phrase(
                 &format!(
-                    "namespace {{}} can't be made with annotations {FACTS_PREFIX}*, by which policies know whose it is"
+                    "namespace {{}} can't be created with annotations {FACTS_PREFIX}*: policies read from them to which tenant it belongs"
                 ),
                 &["variables.name"],
             ),
-            quote("leave them away: Tenure writes them"),
+            quote("remove them: Tenure writes them"),
         ),
         membership(
             format!(
@@ -272,11 +272,11 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             phrase(
                 &format!(
-                    "namespace {{}} can't bear more than {ANNOTATIONS} characters of annotations: what policies know it by has to find room there"
+                    "namespace {{}} can't have more than {ANNOTATIONS} characters of annotations: the facts for policies need the rest of the space"
                 ),
                 &["variables.name"],
             ),
-            quote("leave some of them away"),
+            quote("remove some of them"),
         ),
         two(IS_NEW),
         membership(
@@ -287,11 +287,11 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 is_protected("variables.name", settings)
             ),
             phrase(
-                "namespace {} is Kubernetes' or the platform's own, and never a tenant's",
+                "namespace {} belongs to Kubernetes or the platform, and can't belong to a tenant",
                 &["variables.name"],
             ),
             quote(&format!(
-                "leave the label {TENANT_LABEL} and ownerReferences to Tenants away"
+                "remove the label {TENANT_LABEL} and the ownerReferences to Tenants"
             )),
         ),
         membership(
@@ -312,10 +312,10 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 may(OWN, Some("variables.newNames[0]"))
             ),
             phrase(
-                "{} may not make namespace {} for Tenant {}: there is no such Tenant of which it is an owner",
+                "{} may not create namespace {} for Tenant {}: no Tenant of this name has it as an owner",
                 &[USER, "variables.name", "variables.newNames[0]"],
             ),
-            quote("name a Tenant that has you among its spec.owners"),
+            quote("name a Tenant that lists you in spec.owners"),
         ),
         Validation {
             holds: format!(
@@ -324,7 +324,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(
-                "{} may not make namespace {}: Tenant {} has as many as it may have",
+                "{} may not create namespace {}: Tenant {} has reached its quota of namespaces",
                 &[USER, "variables.name", "variables.newNames[0]"],
             ),
             remedy: quote("delete one, or ask an administrator for more (spec.namespaceOptions.quota)"),
@@ -336,12 +336,12 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             phrase(
                 &format!(
-                    "{{}} may not change whose namespace {{}} is: its label {TENANT_LABEL} and its ownerReferences to Tenants"
+                    "{{}} may not change the tenant of namespace {{}}: its label {TENANT_LABEL} and its ownerReferences to Tenants"
                 ),
                 &[USER, "variables.name"],
             ),
             phrase(
-                &format!("leave them as they are, or let an administrator do it (verb {ADOPT} on tenants/{{}})"),
+                &format!("leave them as they are, or ask an administrator to do it (verb {ADOPT} on tenants/{{}})"),
                 &["(variables.oldNames + variables.newNames).min()"],
             ),
         ),
@@ -349,19 +349,19 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
         membership(
             format!("!({IS_NEW} || {IS_CHANGE}) || variables.newOwners.size() <= 1"),
             phrase(
-                "an ownerReference to Tenant {} has another uid than the Tenant",
+                "the uid in an ownerReference to Tenant {} is not the uid of the Tenant",
                 &["variables.newNames[0]"],
             ),
-            quote("leave the ownerReference away: the label is enough"),
+            quote("remove the ownerReference: the label is enough"),
         ),
         // A policy sees the uid of a Tenant nowhere, and the garbage collector deletes by a wrong uid.
         membership(
             format!("!({IS_NEW}) || variables.newOwners.size() == 0"),
             phrase(
-                "namespace {} can't be made with an ownerReference to a Tenant: the garbage collector would delete the namespace with it",
+                "namespace {} can't be created with an ownerReference to a Tenant: the garbage collector would delete the namespace with the Tenant",
                 &["variables.name"],
             ),
-            quote("leave the ownerReference away: the label is enough"),
+            quote("remove the ownerReference: the label is enough"),
         ),
         membership(
             "request.operation != 'UPDATE' || (sets.equivalent(variables.oldFacts, variables.newFacts) && \
@@ -369,7 +369,7 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
                 .to_owned(),
             phrase(
                 &format!(
-                    "{{}} may not change the annotations {FACTS_PREFIX}* of namespace {{}}, by which policies know whose it is"
+                    "{{}} may not change the annotations {FACTS_PREFIX}* of namespace {{}}: policies read from them to which tenant it belongs"
                 ),
                 &[USER, "variables.name"],
             ),
@@ -382,11 +382,11 @@ fn list_validations(settings: &Settings) -> Vec<Validation> {
             ),
             phrase(
                 &format!(
-                    "{{}} may not say by annotation {MINTABLE_ACCOUNTS} whose tokens Tenure asks for in namespace {{}}"
+                    "{{}} may not set the annotation {MINTABLE_ACCOUNTS}, which selects the ServiceAccounts for Tenure's token requests, in namespace {{}}"
                 ),
                 &[USER, "variables.name"],
             ),
-            quote(&format!("let an administrator do it (verb {ADOPT} on tenants)")),
+            quote(&format!("ask an administrator to do it (verb {ADOPT} on tenants)")),
         ),
         Validation {
             holds: format!("request.?subResource.orValue('') != '' || !({cordoned}) || !({kept_out})"),

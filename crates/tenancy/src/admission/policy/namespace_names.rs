@@ -37,7 +37,7 @@ pub(super) fn list(settings: &Settings) -> Vec<Value> {
             ),
             rule: Rule::NamespaceOptions,
             why: phrase(
-                "{} may not make namespace {} for Tenant {}: the name belongs to Tenant {}",
+                "{} may not create namespace {} for Tenant {}: the name belongs to Tenant {}",
                 &[USER, "variables.name", "variables.tenant", "params.metadata.name"],
             ),
             remedy: quote("choose another name"),

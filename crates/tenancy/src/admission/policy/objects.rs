@@ -111,11 +111,11 @@ fn images() -> Policy {
     let first = |key: &str| format!("variables.refused[0].{key}");
     let (at, image, registry) = (first("at"), first("image"), first("registry"));
     let is_none = phrase(
-        "{}: {} is no name of an image, and of no registry that Tenant {} allows",
+        "{}: {} is not the name of an image in a registry that Tenant {} allows",
         &[&at, &image, "variables.tenant"],
     );
     let is_another = phrase(
-        "{}: image {} is of registry {}, which Tenant {} doesn't allow",
+        "{}: image {} is from registry {}, which Tenant {} doesn't allow",
         &[&at, &image, &registry, "variables.tenant"],
     );
     policy.validations = vec![
@@ -202,7 +202,7 @@ fn classes(class_use: &ClassUse) -> Policy {
         rule: class_use.rule,
         why: phrase(
             &format!(
-                "spec.{}: no {kind} is named, and Tenant {{}} allows some only",
+                "spec.{}: no {kind} is named, and Tenant {{}} allows only some",
                 class_use.field
             ),
             &["variables.tenant"],
@@ -312,7 +312,7 @@ fn hostnames(settings: &Settings) -> Policy {
         refuse(
             format!("!({}) || !('' in variables.changed)", is_said(HOSTNAMES)),
             phrase(
-                "spec.rules: Tenant {} allows some hostnames only, and without one, or by a default backend, all are taken",
+                "spec.rules: Tenant {} allows only some hostnames: a rule without a host and a default backend would take all of them",
                 &["variables.tenant"],
             ),
             quote(&limited::begin_advice(allowed)),
@@ -332,11 +332,10 @@ fn hostnames(settings: &Settings) -> Policy {
                 may(ADOPT, Some("variables.tenant"))
             ),
             phrase(
-                "spec.rules: Tenant {} wants no two Ingresses to have the same host and path (spec.ingressOptions.hostnameCollisionScope), and \
-                 which ones there are no policy can tell",
+                "spec.rules: Tenant {} allows no two Ingresses with the same host and path (spec.ingressOptions.hostnameCollisionScope), and policies can't compare Ingresses",
                 &["variables.tenant"],
             ),
-            quote("ask an administrator to write it, to let webhooks judge, too, or to leave that field away"),
+            quote("ask an administrator to write it, to install the webhooks, or to remove that field"),
         ),
     ];
     policy

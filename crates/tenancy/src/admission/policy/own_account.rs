@@ -69,6 +69,6 @@ pub(super) fn refuse(holds: String, what: &str) -> Validation {
             &format!("{{}} may not write {{}} {{}}: {what}"),
             &[USER, "variables.kind", "variables.name"],
         ),
-        remedy: quote("let an administrator do it, if it is meant"),
+        remedy: quote("ask an administrator to do it, if it is intended"),
     }
 }

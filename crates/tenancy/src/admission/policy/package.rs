@@ -94,7 +94,7 @@ fn validations(action: Action) -> Vec<Validation> {
         why: why(what.0, what.1),
         remedy,
     };
-    let of_chart = |field: &str| format!("{field} of Package {{}} is the platform chart's");
+    let of_chart = |field: &str| format!("{field} of Package {{}} belongs to the platform's chart");
     let name: &[&str] = &["variables.name"];
     let policy = format!("f:{RESOURCE_POLICY}");
     // A user with the verb `render` is warned too when taking a field from the chart.
@@ -106,7 +106,7 @@ fn validations(action: Action) -> Vec<Validation> {
         check(
             "!variables.isStatus || variables.sameStatus".to_owned(),
             excused(REPORT),
-            ("status of Package {} is the operator's", name),
+            ("status of Package {} belongs to the operator", name),
             phrase(
                 &format!("leave it to the platform's operator (verb {REPORT} on packages/{{}})"),
                 name,
@@ -146,7 +146,7 @@ fn validations(action: Action) -> Vec<Validation> {
             ),
             owned.clone(),
             (&of_chart(field), name),
-            quote("leave the field away"),
+            quote("remove the field"),
         ));
     }
     all.push(check(
@@ -159,7 +159,7 @@ fn validations(action: Action) -> Vec<Validation> {
             list(&CHART_MANAGERS)
         ),
         excused(RENDER),
-        ("what the platform's chart has of Package {} is the chart's", name),
+        ("the fields of Package {} that the platform's chart has belong to the chart", name),
         phrase(&format!("write it into PackageValues {{}}; {}", tell_managers()), name),
     ));
     all
@@ -250,12 +250,12 @@ fn of_sources(platform: &str, action: Action) -> Policy {
             holds: format!("!variables.isPlatforms || {relevant} || {is_same} || {excused}"),
             rule: Rule::FieldOwnership,
             why: phrase(
-                &format!("{{}}/{{}} is where the platform's charts come from, and {ending}"),
+                &format!("{{}}/{{}} is the source of the platform's charts, and {ending}"),
                 &values,
             ),
             remedy: phrase(
                 &format!(
-                    "make one of your own under another name (verb {} on packages/{{}})",
+                    "create one of your own under another name (verb {} on packages/{{}})",
                     verb(status)
                 ),
                 &["variables.name"],

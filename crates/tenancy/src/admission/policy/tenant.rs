@@ -59,7 +59,7 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
                     &[USER, "request.?name.orValue('')"],
                 ),
                 remedy: phrase(
-                    &format!("leave that to Tenure, or let an administrator do it (verb {ADOPT} on tenants/{{}})"),
+                    &format!("leave that to Tenure, or ask an administrator to do it (verb {ADOPT} on tenants/{{}})"),
                     &["request.?name.orValue('')"],
                 ),
             },
@@ -79,7 +79,7 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
                 ),
                 rule: Rule::Tenant,
                 why: phrase(
-                    "Tenant {} can't have {} as its home namespace: it is Kubernetes' or the platform's own",
+                    "Tenant {} can't have {} as its home namespace: it belongs to Kubernetes or the platform",
                     &["request.?name.orValue('')", "variables.home"],
                 ),
                 remedy: quote(&format!("name another one in the annotation {HOME_NAMESPACE}")),
@@ -92,13 +92,12 @@ pub(super) fn tenants(settings: &Settings) -> Policy {
                 ),
                 rule: Rule::Tenant,
                 why: phrase(
-                    "Tenant {} can't have {} as its home namespace: it has the name of an add-on's, which rights and webhooks may name \
-                     (--reserved-namespaces)",
+                    "Tenant {} can't have {} as its home namespace: it has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it",
                     &["variables.name", "variables.home"],
                 ),
                 remedy: phrase(
                     &format!(
-                        "name another one in the annotation {HOME_NAMESPACE}, or let an administrator write the Tenant (verb {ADOPT} on tenants/{{}})"
+                        "name another one in the annotation {HOME_NAMESPACE}, or ask an administrator to write the Tenant (verb {ADOPT} on tenants/{{}})"
                     ),
                     &["variables.name"],
                 ),

@@ -70,11 +70,11 @@ pub(super) fn claims(platform: &str) -> Policy {
                 ),
                 rule: Rule::PersistentVolumes,
                 why: phrase(
-                    &format!("spec.{NAME}: PersistentVolume {{}} isn't known to be Tenant {{}}'s"),
+                    &format!("spec.{NAME}: PersistentVolume {{}} is not known to belong to Tenant {{}}"),
                     &["variables.volume", "variables.tenant"],
                 ),
                 remedy: phrase(
-                    &format!("leave it away, or let an administrator label the volume {TENANT_LABEL}={{}}"),
+                    &format!("remove it, or ask an administrator to label the volume {TENANT_LABEL}={{}}"),
                     &["variables.tenant"],
                 ),
             },
@@ -121,11 +121,11 @@ pub(super) fn given(platform: &str) -> Policy {
             ),
             rule: Rule::PersistentVolumes,
             why: phrase(
-                "spec.claimRef: the volume is Tenant {}'s, and namespace {} isn't",
+                "spec.claimRef: the volume belongs to Tenant {}, and namespace {} doesn't",
                 &["variables.tenant", "variables.space"],
             ),
             remedy: quote(&format!(
-                "claim another volume, or let an administrator change the volume's label {TENANT_LABEL}"
+                "claim another volume, or ask an administrator to change the volume's label {TENANT_LABEL}"
             )),
         }],
     }

@@ -22,7 +22,7 @@ use crate::quotas::{QuotaItem, Usages, Used, name_content};
 
 /// The advice if no capacity is left.
 const REMEDY: &str =
-    "delete what isn't needed in any of its namespaces, or ask an administrator for more (spec.resourceQuotas)";
+    "delete unneeded objects in any of its namespaces, or ask an administrator for more (spec.resourceQuotas)";
 /// The part of the time by which a reservation may be shorter, so that not every repeated claim causes a write.
 const COARSE: u32 = 5;
 
@@ -112,11 +112,10 @@ impl QuotaClaim {
         let name = name_content(tenant, amount.quota.index);
         self.refuse(
             format!(
-                "how much {} namespace {namespace} uses isn't known, as ResourceQuota {name} isn't there or hasn't been counted yet, and Tenant \
-                 {tenant} bounds it in all its namespaces together",
+                "the use of {} in namespace {namespace} isn't known, because ResourceQuota {name} is missing or not counted yet, and Tenant {tenant} limits the sum of all its namespaces",
                 amount.resource
             ),
-            "try again in a moment; while it stays so, an administrator looks at the Tenant's Ready condition".to_owned(),
+            "try again in a moment; if that doesn't help, ask an administrator to look at the Tenant's Ready condition".to_owned(),
         )
     }
 
@@ -136,7 +135,7 @@ impl QuotaClaim {
         let mut remedy = REMEDY.to_owned();
         if !open.is_zero() && !open.is_negative() {
             why.push_str(&format!(
-                "; of what is used, {resource}={} is being made, or was within the last half minute",
+                "; of this, {resource}={} is reserved for objects that are being created, or were within the last half minute",
                 open.canonical()
             ));
             remedy = format!("try again in {} seconds, {remedy}", KEPT.as_secs());
@@ -147,10 +146,10 @@ impl QuotaClaim {
     fn refuse_crowd(&self) -> Refusal {
         self.refuse(
             format!(
-                "too many objects that quotas count are being made in Tenant {} at this moment",
+                "too many objects under quotas are being created in Tenant {} at this moment",
                 self.tenant
             ),
-            format!("make fewer at once: try again in {} seconds", KEPT.as_secs()),
+            format!("create fewer at once: try again in {} seconds", KEPT.as_secs()),
         )
     }
 }

@@ -101,9 +101,7 @@ fn of_ten_at_once_in_several_namespaces_against_five_there_are_five() {
     let refusal = ask(&mut ledger, ("blue-a", "pods/late"), [0, 0, 0], NOW).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "exceeded quota: Tenant blue, requested: pods=1, used: pods=5, limited: pods=5, in all its namespaces together; of what is used, pods=5 is \
-         being made, or was within the last half minute: try again in 30 seconds, delete what isn't needed in any of its namespaces, or ask an \
-         administrator for more (spec.resourceQuotas) (resource-quotas)"
+        "exceeded quota: Tenant blue, requested: pods=1, used: pods=5, limited: pods=5, in all its namespaces together; of this, pods=5 is reserved for objects that are being created, or were within the last half minute: try again in 30 seconds, delete unneeded objects in any of its namespaces, or ask an administrator for more (spec.resourceQuotas) (resource-quotas)"
     );
 }
 
@@ -181,7 +179,7 @@ fn what_nobody_has_counted_is_refused() {
     let refused = |facts: &Facts, used: &[(&str, i64)]| add_up(facts, &usages(used), &claim).unwrap_err().to_string();
     let own = refused(&facts(), &[("blue-b", 0), ("blue-c", 0)]);
     assert!(
-        own.contains("how much pods namespace blue-a uses isn't known, as ResourceQuota capsule-blue-0"),
+        own.contains("the use of pods in namespace blue-a isn't known, because ResourceQuota capsule-blue-0"),
         "{own}"
     );
     let other = refused(&facts(), &[("blue-a", 0), ("blue-b", 0)]);
@@ -219,7 +217,7 @@ fn a_tenant_without_bounds_stores_no_more_than_so_many() {
     assert!(ledger.to_string().len() <= 96 << 10);
     let refusal = refusal.unwrap().to_string();
     assert!(
-        refusal.starts_with("too many objects that quotas count are being made in Tenant blue"),
+        refusal.starts_with("too many objects under quotas are being created in Tenant blue"),
         "{refusal}"
     );
 }

@@ -144,7 +144,7 @@ impl Answering {
         check_approver(&self.look.client, &self.user, &self.target()).await?;
         let is_own = self.request.spec.requested_by == self.user;
         if is_own && !caller::may(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
-            return Err(Failure::environment(format!("{} asks for this access himself", self.user)).hint(format!(
+            return Err(Failure::environment(format!("{} asked for this access itself", self.user)).hint(format!(
                 "let another one answer who may; it takes the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer what one asks for oneself"
             )));
         }

@@ -75,7 +75,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "olga",
             post(&grants),
             grant(&own, "olga", &[]),
-            "olga asks for this access himself",
+            "olga asked for this access itself",
             Some(("petra", grant(&own, "petra", &[]))),
         ),
         (
@@ -91,7 +91,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             post(&grants),
             grant(&asked, "olga", &[]),
-            "spec.approvedBy is olga, and alice writes it",
+            "spec.approvedBy is olga, but the writer is alice",
             Some(("olga", grant(&asked, "olga", &[]))),
         ),
         (
@@ -171,7 +171,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             post(&asks),
             access("bob"),
-            "the annotation tenure.dev/requested-by is bob, and alice writes it",
+            "the annotation tenure.dev/requested-by is bob, but the writer is alice",
             Some(("alice", access("alice"))),
         ),
         (
@@ -179,7 +179,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             post("/api/v1/namespaces"),
             labelled.clone(),
-            "alice may not let namespace new-evil have the credential that its labels name",
+            "alice may not give namespace new-evil the credential that its labels name",
             Some(("olga", labelled)),
         ),
         (
@@ -187,7 +187,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             patch("/api/v1/namespaces/access-a"),
             label.clone(),
-            "alice may not let namespace access-a have the credential that its labels name",
+            "alice may not give namespace access-a the credential that its labels name",
             Some(("olga", label)),
         ),
         (
@@ -195,7 +195,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             patch(&name),
             order("alice"),
-            "alice may not order credentials of work-42 to be replaced",
+            "alice may not order the replacement of credentials of work-42",
             Some(("olga", order("olga"))),
         ),
         (
@@ -203,7 +203,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "olga",
             patch(&name),
             order("alice"),
-            "an order begins with the line by: olga",
+            "an order must begin with the line by: olga",
             Some(("olga", order("olga"))),
         ),
         (
@@ -211,7 +211,7 @@ async fn who_may_not_answer_for_a_project_comes_by_no_way_to_its_credential() {
             "alice",
             patch(&name),
             json!({"metadata": {"annotations": {"tenure.dev/rotate": none()}}}),
-            "alice may not order credentials of work-42",
+            "alice may not order the replacement of credentials of work-42",
             Some((
                 "olga",
                 json!({"metadata": {"annotations": {"tenure.dev/rotate": none()}}}),
