@@ -167,18 +167,16 @@ fn describe_problem(snapshot: &Snapshot, now: Timestamp) -> Option<String> {
     let Validity { from, until } = serving.validity;
     if now < from {
         return Some(format!(
-            "the certificate of the admission webhook holds from {from} on, and it is {now} here: this clock is wrong, or that of who made it was; \
-             set the clock right, another certificate is made meanwhile"
+            "the certificate of the admission webhook holds from {from} on, and it is {now} here: this clock is wrong, or the clock of its maker was; set the clock right, another certificate is made meanwhile"
         ));
     }
     if until < now {
         return Some(format!(
-            "the certificate of the admission webhook ended at {until}, and it is {now} here: nobody who could renew it has run since, or this clock is \
-             wrong; another one is made"
+            "the certificate of the admission webhook ended at {until}, and it is {now} here: no controller that could renew it has run since, or this clock is wrong; another one is made"
         ));
     }
     serving.authority.is_none().then(|| {
-        "the certificate of the admission webhook is of no authority that is kept: somebody changed the Secret; another one is made".to_owned()
+        "the certificate of the admission webhook is of no authority that is kept: the Secret was changed from outside; another one is made".to_owned()
     })
 }
 

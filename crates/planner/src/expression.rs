@@ -70,7 +70,7 @@ impl Refused {
     pub(crate) fn message_without_contents(&self) -> String {
         match self {
             Self::Failed { field, .. } => {
-                format!("{field} can't be evaluated; why is not told, as that may quote a Secret")
+                format!("{field} can't be evaluated; the reason is not shown, as it may quote a Secret")
             }
             Self::TooCostly(message) | Self::Spent(message) => message.clone(),
         }

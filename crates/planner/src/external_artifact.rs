@@ -167,7 +167,7 @@ fn read_written(artifact: &ExternalArtifact, grants: &[ExternalGrant]) -> Writte
     };
     let digest = told.digest.as_deref().unwrap_or_default();
     if !digest.strip_prefix("sha256:").is_some_and(is_hex) {
-        return unusable("digest must be sha256: and 64 digits: by nothing else it is known what is fetched");
+        return unusable("digest must be sha256: and 64 digits: nothing else identifies the fetched artifact");
     }
     let is_text = |text: &str| text.len() <= LONGEST_REVISION && !text.chars().any(char::is_control);
     if told.revision.is_empty() || !is_text(&told.revision) {
@@ -350,7 +350,7 @@ impl Source for ExternalArtifact {
                 Some(format!("ArtifactGenerator {generator} makes nothing: {problem}"))
             }
             Beside::Untold(generator) => Some(format!(
-                "ArtifactGenerator {generator} has not told yet what it is made of"
+                "ArtifactGenerator {generator} has not reported its sources yet"
             )),
             _ => None,
         }
@@ -368,12 +368,11 @@ impl Source for ExternalArtifact {
         let wait = |reason, message| Err(Obstacle::Unavailable { reason, message });
         match beside {
             Beside::Elsewhere(Written::NotAllowed) => Err(Obstacle::Refused(Refusal::unsupported(
-                "nothing is fetched: no ArtifactGenerator of its namespace makes it, and no administrator has named it by \
-                 --allow-external-artifact: whoever may write its status could name any address there",
+                "nothing is fetched: no ArtifactGenerator of its namespace makes it, and no administrator has named it with --allow-external-artifact: a writer of its status could name any address there",
             ))),
             Beside::Elsewhere(Written::Nothing) => wait(
                 reason::SOURCE_FETCH_FAILED,
-                "its status tells of no artifact yet".to_owned(),
+                "its status has no artifact yet".to_owned(),
             ),
             Beside::Elsewhere(Written::Unusable(problem)) => wait(reason::SOURCE_FETCH_FAILED, problem.clone()),
             Beside::Elsewhere(Written::At { .. }) => Ok(()),

@@ -62,7 +62,7 @@ const OF_USER: [(&str, &str); 9] = [
     ("as-user-extra", AS),
 ];
 const AS: &str =
-    "nobody is impersonated by a kubeconfig; name a ServiceAccount of that cluster in spec.serviceAccountName";
+    "a kubeconfig can't impersonate; name a ServiceAccount of that cluster in spec.serviceAccountName";
 
 /// Reads a kubeconfig.
 ///
@@ -89,7 +89,7 @@ pub fn read_kubeconfig(text: &[u8], impersonated: Option<String>) -> Result<Targ
         .is_some_and(|skips| !is_off(skips))
     {
         return Err(
-            "cluster.insecure-skip-tls-verify is refused: what answers is always verified; use certificate-authority-data".to_owned(),
+            "cluster.insecure-skip-tls-verify is refused: the server is always verified; use certificate-authority-data".to_owned(),
         );
     }
     let server_name = take_text(cluster, "tls-server-name", "cluster")?;
@@ -248,7 +248,7 @@ pub(crate) fn read_address(server: &str, field: &str) -> Result<TargetAddress, S
     };
     if !scheme.eq_ignore_ascii_case("https") {
         return Err(format!(
-            "{field} must begin with https://: what is sent is not to be read on the way"
+            "{field} must begin with https://: others must not read the requests on the way"
         ));
     }
     let (authority, path) = match rest.split_once('/') {

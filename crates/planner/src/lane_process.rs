@@ -77,7 +77,7 @@ impl fmt::Display for Cause {
             Self::HeldOn => formatter.write_str("it was ended since it held on to a namespace that is no longer its"),
             Self::HeldRoom(what) => write!(
                 formatter,
-                "it was ended since it kept for {} s more than its part of the room that others waited for: {what}",
+                "it was ended since it held more than its share of the budget for {} s while others waited: {what}",
                 room::HOLDING.as_secs()
             ),
             Self::TooLarge { used, limit } => write!(
@@ -88,7 +88,7 @@ impl fmt::Display for Cause {
             ),
             Self::Absent(waited) => write!(formatter, "its Pod has not connected for {} s", waited.as_secs()),
             Self::HungUp => formatter.write_str("its connection ended, as it does when its Pod is killed or deleted"),
-            Self::Left => formatter.write_str("its Pod was told to end"),
+            Self::Left => formatter.write_str("its Pod was asked to end"),
         }
     }
 }
@@ -192,7 +192,7 @@ impl Trouble {
             more => format!(", {more} times in a row"),
         };
         format!(
-            "Waiting for lane {lane}: of its process it is known that {}{times}; it is started again at {}. What is applied stays as it is",
+            "Waiting for lane {lane}: the last report about its process is that {}{times}; it is started again at {}. What is applied stays as it is",
             self.cause,
             ending::cut_to_seconds(until).0
         )

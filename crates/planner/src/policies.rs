@@ -235,7 +235,7 @@ pub fn plan(snapshot: &Snapshot) -> Plan {
     if is_first && facts.iter().any(|write| !snapshot.refused.contains(&write.target())) {
         let standing = Standing::fails(
             reason::FACTS_MISSING,
-            "policies come once what they read stands on the namespaces",
+            "policies are written after the facts that they read are on the namespaces",
         );
         return Plan {
             writes: facts,
@@ -269,7 +269,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
         let standing = Standing::fails(
             reason::WEAKENED,
             format!(
-                "{}: not as they have to be, and are put back",
+                "{}: they differ from what Tenure wrote, and are put back",
                 name_targets(policies.iter())
             ),
         );
@@ -331,7 +331,7 @@ fn judge(snapshot: &Snapshot, (policies, left_over): (&[Write], &[Write]), wante
     }
     let standing = Standing::fails(
         reason::NOT_MET_YET,
-        "policies are stored, and the API server doesn't act on them yet: no request has met them",
+        "policies are stored, but the API server doesn't evaluate them yet",
     );
     let probe = answering.is_empty().then(|| Probe {
         object: make_probe(platform, &state),
@@ -404,7 +404,7 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     let Some(found) = find_live(live, &target) else {
         let told = (!is_first).then(|| {
             tell(format!(
-                "{kind} {name} was not there, and is made again: what it refuses was allowed meanwhile"
+                "{kind} {name} was missing, and is created again: writes that it refuses were allowed meanwhile"
             ))
         });
         return Some(Write::Create { object: wanted, told });
@@ -417,7 +417,7 @@ fn put_back(live: &[Value], wanted: Value, is_first: bool) -> Option<Write> {
     };
     let spec = spec?;
     let told = tell(format!(
-        "{kind} {name} was changed ({}), and is put back: what it refuses may have been allowed meanwhile",
+        "{kind} {name} was changed ({}), and is put back: writes that it refuses may have been allowed meanwhile",
         fields.join(", ")
     ));
     let patch = json!({ "metadata": { "uid": part(found, "/metadata/uid") }, "spec": spec });

@@ -40,7 +40,7 @@ impl fmt::Display for Progress {
 
 /// The error for a text that holds no progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it doesn't say how far Tenants and namespaces were seen")]
+#[error("it doesn't report which Tenants and namespaces it has seen")]
 pub struct NoProgress;
 
 impl FromStr for Progress {
@@ -221,15 +221,15 @@ impl Holdings {
         let (lease, holder) = (&peer.lease, &peer.holder);
         Some(match (&self.instance, &peer.let_go) {
             (Instance::Only, _) => format!(
-                "{holder} holds {lease} and sees to a part of the cluster, and this instance would see to all of it: nothing begins here. \
+                "{holder} holds {lease} and reconciles a part of the cluster, and this instance would reconcile all of it: nothing begins here. \
                  Start this one with --watch-label-selector '!sharding.fluxcd.io/key', or end that one"
             ),
             (_, None) => format!(
-                "{holder} holds {lease} and has not said what it leaves to others; it may see to everything: nothing begins here. Start that \
+                "{holder} holds {lease} and doesn't report its shard; it may reconcile everything: nothing begins here. Start that \
                  one with --watch-label-selector '!sharding.fluxcd.io/key'"
             ),
             (_, Some(_)) => format!(
-                "{} of what is this instance's wait until {holder}, which holds {lease}, has let go of what is not its",
+                "{} of this instance's objects wait until {holder}, which holds {lease}, has released them",
                 due.len()
             ),
         })

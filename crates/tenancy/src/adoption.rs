@@ -61,7 +61,7 @@ pub fn decide(realm: &Realm, tenant: &TenantFacts, object: &Value) -> Result<Ado
     let is_named = |other: &&TenantFacts| facts.tenant_label.as_ref() == Some(&other.name);
     if let Some(other) = others().find(|other| owns(other) || is_named(other)) {
         return refuse(format!(
-            "it names tenant {}: take its label {TENANT_LABEL} and its ownerReference away first, if it isn't that one's any more",
+            "it names tenant {}: if it no longer belongs to that tenant, remove its label {TENANT_LABEL} and its ownerReference first",
             other.name
         ));
     }

@@ -392,7 +392,7 @@ pub fn decide_for_surface(
             None => Err(Denial::because(
                 DenialReason::IdentityMissing,
                 format!(
-                    "a platform surface must name who it acts as: set spec.serviceAccountName to a ServiceAccount in namespace {namespace}"
+                    "a platform surface must name its account: set spec.serviceAccountName to a ServiceAccount in namespace {namespace}"
                 ),
             )),
         },
@@ -419,7 +419,7 @@ fn service_account(namespace: &str, name: &str, field: &str) -> Result<ServiceAc
     let is_own = [CONTROLLER_SERVICE_ACCOUNT, SECRET_WRITER].contains(&name) || name.starts_with(LANE_PREFIX);
     if namespace == PLATFORM_NAMESPACE && is_own {
         return Err(Denial::access(format!(
-            "{field}: ServiceAccount {namespace}/{name} is Tenure's own, and nothing that comes from a repository acts as it: name another"
+            "{field}: ServiceAccount {namespace}/{name} is Tenure's own, and no object from a repository may act as it: name another"
         )));
     }
     Ok(ServiceAccount {

@@ -36,7 +36,7 @@ impl fmt::Display for ShardName {
 
 /// A text that names no shard.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no name of a shard: up to {LONGEST} lower-case letters, digits and -, such as shard1")]
+#[error("{0:?} is not the name of a shard: up to {LONGEST} lower-case letters, digits and -, such as shard1")]
 pub struct InvalidShard(String);
 
 impl FromStr for ShardName {
@@ -61,7 +61,7 @@ impl FromStr for ShardName {
 pub enum InvalidSelector {
     /// The selector has another form.
     #[error(
-        "{0:?} selects by something else than one shard: write {SHARDING_KEY}=NAME for a shard, or !{SHARDING_KEY} for the main instance"
+        "{0:?} does not select exactly one shard: write {SHARDING_KEY}=NAME for a shard, or !{SHARDING_KEY} for the main instance"
     )]
     Other(String),
     /// The name in the selector is no shard's.

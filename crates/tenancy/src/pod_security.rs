@@ -61,7 +61,7 @@ impl FromStr for PodSecurityLevel {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text)
-            .ok_or_else(|| format!("{text:?} is no Pod Security level: privileged, baseline or restricted"))
+            .ok_or_else(|| format!("{text:?} is not a Pod Security level: privileged, baseline or restricted"))
     }
 }
 

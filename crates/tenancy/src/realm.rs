@@ -508,7 +508,7 @@ pub(crate) fn place<'a>(
         },
         Ok(Some(tenant)) if tenant.deleting => Placement::Disputed {
             message: format!(
-                "Tenant {} is being deleted: nothing is done for it any more",
+                "Tenant {} is being deleted: nothing is reconciled for it any more",
                 tenant.name
             ),
         },

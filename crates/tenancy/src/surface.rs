@@ -42,12 +42,12 @@ pub fn decide_tier<'a>(placement: &'a Placement, namespace: &str) -> Result<Tier
         Placement::Unclaimed { .. } => Err(Denial::because(
             DenialReason::WrongNamespace,
             format!(
-                "namespace {namespace} is neither the platform namespace nor a tenant's home namespace: a Surface here acts as nobody"
+                "namespace {namespace} is neither the platform namespace nor a tenant's home namespace: a Surface here has no identity"
             ),
         )),
         Placement::Disputed { message } => Err(Denial::because(
             DenialReason::WrongNamespace,
-            format!("a Surface here acts as nobody: {message}"),
+            format!("a Surface here has no identity: {message}"),
         )),
     }
 }

@@ -23,8 +23,8 @@ pub(crate) async fn become_account(
         && status.code == 404
     {
         return Err(
-            Failure::environment(format!("{account} acts, and that ServiceAccount is not there"))
-                .hint("nothing would be applied: make it, or name another one in spec.serviceAccountName"),
+            Failure::environment(format!("{account} would apply, but this ServiceAccount does not exist"))
+                .hint("nothing would be applied: create it, or name another one in spec.serviceAccountName"),
         );
     }
     config.auth_info.impersonate = Some(account.to_string());

@@ -127,8 +127,8 @@ pub(crate) struct OpenDoor {
 pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<OpenDoor, Failure> {
     if !config.switches.is_on("Tenant") {
         return Err(
-            Failure::usage("--admission-address: what may be written follows from Tenants, and they are off")
-                .hint("let --controllers have tenant, or leave --admission-address away"),
+            Failure::usage("--admission-address: its rules follow from Tenants, and the controller tenant is off")
+                .hint("add tenant to --controllers, or leave out --admission-address"),
         );
     }
     let listener = listen(settings.address, "--admission-address").await?;

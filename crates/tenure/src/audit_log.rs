@@ -40,7 +40,7 @@ impl AuditLog {
             let lost = search.unreadable() - unreadable + too_long;
             if lost > 0 {
                 output::print_note(format!(
-                    "{}: {lost} lines are no events of an audit log and are passed over",
+                    "{}: {lost} lines are not events of an audit log, and are skipped",
                     file.display()
                 ));
             }

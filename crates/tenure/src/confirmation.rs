@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// Asks a user at a terminal. Without a terminal, the user must confirm in advance, as `otherwise` says.
 pub(crate) fn ask(otherwise: &str) -> Result<(), Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nobody was asked whether this is meant").hint(otherwise));
+        return Err(Failure::usage("there is no terminal for the confirmation").hint(otherwise));
     }
     let mut out = std::io::stderr();
     let _reader_gone = write!(out, "Do this? Only yes is taken for yes: ").and_then(|()| out.flush());

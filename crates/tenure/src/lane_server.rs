@@ -226,7 +226,7 @@ async fn publish(client: &Client, trust: &TrustKeeper) {
                     if said != problem {
                         tracing::warn!(
                             problem,
-                            "lanes can't be told whom to trust: ConfigMap {LANE_AUTHORITY} can't be written"
+                            "lanes get no certificate authority: ConfigMap {LANE_AUTHORITY} can't be written"
                         );
                         said = problem;
                     }
@@ -258,7 +258,7 @@ impl Gate {
             let gate = Arc::clone(&self);
             async move {
                 if let Err(problem) = gate.let_in(stream).await {
-                    tracing::info!(problem, from = %caller.address, "somebody came where lanes do, and was not let in");
+                    tracing::info!(problem, from = %caller.address, "a connection at the address for lanes was refused");
                     // The refused client keeps its connection for a while, so others can connect meanwhile.
                     tokio::time::sleep(PENALTY).await;
                 }
@@ -284,7 +284,7 @@ impl Gate {
         let asked = tokio::time::timeout(ASKING, asking).await;
         let user = match asked {
             Ok(Ok(user)) => user.ok_or("its token is none, or is not for this")?,
-            Ok(Err(_)) | Err(_) => return Err("nobody says whose its token is".to_owned()),
+            Ok(Err(_)) | Err(_) => return Err("the owner of its token can't be found out".to_owned()),
         };
         let pod = find_pod(&user)?;
         self.door.admit(pod, call).map_err(|error| error.to_string())
@@ -296,7 +296,7 @@ fn find_pod(user: &User) -> Result<ProvenPod, String> {
     let accounts = format!("system:serviceaccount:{PLATFORM_NAMESPACE}:");
     let account = user.name.strip_prefix(&accounts);
     let account = account.filter(|account| account.starts_with(LANE_PREFIX));
-    let account = account.ok_or_else(|| format!("{} is no lane's account", user.name))?;
+    let account = account.ok_or_else(|| format!("{} is not the account of a lane", user.name))?;
     let uid = user.extra.get(POD_UID).and_then(|uids| uids.first());
     let uid = uid.ok_or_else(|| format!("the token of {account} is bound to no Pod"))?;
     Ok(ProvenPod {

@@ -112,7 +112,7 @@ impl Reviewer {
             let purpose = self.purpose;
             tracing::warn!(
                 error,
-                "who asks for {purpose} can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs {}",
+                "the user who asks for {purpose} can't be found out; ServiceAccount {PLATFORM_NAMESPACE}/{CONTROLLER_SERVICE_ACCOUNT} needs {}",
                 self.needs
             );
             Unanswered

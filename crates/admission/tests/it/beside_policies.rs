@@ -151,7 +151,7 @@ async fn configurations_follow_whether_policies_are_in_force() {
             .await
             .unwrap();
     };
-    let not_yet = || Standing::fails(reason::NOT_MET_YET, "no request has met them");
+    let not_yet = || Standing::fails(reason::NOT_MET_YET, "the API server doesn't evaluate them yet");
     for (standing, wanted) in [
         (not_yet(), "Fail"),
         (Standing::holds("in force"), "Ignore"),

@@ -527,7 +527,7 @@ impl Reconciler for ProviderReconciler {
                 condition(
                     AUTHORISER_WORKS,
                     ConditionStatus::True,
-                    ("Static", "nobody makes credentials at this host".to_owned()),
+                    ("Static", "no authoriser makes credentials at this host".to_owned()),
                     now,
                 ),
                 None,

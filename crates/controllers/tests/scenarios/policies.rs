@@ -205,7 +205,7 @@ async fn policies_hold_with_what_is_written_for_them() {
             .and_then(|tenant| condition(tenant, "Ready"))
             .map(|ready| ready["message"].to_string());
         tenant.is_some_and(|tenant| tenant["status"]["state"] == "Cordoned")
-            && message.is_some_and(|message| !message.contains("not acted on"))
+            && message.is_some_and(|message| !message.contains("without effect"))
     };
     stage.until(TENANT, ("", "policed-blue"), is_acted_on).await;
     stage
@@ -263,7 +263,7 @@ async fn put_back(stage: &Stage) {
     let (status, reason, message) = &seen[0];
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Weakened"), "{seen:?}");
     assert!(
-        message.starts_with("ValidatingAdmissionPolicyBinding tenure-cordoned: not as they have to be"),
+        message.starts_with("ValidatingAdmissionPolicyBinding tenure-cordoned: they differ from what Tenure wrote"),
         "{seen:?}"
     );
     assert!(

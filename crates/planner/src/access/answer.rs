@@ -181,7 +181,7 @@ pub fn revoke(
         }
         Verdict::Pending(_) => {
             return Err(format!(
-                "nobody lets FluxAccessRequest {name} through, so there is nothing to take back"
+                "no grant approves FluxAccessRequest {name}, so there is nothing to revoke"
             ));
         }
     }
@@ -352,7 +352,7 @@ mod tests {
         assert!(
             revoke(&asked, "olga", None, none)
                 .unwrap_err()
-                .contains("nothing to take back")
+                .contains("nothing to revoke")
         );
         let grant = stored(approve(&asked, "petra", Wording::default(), none).unwrap(), "g");
         // An ended approval counts for nothing now, but would count with another clock.

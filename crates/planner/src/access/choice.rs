@@ -59,7 +59,7 @@ fn choose_new(choice: Choice<'_>) -> Result<CredentialKind, String> {
             return Err("this host makes no credentials for its registry: ask for read_repository, and write the Secret for the registry by hand".to_owned());
         }
         (HostKind::Static, _) => {
-            return Err("nobody makes credentials at this host: write the Secret by hand".to_owned());
+            return Err("no authoriser makes credentials at this host: write the Secret by hand".to_owned());
         }
         (HostKind::Gitlab, Role::ReadRepository) => &[CredentialKind::DeployToken, CredentialKind::DeployKey],
         (HostKind::Github, Role::ReadRepository) if choice.is_app => {

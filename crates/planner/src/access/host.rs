@@ -401,7 +401,7 @@ impl fmt::Display for Trouble {
             ),
             Self::Banned { until } => write!(formatter, "the host keeps this address out until {until}"),
             Self::Limited { until } => write!(formatter, "the host takes no more requests until {until}"),
-            Self::Unknown(why) => write!(formatter, "nobody knows whether it was done: {why}"),
+            Self::Unknown(why) => write!(formatter, "it is unknown whether it was done: {why}"),
             Self::Unreachable(why) => write!(formatter, "the host can't be asked: {why}"),
             Self::Moved => formatter.write_str("it has moved to another path; nothing was done there"),
             Self::NotUnderstood(why) => write!(formatter, "the answer is not one of this API: {why}"),

@@ -151,7 +151,7 @@ pub fn conclude_request(
         }
         Verdict::Pending(reasons) => {
             let mut message = format!(
-                "who holds the verb approve on fluxaccesstargets {target} answers it by a FluxAccessGrant that repeats specHash {}",
+                "an account with the verb approve on fluxaccesstargets {target} answers it with a FluxAccessGrant that repeats specHash {}",
                 request.spec.spec_hash
             );
             if !reasons.is_empty() {

@@ -36,13 +36,13 @@ pub fn find_application(provider: &AccessProvider) -> Result<&str, String> {
     let name = provider.metadata.name.as_deref().unwrap_or_default();
     let Some(flow) = &provider.spec.device_flow else {
         return Err(format!(
-            "AccessProvider {name} has no spec.deviceFlow: nobody answers there by what they show at the host"
+            "AccessProvider {name} has no spec.deviceFlow: approvers can't prove their identity at the host"
         ));
     };
     match provider.spec.kind.as_str() {
         "gitlab" => Ok(&flow.client_id),
         kind => Err(format!(
-            "AccessProvider {name} is of kind {kind}, and only of gitlab it is known how people show who they are"
+            "AccessProvider {name} is of kind {kind}, and only the kind gitlab supports the device flow"
         )),
     }
 }
@@ -55,11 +55,11 @@ pub fn go_on(
     pace: Duration,
     (now, end): (Timestamp, Timestamp),
 ) -> Next {
-    let late = || Next::Over("nobody has entered the code in time".to_owned());
+    let late = || Next::Over("the code was not entered in time".to_owned());
     let after = match told {
         Ok(DeviceTold::Pending) => pace,
         Ok(DeviceTold::SlowDown) => pace.saturating_add(SLOWER),
-        Ok(DeviceTold::Denied) => return Next::Over("whoever entered the code would not".to_owned()),
+        Ok(DeviceTold::Denied) => return Next::Over("the user with the code declined".to_owned()),
         Ok(DeviceTold::Expired) => return late(),
         Ok(DeviceTold::Shown(member)) => return judge(member, scope),
         // The code stays valid.

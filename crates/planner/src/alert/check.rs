@@ -112,7 +112,7 @@ fn describe_ready(spec: &AlertSpec) -> String {
         return "Alert is Ready".to_owned();
     }
     format!(
-        "Alert is Ready; no events will come of {}, since nobody here reconciles that",
+        "Alert is Ready; no events will come of {}, since no controller here reconciles that",
         silent.join(", ")
     )
 }

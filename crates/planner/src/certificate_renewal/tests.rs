@@ -63,7 +63,7 @@ fn what_is_made_when() {
             kept(0, 0),
             1000,
             authority(true),
-            "nobody who could renew it has run since",
+            "no controller that could renew it has run since",
         ),
         ("the authority gets old", kept(0, 520), 531, authority(false), ""),
         (
@@ -88,7 +88,7 @@ fn what_is_made_when() {
             foreign,
             1,
             Step::MakeCertificate,
-            "somebody changed the Secret",
+            "the Secret was changed from outside",
         ),
         ("no certificate", without_certificate, 1, Step::MakeCertificate, ""),
     ];

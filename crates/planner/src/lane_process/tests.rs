@@ -158,13 +158,13 @@ fn trouble_says_who_why_and_until_when() {
         ("signal 11 ended it", ""),
         ("it was ended since it held on to a namespace that is no longer its", ""),
         (
-            "it was ended since it kept for 120 s more than its part of the room that others waited for: fetches in memory",
+            "it was ended since it held more than its share of the budget for 120 s while others waited: fetches in memory",
             "",
         ),
     ];
     let expected = expected.map(|(cause, times)| {
         format!(
-            "Waiting for lane tenant/evil: of its process it is known that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. What is applied stays as it is"
+            "Waiting for lane tenant/evil: the last report about its process is that {cause}{times}; it is started again at 2026-01-01T00:00:04Z. What is applied stays as it is"
         )
     });
     assert_eq!(told, expected);

@@ -169,15 +169,14 @@ fn what_was_deleted_or_weakened_is_put_back_and_told() {
     assert_eq!(*object, gone);
     assert_eq!(
         one.message,
-        "ValidatingAdmissionPolicy tenure-namespaces was changed (spec.matchConstraints), and is put back: what it refuses may have been \
-         allowed meanwhile"
+        "ValidatingAdmissionPolicy tenure-namespaces was changed (spec.matchConstraints), and is put back: writes that it refuses may have been allowed meanwhile"
     );
     assert!(
         other
             .message
             .contains("Binding tenure-namespaces was changed (spec.validationActions)")
     );
-    assert!(third.message.contains("was not there, and is made again"));
+    assert!(third.message.contains("was missing, and is created again"));
     assert_eq!((standing.is_in_force, standing.reason), (false, "Weakened"));
     assert!(
         standing

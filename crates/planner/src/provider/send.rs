@@ -204,7 +204,7 @@ pub fn write_sending(
         let repository = Repository::read(address, kind).map_err(wrong)?;
         let password = access.password.as_deref().filter(|password| !password.is_empty());
         let token = access.find_token().or(password);
-        let missing = || named("the key token is missing, which the host knows us by".to_owned());
+        let missing = || named("the key token is missing, with which the host identifies Tenure".to_owned());
         draft.write_status(&repository, token.ok_or_else(missing)?, (purse, now))?
     } else {
         let address = Address::read(address).map_err(wrong)?;

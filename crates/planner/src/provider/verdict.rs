@@ -67,7 +67,7 @@ pub(super) fn judge_status(answer: &Answer) -> Verdict {
         200..=299 => Verdict::Done,
         429 => Verdict::Again {
             after: answer.retry_after,
-            why: "it answers HTTP 429: it is told too much".to_owned(),
+            why: "it answers HTTP 429: it receives too many events".to_owned(),
         },
         501 => Verdict::Failed(format!("it answers HTTP {status}")),
         500..=599 => Verdict::Again {

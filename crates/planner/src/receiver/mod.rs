@@ -54,7 +54,7 @@ pub fn find_token<'a>(data: &'a BTreeMap<String, Vec<u8>>, secret: (&str, &str))
         is_known: true,
     };
     match data.get("token") {
-        Some(token) if token.is_empty() => Err(wrong("the field 'token' is empty, and would let anybody in")),
+        Some(token) if token.is_empty() => Err(wrong("the field 'token' is empty, and would admit every sender")),
         Some(token) => Ok(token),
         None => Err(wrong("required fields 'token'")),
     }

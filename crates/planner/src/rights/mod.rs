@@ -245,7 +245,7 @@ pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
         plan.withheld.push(Withheld {
             what: wanting.binding.id.subject(),
             why: format!(
-                "somebody has changed or deleted it {} times; it is put back at {}",
+                "it was changed or deleted from outside {} times; it is put back at {}",
                 last.times, last.until
             ),
         });
@@ -369,8 +369,7 @@ fn tell_put_back(snapshot: &Snapshot, plan: &mut Plan) {
         kind: EventKind::Warning,
         reason: "LaneRightsPutBack".to_owned(),
         message: format!(
-            "somebody changed or deleted this RoleBinding, without which nothing is reconciled in namespace {}; it was put back, and the \
-             next time that is done {next}",
+            "this RoleBinding, without which nothing is reconciled in namespace {}, was changed or deleted from outside; it was put back, and the next time that is done {next}",
             snapshot.namespace
         ),
         annotations: BTreeMap::new(),
@@ -388,7 +387,7 @@ fn tell_problems(snapshot: &Snapshot, now: Timestamp, problems: Vec<String>, mut
     );
     if snapshot.state == NamespaceState::Ending {
         message.push_str(
-            "; it is being deleted, so they can't be given anew: take the finalizers from what is left in it, or it stays",
+            "; it is being deleted, so they can't be given again: remove the finalizers from the remaining objects, or it stays",
         );
     }
     if plan.memory.said != message {

@@ -336,7 +336,7 @@ fn without_it_a_namespace_that_ends_is_told_of_to_the_platform() {
         panic!("{:?}", world.events)
     };
     assert_eq!(reason, "LaneWithoutRights");
-    assert!(message.contains("take the finalizers"), "{message}");
+    assert!(message.contains("remove the finalizers"), "{message}");
     // The event is sent once.
     world.run();
     assert_eq!(world.events.len(), 1);

@@ -48,7 +48,7 @@ fn who_takes_over_waits_until_the_other_has_let_go() {
     let says = |main: &Holdings| [peer("tenure-controller", main.let_go())];
     assert_eq!(other.take_ready(&says(&main)), Vec::new());
     let told = other.describe_wait(&says(&main)).expect("it waits");
-    assert!(told.contains("has let go of what is not its"), "{told}");
+    assert!(told.contains("has released them"), "{told}");
     // The main instance learns of the move, and some work is still in progress.
     assert_eq!(main.take_own(&own(&["a"]), at(10), at(10)), [estate("b")]);
     assert_eq!(main.let_go(), said(9));
@@ -96,7 +96,7 @@ fn who_sees_to_everything_has_nobody_beside_it() {
     let beside = [peer("tenure-controller-shard-x", said(100))];
     assert_eq!(only.take_ready(&beside), Vec::new());
     let told = only.describe_wait(&beside);
-    assert!(told.is_some_and(|told| told.contains("would see to all of it")));
+    assert!(told.is_some_and(|told| told.contains("would reconcile all of it")));
     assert_eq!(only.take_ready(&[]), [estate("a")]);
     assert_eq!(only.let_go(), None);
     // An instance that comes later waits, and harms no other.
@@ -109,7 +109,7 @@ fn who_sees_to_everything_has_nobody_beside_it() {
     assert!(
         other
             .describe_wait(&main)
-            .is_some_and(|told| told.contains("may see to everything"))
+            .is_some_and(|told| told.contains("may reconcile everything"))
     );
 }
 

@@ -243,7 +243,7 @@ pub(super) fn tell(
         (true, false) => format!(
             "admission warns of it, and refuses it once the Tenant has the annotation {GITOPS_ACCOUNT}={GITOPS_ACCOUNT_EXCLUSIVE}"
         ),
-        (false, false) => "nobody judges here what is written: take away what is not meant".to_owned(),
+        (false, false) => "admission is off here: remove the rights that are not intended".to_owned(),
     });
     let mut unseen = witness.unseen.clone();
     unseen.push(format!(

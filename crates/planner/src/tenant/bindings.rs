@@ -89,8 +89,7 @@ pub(super) fn list_wanted(
         // An administrator creates an account that the Tenant names instead. Its rights are those of an owner.
         Some((_, Ok(account))) => problems.extend(named.map(|role| {
             format!(
-                "metadata.annotations[{GITOPS_CLUSTER_ROLE}]: {role} is bound to nobody, since the tenant's surfaces act as ServiceAccount {account}, an owner: \
-                 name it in that owner's clusterRoles, and leave the annotation away"
+                "metadata.annotations[{GITOPS_CLUSTER_ROLE}]: {role} is not bound, since the tenant's surfaces act as ServiceAccount {account}, an owner: name it in that owner's clusterRoles, and remove the annotation"
             )
         })),
         None => {}

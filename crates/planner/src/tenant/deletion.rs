@@ -175,7 +175,7 @@ fn tell_remaining(
 ) -> Plan {
     let names: Vec<String> = remaining.iter().map(|facts| facts.name.clone()).collect();
     let mut message = format!(
-        "is being deleted, and its namespaces with it: {} still there. What keeps one says: kubectl get namespace NAME -o jsonpath='{{.status.conditions}}'",
+        "is being deleted, and its namespaces with it: {} still there. For the reason see: kubectl get namespace NAME -o jsonpath='{{.status.conditions}}'",
         ending::name_some(&names, status::LONGEST_LIST)
     );
     for problem in &problems {

@@ -49,7 +49,7 @@ pub(super) fn find_problem(snapshot: &Snapshot) -> Option<String> {
     for (labels, annotations) in options.into_iter().flat_map(list_said) {
         if let Some(key) = RESERVED.iter().find(|key| labels.contains_key(**key)) {
             return Some(format!(
-                "spec.namespaceOptions: a namespace's label {key} can't be said here: it tells whose the namespace is"
+                "spec.namespaceOptions: a namespace's label {key} can't be set here: it names the tenant of the namespace"
             ));
         }
         for (key, value) in labels.iter().chain(annotations) {

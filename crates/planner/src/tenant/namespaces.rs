@@ -215,7 +215,7 @@ pub(super) fn take_namespaces(
 /// Returns advice about a namespace whose own metadata alone names the Tenant.
 fn advise_adoption(facts: &TenantFacts, what: &str, names: &str) -> String {
     format!(
-        "{what} says that it is the Tenant's, which whoever writes namespaces can let it say: if it is, an administrator makes it so with: tenure adopt {} {names}",
+        "{what} names the Tenant, which any writer of namespaces can set: if that is right, an administrator assigns it with: tenure adopt {} {names}",
         facts.name
     )
 }

@@ -77,13 +77,13 @@ pub(super) fn tell(
     let some = |names: &[String]| ending::name_some(names, LONGEST_LIST);
     let (value, reason, message) = if !missing.is_empty() {
         let message = format!(
-            "spec.owners: no such ServiceAccount: {}. Whoever may make it there becomes an owner: make it, or take it out of the Tenant",
+            "spec.owners: no such ServiceAccount: {}. An account that may create it there becomes an owner: create it, or remove it from the Tenant",
             some(&missing)
         );
         (ConditionStatus::False, reason::OWNER_MISSING, message)
     } else if !unknown.is_empty() {
         let message = format!(
-            "spec.owners: it could not be looked whether these ServiceAccounts are there: {}",
+            "spec.owners: can't find out whether these ServiceAccounts exist: {}",
             some(&unknown)
         );
         (ConditionStatus::Unknown, reason::OWNER_NOT_LOOKED_AT, message)

@@ -112,8 +112,7 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
             ConditionStatus::False,
             reason::ADOPTION_NEEDED,
             format!(
-                "not taken: {some}. Each says that it is the Tenant's, which whoever writes namespaces can let it say. Of those that are, an \
-                 administrator says so: tenure adopt {} NAMESPACE...",
+                "not taken: {some}. Each names the Tenant, which any writer of namespaces can set. Where that is right, an administrator assigns the namespace: tenure adopt {} NAMESPACE...",
                 tenant.unwrap_or_default()
             ),
         )
@@ -122,7 +121,7 @@ fn tell_record(snapshot: &Snapshot, now: Timestamp, taken: &Taken, status: &mut 
         (
             ConditionStatus::True,
             reason::TAKEN_OVER,
-            format!("there before namespaces were recorded, and taken over: {names}"),
+            format!("taken over, since they existed before namespaces were recorded: {names}"),
         )
     } else if let Some(old) = old.filter(|old| old.reason == reason::TAKEN_OVER) {
         // The message stays readable until another message replaces it.
@@ -234,13 +233,13 @@ pub(super) fn end_attempt(
         };
         let mut note = String::new();
         if !unacted.is_empty() {
-            note = format!("; kept, but not acted on: {}", unacted.join(", "));
+            note = format!("; stored, but without effect: {}", unacted.join(", "));
         }
         let refused = list_refused(snapshot);
         if !refused.is_empty() {
             let refused = refused.join(", ");
             note.push_str(&format!(
-                "; refused, since no policy can tell what these would allow: {refused}"
+                "; refused, since no policy can decide what these would allow: {refused}"
             ));
         }
         let list = |names: &BTreeSet<String>| {
@@ -249,7 +248,7 @@ pub(super) fn end_attempt(
         };
         if !uncounted.new.is_empty() {
             note.push_str(&format!(
-                "; nobody gets rights before the ResourceQuotas are counted, which kube-controller-manager does, in {}",
+                "; no owner gets rights before kube-controller-manager has counted the ResourceQuotas, in {}",
                 list(&uncounted.new)
             ));
         }
@@ -261,7 +260,7 @@ pub(super) fn end_attempt(
         }
         if !uncounted.leaving.is_empty() {
             note.push_str(&format!(
-                "; no namespace's share of the Tenant's quotas grows before these are gone, of which nobody knows what is left: {}",
+                "; no namespace's share of the Tenant's quotas grows before these are gone, whose remaining use is unknown: {}",
                 list(&uncounted.leaving)
             ));
         }

@@ -98,7 +98,7 @@ fn protection_and_bindings_outlive_the_kinds() {
         let facts = says(&plan)
             .concat()
             .iter()
-            .any(|step| step.contains("what policies read"));
+            .any(|step| step.contains("the facts for policies"));
         assert!(!facts, "policies that stay need their facts");
         assert!(
             plan.stays.iter().any(|line| line.starts_with("1 NetworkPolicy")),
@@ -128,7 +128,7 @@ fn rights_go_before_the_bounds_of_tenants() {
         "NetworkPolicy shop/capsule-shop-0: deleted",
         "ResourceQuota shop/capsule-shop-0: deleted",
         "LimitRange shop/capsule-shop-0: deleted",
-        "Namespace shop: without what policies read",
+        "Namespace shop: without the facts for policies",
     ] {
         assert!(stage(bound) > binding, "{bound}");
     }

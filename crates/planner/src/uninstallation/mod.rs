@@ -260,7 +260,7 @@ fn give_up_fights(snapshot: &Snapshot, plan: &mut Plan) {
     for stage in &mut plan.stages {
         let given_up = stage.extract_if(.., |step| fought(step));
         plan.stays
-            .extend(given_up.map(|step| format!("{}, and somebody undoes it each time", step.says)));
+            .extend(given_up.map(|step| format!("{}, and another writer undoes it each time", step.says)));
     }
 }
 
@@ -447,7 +447,7 @@ fn tell_dangling_bindings(snapshot: &Snapshot, plan: &mut Plan) {
         let subjects = ObjectView::of(&seen.object).list_views("/subjects");
         for subject in subjects.filter(|subject| !is_ours && is_platform_account(*subject)) {
             plan.stays.push(format!(
-                "{} binds ServiceAccount {PLATFORM_NAMESPACE}/{}, which goes: whoever makes it anew has its rights",
+                "{} binds ServiceAccount {PLATFORM_NAMESPACE}/{}, which is deleted: an account that creates it again has its rights",
                 name(&seen.object),
                 subject.read_text("/name")
             ));

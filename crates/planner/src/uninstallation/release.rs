@@ -74,7 +74,7 @@ impl<'a> Release<'a> {
                     self.metadata.insert(field.to_owned(), Value::Object(gone));
                 }
             }
-            self.says.push("without what policies read");
+            self.says.push("without the facts for policies");
         }
     }
 

@@ -501,7 +501,7 @@ fn policies_go_before_what_they_read() {
                 "ValidatingAdmissionPolicy tenure-cordoned: deleted".to_owned(),
             ],
             vec![
-                "Namespace shop: without what policies read".to_owned(),
+                "Namespace shop: without the facts for policies".to_owned(),
                 "ClusterRole tenure:shop:own: deleted".to_owned(),
             ],
         ]

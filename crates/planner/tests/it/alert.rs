@@ -126,7 +126,7 @@ fn an_alert_is_ready_once_its_provider_can_be_used() {
     ] });
     assert_eq!(
         said(helm, fine()),
-        "true false Succeeded: Alert is Ready; no events will come of HelmChart, HelmRelease, since nobody here reconciles that"
+        "true false Succeeded: Alert is Ready; no events will come of HelmChart, HelmRelease, since no controller here reconciles that"
     );
 }
 

@@ -99,7 +99,7 @@ fn an_artifact_is_made_of_what_its_generator_told_and_never_believed() {
     );
 
     for (beside, withheld) in [
-        (beside(None), "has not told yet"),
+        (beside(None), "has not reported its sources yet"),
         (
             beside(Some(Told {
                 is_suspended: true,

@@ -154,8 +154,8 @@ fn what_must_not_be_is_refused_and_nothing_is_generated() {
     };
     let cases = [
         ("blue-dev", with(json!({})), "create the Surface there"),
-        ("nobody", with(json!({})), "acts as nobody"),
-        ("tenure-system", with(json!({})), "must name who it acts as"),
+        ("nobody", with(json!({})), "has no identity"),
+        ("tenure-system", with(json!({})), "must name its account"),
         (
             "blue",
             json!({ "serviceAccountName": "admin", "sources": [source] }),

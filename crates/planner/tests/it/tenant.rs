@@ -346,13 +346,13 @@ fn what_admission_acts_on_is_said_to_be_kept_only_where_nobody_judges() {
         "namespaceOptions": { "forbiddenLabels": { "denied": ["x"] } },
         "gatewayOptions": {}
     });
-    let kept = "1 namespace; kept, but not acted on: spec.gatewayOptions";
+    let kept = "1 namespace; stored, but without effect: spec.gatewayOptions";
     assert_eq!(told_of(&spec, (true, false)), kept);
     assert_eq!(
         told_of(&spec, (false, true)),
         format!(
-            "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels (of new namespaces); refused, since no policy can tell what these \
-             would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
+            "{kept}, spec.serviceOptions.additionalMetadata, spec.namespaceOptions.forbiddenLabels (of new namespaces); refused, since no policy can \
+             decide what these would allow: spec.storageClasses.matchLabels, matchExpressions, spec.ingressOptions.hostnameCollisionScope; owners get rights once \
              policies keep the Tenant's rules in blue"
         )
     );
@@ -376,7 +376,7 @@ fn a_scope_that_nobody_knows_is_said_to_be_kept() {
     }
     assert_eq!(
         told("Galaxy"),
-        "1 namespace; kept, but not acted on: spec.ingressOptions.hostnameCollisionScope"
+        "1 namespace; stored, but without effect: spec.ingressOptions.hostnameCollisionScope"
     );
 }
 
@@ -396,7 +396,7 @@ fn an_expression_that_can_not_be_read_is_said() {
              as 192.0.2.0/24 or 2001:db8::/64",
         ]
     );
-    assert!(told_of(&spec, (false, false)).contains("not acted on: spec.containerRegistries"));
+    assert!(told_of(&spec, (false, false)).contains("without effect: spec.containerRegistries"));
 }
 
 /// Makes a Tenant of an attestation that ends at this time.

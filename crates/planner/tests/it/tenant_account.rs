@@ -224,7 +224,7 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
     let blind = witness(&[], &[], &["Pods (the controllers may not list them)"]);
     for (seen, is_guarded, is_exclusive, status, words) in [
         (&nothing, true, false, "True", "theirs alone"),
-        (&found, false, false, "False", "nobody judges here what is written"),
+        (&found, false, false, "False", "admission is off here"),
         (
             &found,
             true,
@@ -234,7 +234,7 @@ fn what_was_found_is_said_with_what_admission_makes_of_it() {
         ),
         (&found, true, true, "True", "admission refuses it to others"),
         // The annotation alone refuses nothing.
-        (&found, false, true, "False", "nobody judges"),
+        (&found, false, true, "False", "admission is off here"),
         (&running, true, true, "False", "Pods run as it: web"),
         (
             &blind,

@@ -149,7 +149,7 @@ fn a_role_for_an_account_that_is_not_generated_is_said_to_be_nobodys() {
     let named = json!({ "tenure.dev/gitops-cluster-role": "mine" });
     snapshot.tenant.metadata.annotations = serde_json::from_value(named).unwrap();
     let plan = settle(&mut snapshot).1.to_string();
-    assert!(plan.contains("mine is bound to nobody"), "{plan}");
+    assert!(plan.contains("mine is not bound"), "{plan}");
     assert!(plan.contains("name it in that owner's clusterRoles"), "{plan}");
 }
 
@@ -226,7 +226,7 @@ fn an_owner_that_is_not_there_is_said() {
         (
             json!([user, account("ci")]),
             vec![],
-            Some(("False", "ci/robot. Whoever may make it")),
+            Some(("False", "ci/robot. An account that may create it")),
         ),
         (
             json!([account("ci")]),
@@ -241,7 +241,7 @@ fn an_owner_that_is_not_there_is_said() {
         (
             json!([account("ci")]),
             vec![("ci", failed())],
-            Some(("Unknown", "could not be looked")),
+            Some(("Unknown", "can't find out whether")),
         ),
         (
             json!([account("ci"), account("cd")]),

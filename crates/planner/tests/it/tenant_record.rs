@@ -84,7 +84,7 @@ fn a_namespace_is_taken_in_by_who_decides_and_not_by_what_it_says() {
     let mut again = snapshot(json!({}), json!([claim("blue", "n-new"), claim("shop", "n-new")]));
     record(&mut again, &[("blue", "n1"), ("shop", "n2")]);
     assert_eq!(recorded(&mut again), pairs(&[]));
-    assert!(condition(&again, "Ready").contains("home namespace blue says that it is the Tenant's"));
+    assert!(condition(&again, "Ready").contains("home namespace blue names the Tenant"));
     // A namespace that the Tenant itself creates belongs to it, also in a later attempt.
     let mut made = snapshot(json!({}), json!([]));
     record(&mut made, &[]);

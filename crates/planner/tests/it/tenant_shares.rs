@@ -249,7 +249,7 @@ fn nobody_is_bound_where_nothing_is_counted_yet() {
     assert_eq!(server.bindings, BTreeSet::new());
     assert_eq!(server.stored.len(), 2);
     let plan = server.plan();
-    assert!(plan.to_string().contains("nobody gets rights before"), "{plan}");
+    assert!(plan.to_string().contains("no owner gets rights before"), "{plan}");
     server.count("blue-a");
     server.tell("blue-a");
     server.reconcile();
@@ -278,7 +278,7 @@ fn what_a_namespace_used_is_nobody_elses_before_it_is_gone() {
     let plan = server.plan();
     assert!(
         plan.to_string()
-            .contains("before these are gone, of which nobody knows what is left: blue-a"),
+            .contains("before these are gone, whose remaining use is unknown: blue-a"),
         "{plan}"
     );
     server.set_namespaces(&["blue", "blue-b"], &[]);

@@ -69,12 +69,12 @@ pub fn judge(case: Case<'_>) -> Verdict {
     let spec = &case.request.spec;
     if case.hash != spec.spec_hash {
         return Verdict::Pending(vec![
-            "the request's specHash is not the hash of its spec: somebody else than the controller wrote it; delete it, another one is made".to_owned(),
+            "the request's specHash is not the hash of its spec, so the controller has not written it: delete it, and the controller creates a new one".to_owned(),
         ]);
     }
     if !case.judges_writes {
         return Verdict::Pending(vec![
-            "nobody judges what is written in this cluster, so nobody knows who wrote a grant: turn admission on"
+            "admission is off in this cluster, so the writer of a grant is unknown: turn admission on"
                 .to_owned(),
         ]);
     }
@@ -129,7 +129,7 @@ fn check_grant(case: Case<'_>, grant: &FluxAccessGrant) -> Result<Word, String> 
         return Err(format!("it is about {} and the request about {target}", answer.target));
     }
     if answer.spec_hash != case.hash {
-        return Err("it answers something else than what is asked now (its specHash differs): look at the request, and answer it".to_owned());
+        return Err("it answers another version of the request (its specHash differs): look at the request, and answer it".to_owned());
     }
     if answer.requested_by != asked.requested_by {
         return Err(format!(
@@ -138,7 +138,7 @@ fn check_grant(case: Case<'_>, grant: &FluxAccessGrant) -> Result<Word, String> 
         ));
     }
     if answer.approved_by.is_empty() {
-        return Err("it does not say by whom it is".to_owned());
+        return Err("its spec.approvedBy is empty".to_owned());
     }
     check_end(answer.not_after.as_ref(), case.now)?;
     match answer.decision.as_str() {

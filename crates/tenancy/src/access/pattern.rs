@@ -20,7 +20,7 @@ pub struct NamespacePattern(String);
 
 /// The reason why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no namespace's name, nor a pattern for some: {why}{}", .suggestion.as_ref().map(|name| format!("; {name:?} would be one")).unwrap_or_default())]
+#[error("{text:?} is neither the name of a namespace nor a pattern: {why}{}", .suggestion.as_ref().map(|name| format!("; {name:?} would be one")).unwrap_or_default())]
 pub struct PatternError {
     /// The beginning of the text.
     pub text: String,

@@ -283,8 +283,7 @@ pub fn check_strict(meant: Meant<'_>, others: &[OtherReader]) -> Result<(), Deni
         count => format!(", and {} more ways", count - 1),
     };
     Err(Denial::access(format!(
-        "Secret {}/{} is not delivered, as its entry is strict: {} {} (RoleBinding {}){more}; take the right away, name the ServiceAccount in \
-         service_accounts, or leave strict away",
+        "Secret {}/{} is not delivered, as its entry is strict: {} {} (RoleBinding {}){more}; remove the right, name the ServiceAccount in service_accounts, or remove strict",
         meant.namespace, meant.secret, first.who, first.way, first.binding
     )))
 }

@@ -82,7 +82,7 @@ pub fn check_receiver(
     }
     if is_kubernetes_own(name) {
         return Err(Denial::access(format!(
-            "namespace {name} is Kubernetes' own: no credential is delivered there; name another one"
+            "namespace {name} belongs to Kubernetes: no credential is delivered there; name another one"
         )));
     }
     let by_provider = |whose: &str| {
@@ -90,8 +90,7 @@ pub fn check_receiver(
         let mut fitting = provider.namespaces.iter().filter(fits).peekable();
         if fitting.peek().is_none() {
             return Err(Denial::access(format!(
-                "namespace {name} is not among those that an administrator gave {whose}: ask for it in spec.namespaces of AccessProvider {}, by its \
-                 name where a platform lives in it",
+                "namespace {name} is not among those that an administrator gave {whose}: ask an administrator to add it to spec.namespaces of AccessProvider {}, by its name if a platform lives in it",
                 provider.name
             )));
         }
@@ -103,13 +102,12 @@ pub fn check_receiver(
             Holder::Nobody => Ok(()),
             Holder::Tenant(tenant) if names_tenant(provider, tenant) => Ok(()),
             Holder::Tenant(_) => Err(Denial::access(format!(
-                "namespace {name} fits a pattern, and belongs to a tenant that AccessProvider {} does not list by name: an administrator adds the \
+                "namespace {name} matches a pattern, but belongs to a tenant that AccessProvider {} does not list by name: an administrator adds the \
                  tenant to spec.tenants, or the namespace by its name to spec.namespaces",
                 provider.name
             ))),
             Holder::Unknown => Err(Denial::access(format!(
-                "namespace {name} fits a pattern, and whose it is isn't known yet: wait until its Tenant has recorded it, or let an administrator add \
-                 it by its name to spec.namespaces of AccessProvider {}",
+                "namespace {name} matches a pattern, but its tenant isn't known yet: wait until its Tenant has recorded it, or ask an administrator to add it by its name to spec.namespaces of AccessProvider {}",
                 provider.name
             ))),
         }
@@ -134,13 +132,13 @@ pub fn check_receiver(
         Asker::Object(own, Placement::Unclaimed { .. }) => {
             if own != name {
                 return Err(Denial::access(format!(
-                    "namespace {name} is another one than {own}, which is no tenant's: who asks there asks for that namespace only"
+                    "namespace {name} is not {own}, which belongs to no tenant: a FluxAccess there asks for that namespace only"
                 )));
             }
             by_provider("this namespace")?;
         }
         Asker::Object(own, Placement::Disputed { message }) => {
-            return Err(Denial::access(format!("nobody may ask in namespace {own}: {message}")));
+            return Err(Denial::access(format!("a FluxAccess in namespace {own} has no identity: {message}")));
         }
     }
     let Some(group) = group else {
@@ -154,13 +152,13 @@ pub fn check_receiver(
     }
     Err(Denial::access(if is_labelled {
         format!(
-            "namespace {name} has the label {label}, and nobody judges who sets labels in this cluster: turn admission on, or list the namespace in \
+            "namespace {name} has the label {label}, but no admission checks who sets labels in this cluster: turn admission on, or list the namespace in \
              spec.groupNamespaces of AccessProvider {}",
             provider.name
         )
     } else {
         format!(
-            "a group's credential is delivered to namespaces that are meant for it: who may approve for {target} sets the label {label} on \
+            "a namespace must be marked for a group's credential: an approver for {target} sets the label {label} on \
              namespace {name}, or an administrator lists it in spec.groupNamespaces of AccessProvider {}",
             provider.name
         )
@@ -256,7 +254,7 @@ mod tests {
                 "team-evil",
                 "",
                 true,
-                Err("a group's credential is delivered to namespaces that are meant for it"),
+                Err("a namespace must be marked for a group's credential"),
             ),
             (
                 "agent",
@@ -273,7 +271,7 @@ mod tests {
                 "team-b",
                 label,
                 false,
-                Err("nobody judges who sets labels"),
+                Err("no admission checks who sets labels"),
             ),
             ("tenure-system", false, "team-a", "", true, Ok(())),
             (
@@ -306,7 +304,7 @@ mod tests {
                 "claims-red",
                 "",
                 true,
-                Err("nobody may ask in namespace claims-red"),
+                Err("a FluxAccess in namespace claims-red has no identity"),
             ),
         ] {
             let asker = match placements.iter().find(|(name, _)| *name == by) {
@@ -364,7 +362,7 @@ mod tests {
                     &other,
                     Some("belongs to a tenant that AccessProvider work does not list by name"),
                 ),
-                ("shop-evil", &Holder::Unknown, Some("whose it is isn't known yet")),
+                ("shop-evil", &Holder::Unknown, Some("its tenant isn't known yet")),
                 ("shop-named", &other, None),
             ] {
                 let receiver = ReceivingNamespace {

@@ -38,8 +38,7 @@ pub(crate) fn find_holder<'a>(
 ) -> Result<Option<&'a TenantFacts>, String> {
     match find_owner(settings, find_tenant, facts)? {
         Some(tenant) if !tenant.has_recorded(facts) => Err(format!(
-            "namespace {} names tenant {}, whose status doesn't have it with its uid (yet): if the Tenant's condition NamespacesRecorded \
-             says that it isn't taken, an administrator makes it the tenant's with: tenure adopt {} {}",
+            "namespace {} names tenant {}, whose status doesn't list it with its uid (yet): if the Tenant's condition NamespacesRecorded says that it isn't taken, an administrator assigns it with: tenure adopt {} {}",
             facts.name, tenant.name, tenant.name, facts.name
         )),
         found => Ok(found),

@@ -9,7 +9,7 @@ pub(crate) fn parse_allowances(flag: &str, texts: &[String]) -> Result<Vec<Endpo
     let parse = |text: &String| {
         text.parse().map_err(|error| {
             Failure::usage(format!("{flag}: {error}"))
-                .hint("an allowance is exact: scheme, host and port, such as http://127.0.0.1:3000")
+                .hint("an allowed address is exact: scheme, host and port, such as http://127.0.0.1:3000")
         })
     };
     texts.iter().map(parse).collect()

@@ -44,7 +44,7 @@ impl Backup {
     pub(crate) async fn run(self) -> Result<ExitCode, Failure> {
         if !self.data.join("objects.redb").is_file() {
             return Err(Failure::usage(format!(
-                "{} is no data folder: there is no objects.redb in it",
+                "{} is not a data folder: it has no objects.redb",
                 self.data.display()
             ))
             .hint("name the folder that `tenure up` was given with --data DIR"));
@@ -66,7 +66,7 @@ impl Backup {
             summary.files
         ));
         output::print_note(
-            "the file holds every Secret and the keys of the control plane: keep it as you would keep those",
+            "the file holds every Secret and the keys of the control plane: protect it as you protect those",
         );
         Ok(ExitCode::SUCCESS)
     }

@@ -36,7 +36,7 @@ impl Completion {
         let name = self.shell.to_string();
         let shells = Shells::builtins();
         let Some(shell) = shells.completer(&name) else {
-            return Err(Failure::usage(format!("{name} is no shell that can be completed in")));
+            return Err(Failure::usage(format!("{name} is not a shell with completion")));
         };
         let mut script = Vec::new();
         shell

@@ -177,9 +177,9 @@ impl Flags {
     pub(crate) fn read_settings(&self) -> Result<ControllerSettings, Failure> {
         if self.policies && !self.switches.is_on("Tenant") {
             return Err(Failure::usage(
-                "--policies: what policies read follows from Tenants, which are switched off here",
+                "--policies: the policies' facts follow from Tenants, and the controller tenant is off",
             )
-            .hint("leave out --policies, or let --controllers have Tenant"));
+            .hint("leave out --policies, or add tenant to --controllers"));
         }
         Ok(ControllerSettings {
             switches: self.switches.clone(),

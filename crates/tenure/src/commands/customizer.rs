@@ -120,7 +120,7 @@ impl Install {
             }
         }
         output::print_note(format!(
-            "tenure get surface {NAME} -n {PLATFORM_NAMESPACE} says what comes of it"
+            "tenure get surface {NAME} -n {PLATFORM_NAMESPACE} shows the result"
         ));
         Ok(())
     }
@@ -218,7 +218,7 @@ async fn switch(connect: &Connect, suspend: bool) -> Result<(), Failure> {
     }
     installation.apply(&path, SWITCH, &object).await?;
     output::print_line(if suspend {
-        "disabled: nothing is applied any more, and what is there stays"
+        "disabled: nothing is applied any more, and the applied objects stay"
     } else {
         "enabled"
     });
@@ -262,7 +262,7 @@ async fn wait_until_nothing_acts(client: &kube::Client) -> Result<(), Failure> {
                 "Kustomization {} is still there, and its account and rights were left to it",
                 left.join(", ")
             ))
-            .hint("is a controller running that lets it go? Then tenure customizer uninstall again"));
+            .hint("is a controller running that removes its finalizer? Then run tenure customizer uninstall again"));
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -86,7 +86,7 @@ impl Diff {
                 self.show(&[previewed])
             }
             ("kustomize.toolkit.fluxcd.io", "Kustomization") => Err(Failure::usage(
-                "--source says which source of a Surface the folder is, and a Kustomization has one",
+                "--source selects the source of a Surface, and a Kustomization has only one",
             )),
             ("tenure.dev", "Surface") => {
                 let surfaces: Api<Surface> = Api::namespaced(client.clone(), &namespace);
@@ -117,7 +117,7 @@ impl Diff {
         };
         found.ok_or_else(|| {
             let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
-            Failure::usage("which source of the Surface the folder is a working copy of is not said, or there is none of that name")
+            Failure::usage("--source is missing, or the Surface has no source of that name")
                 .hint(format!("--source NAME, one of {}", names.join(", ")))
         })
     }
@@ -138,13 +138,13 @@ impl Diff {
             )));
         }
         let placement = provenance::place(client, namespace).await.map_err(|why| {
-            Failure::environment(format!("whose namespace {namespace} is can't be told: {why}")).hint(
-                "who looks needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since what may be applied follows from both",
+            Failure::environment(format!("can't find out to which tenant namespace {namespace} belongs: {why}")).hint(
+                "your user needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since they decide what may be applied",
             )
         })?;
         let named = kustomization.spec.service_account_name.as_deref();
         let account = identity::decide_for_kustomization(&placement, namespace, named)
-            .map_err(|denial| Failure::environment(format!("nobody may act for it: {denial}")))?;
+            .map_err(|denial| Failure::environment(format!("it has no identity: {denial}")))?;
         let config = self.connect.read_config_of_cluster().await?;
         let connection = connect(acting::become_account(config, client, &account).await?, &account)?;
         let root = root_of(&folder);

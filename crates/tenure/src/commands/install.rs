@@ -106,13 +106,13 @@ impl Install {
         let left = installation::leave_definition_of_tenants(&installation, &switches, &mut objects).await?;
         if let Some(name) = left {
             output::print_note(format!(
-                "{name} is there, and Tenants are left to somebody else: it stays as it is"
+                "{name} exists, and Tenants are left to another controller: it stays as it is"
             ));
         }
         if self.packages {
             let (own, others) = installation::select_packages(&installation).await?;
             for name in others {
-                output::print_note(format!("{name} is there and isn't Tenure's: it stays as it is"));
+                output::print_note(format!("{name} exists and isn't Tenure's: it stays as it is"));
             }
             objects.extend(own);
         }
@@ -164,14 +164,14 @@ impl Install {
         }
         let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
         if chosen.workload.admission_client_secret.is_some() && !self.admission {
-            return Err(Failure::usage("--admission-client-secret: nobody is asked")
+            return Err(Failure::usage("--admission-client-secret: the API server doesn't ask Tenure without --admission")
                 .hint("--admission lets the API server ask"));
         }
         chosen.workload.admission = self.admission;
         chosen.workload.lanes = self.has_lane_pods();
         if chosen.workload.lanes && !shards.is_empty() {
             return Err(Failure::usage(
-                "--lanes deployment with --shard: lanes come to the main controllers, which know of none of a shard's",
+                "--lanes deployment with --shard: lanes connect to the main controllers, which don't know the lanes of a shard",
             )
             .hint("leave out one of them"));
         }
@@ -210,9 +210,9 @@ impl Install {
             (false, _) => Ok(Vec::new()),
             (true, true) => Ok(tenure_api::installation::admission()),
             (true, false) => Err(Failure::usage(
-                "--admission: what may be written follows from Tenants, and they are off",
+                "--admission: its rules follow from Tenants, and the controller tenant is off",
             )
-            .hint("let --controllers have tenant, or leave --admission away")),
+            .hint("add tenant to --controllers, or leave out --admission")),
         }
     }
 
@@ -278,7 +278,7 @@ async fn check_nobody_asks(client: &kube::Client) -> Result<(), Failure> {
             Ok(found) if !installation::is_labelled_ours(&found) => {}
             Ok(_) => {
                 return Err(Failure::usage(format!(
-                    "{} is there, and these controllers wouldn't answer it: what it is about would be refused",
+                    "{} is there, and these controllers wouldn't answer it: the API server would refuse the writes that it covers",
                     installation::name(&configuration)
                 ))
                 .hint("say --admission; or take the webhooks away first, as docs/howto/admission-webhooks.md says"));

@@ -147,7 +147,7 @@ impl Flags {
         }
         if self.allow_privileged == Some(false) {
             return Err(Failure::usage(
-                "--allow-privileged=false: nothing here keeps a pod from asking to be privileged",
+                "--allow-privileged=false: no admission here stops privileged pods",
             )
             .hint("--allow-privileged=true, or leave the flag out"));
         }
@@ -155,7 +155,7 @@ impl Flags {
             && (address.is_unspecified() || address.is_multicast())
         {
             return Err(
-                Failure::usage(format!("--advertise-address: nobody can be reached at {address}"))
+                Failure::usage(format!("--advertise-address: no client can reach {address}"))
                     .hint("name an address that clients can use"),
             );
         }

@@ -53,7 +53,7 @@ impl Lane {
         confinement::close_inherited();
         if stdin().is_terminal() {
             return Err(
-                Failure::usage("this is for the controllers to start: nobody gives orders here")
+                Failure::usage("only the controllers start this command, and send it orders on its standard input")
                     .hint("tenure up --lanes process"),
             );
         }

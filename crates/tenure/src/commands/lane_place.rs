@@ -62,11 +62,11 @@ pub(crate) fn choose(
     } = circumstances;
     match (asked, default) {
         (Some(WhereLanesRun::Deployment), _) if !has_cluster => Err(Failure::usage(
-            "--lanes deployment: there is no cluster here whose nodes could run Pods",
+            "--lanes deployment: the embedded control plane has no nodes for Pods",
         )
         .hint("tenure run and tenure install have it, for a cluster that is there already")),
         (Some(WhereLanesRun::Process), _) if !is_linux => Err(Failure::usage(
-            "--lanes process: only Linux can shut a process in like that",
+            "--lanes process: only Linux can confine a process like that",
         )
         .hint("leave it out: then lanes are tasks")),
         (Some(WhereLanesRun::Process), _) if has_other_certificate => Err(Failure::usage(

@@ -107,7 +107,7 @@ impl Reconcile {
         if STANDING.contains(&object.kind()) {
             return Err(
                 Failure::usage(format!("nothing reconciles {} on request", object.resource.full_name()))
-                    .hint("it is acted on when something happens; tenure get says whether it can be"),
+                    .hint("it reacts to events; tenure get shows whether it is Ready"),
             );
         }
         if object.is_suspended().await? {
@@ -132,7 +132,7 @@ impl Reconcile {
         match ended {
             Err(_) => Err(
                 Failure::negative(format!("{subject} was not reconciled in {} s", self.timeout)).hint(format!(
-                    "tenure get {}/{} says how far it is; --timeout waits longer",
+                    "tenure get {}/{} shows its state; --timeout waits longer",
                     object.resource.plural, object.name
                 )),
             ),

@@ -87,7 +87,7 @@ impl Run {
         let lane_pods = self.lane_pods.read_settings(settings.has_lane_pods())?;
         if lane_pods.is_some() && self.watch_label_selector.is_some() {
             return Err(Failure::usage(
-                "--lanes deployment with --watch-label-selector: lanes come to one instance of the controllers, and know of no others",
+                "--lanes deployment with --watch-label-selector: lanes connect to only one instance of the controllers",
             )
             .hint("leave out one of them"));
         }
@@ -154,7 +154,7 @@ impl Run {
             () = allocator::give_back_freed_memory() => {}
             told = up::wait_for_end() => told?,
         }
-        output::print_note("ending: what is under way ends first, then the Lease is given back");
+        output::print_note("ending: attempts in progress end first, then the Lease is released");
         shutdown.cancel();
         let ended = leading.await;
         if let Some(admission) = admission {

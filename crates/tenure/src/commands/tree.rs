@@ -74,9 +74,9 @@ impl Tree {
         }
         match root.count_forbidden() {
             0 => {}
-            1 => output::print_note("one object may not be looked at: what you may is all that is shown of it"),
+            1 => output::print_note("you may not read one object: only the parts that you may read are shown"),
             many => output::print_note(format!(
-                "{many} objects may not be looked at: what you may is all that is shown of them"
+                "you may not read {many} objects: only the parts that you may read are shown"
             )),
         }
         Ok(ExitCode::SUCCESS)

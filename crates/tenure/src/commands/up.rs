@@ -73,7 +73,7 @@ impl Up {
         let controllers = self.controllers.read_settings()?;
         if controllers.has_policies() {
             return Err(
-                Failure::usage("--policies: here everything is judged in the server, before it is stored")
+                Failure::usage("--policies: this API server checks every write itself")
                     .hint("leave it out; it is for tenure run"),
             );
         }

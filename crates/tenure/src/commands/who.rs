@@ -81,8 +81,8 @@ impl Who {
         let owned = owned(&object, field.as_ref())?;
         if owned.is_empty() {
             return Err(Failure::negative(match &self.field {
-                Some(field) => format!("nobody owns {field} of {}", self.object),
-                None => format!("nobody owns a field of {}: it has no managedFields", self.object),
+                Some(field) => format!("no manager owns {field} of {}", self.object),
+                None => format!("no manager owns a field of {}: it has no managedFields", self.object),
             }));
         }
         let artifacts = self

@@ -119,26 +119,26 @@ impl Flags {
         };
         if let Some(flag) = artifacts.filter(|_| !shards.is_empty()) {
             return Err(Failure::usage(format!(
-                "{flag} with --shard: artifacts are taken from the main controllers, which have none of a shard's"
+                "{flag} with --shard: artifacts are served by the main controllers, which have none of a shard"
             ))
             .hint("leave out one of them"));
         }
         if self.hooks && !shards.is_empty() {
             return Err(Failure::usage(
-                "--hooks with --shard: requests come to the main controllers, which know nothing of the Receivers of a shard",
+                "--hooks with --shard: requests go to the main controllers, which don't know the Receivers of a shard",
             )
             .hint("leave out one of them"));
         }
         let replicas = match (self.replicas, self.hooks, artifacts) {
             (Some(replicas @ 2..), true, _) => {
                 return Err(Failure::usage(format!(
-                    "--hooks with --replicas {replicas}: a Pod that waits can't answer requests to Receivers, and a Git host doesn't ask again"
+                    "--hooks with --replicas {replicas}: a waiting Pod can't answer requests to Receivers, and a Git host doesn't send them again"
                 ))
                 .hint("leave out one of them; one Pod is back within seconds when it or its node goes"));
             }
             (Some(replicas @ 2..), false, Some(flag)) => {
                 return Err(Failure::usage(format!(
-                    "{flag} with --replicas {replicas}: a Pod that waits has no artifacts, and a Service leads to it as to the other"
+                    "{flag} with --replicas {replicas}: a waiting Pod has no artifacts, but the Service selects it too"
                 ))
                 .hint("leave out one of them; one Pod is back within seconds when it or its node goes"));
             }
@@ -149,7 +149,7 @@ impl Flags {
             let text = error.to_string();
             let line = text.lines().next().unwrap_or_default();
             let problem = line.trim_start_matches("error: ");
-            Failure::usage(format!("what comes after -- is for tenure run: {problem}"))
+            Failure::usage(format!("the arguments after -- are for tenure run: {problem}"))
                 .hint("the folder, the probes and the cluster are chosen by the installation; `tenure run --help` lists the rest")
         })?;
         if handed_on.reconciling.controllers.asks_for_lane_pods() {
@@ -223,7 +223,7 @@ fn check_secret(flag: &str, name: Option<&str>) -> Result<(), Failure> {
 fn check_image(image: &str, unpinned: bool) -> Result<(), Failure> {
     let refuse = |problem: &str| {
         Failure::usage(format!("--image {image:?}: {problem}"))
-            .hint("such as registry.example/tenure:0.1.0@sha256:… with the 64 digits that the registry told when it was pushed")
+            .hint("such as registry.example/tenure:0.1.0@sha256:… with the 64 digits that the registry printed at the push")
     };
     let (name, digest) = image
         .split_once('@')

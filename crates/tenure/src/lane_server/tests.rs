@@ -89,8 +89,8 @@ async fn who_is_no_lanes_pod_is_not_let_in() {
         ("none", "its token is none"),
         ("of the API server", "its token is none, or is not for this"),
         ("of no Pod", "is bound to no Pod"),
-        ("of the hub", "is no lane's account"),
-        ("of a tenant", "is no lane's account"),
+        ("of the hub", "is not the account of a lane"),
+        ("of a tenant", "is not the account of a lane"),
     ] {
         let told = try_in(greet(token, version)).await;
         assert!(told.contains(refused) && !told.contains("sesame"), "{token}: {told}");

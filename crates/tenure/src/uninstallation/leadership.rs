@@ -50,7 +50,7 @@ impl Leadership {
                 Ok(None) => return Ok(()),
                 Ok(Some(holder)) if self.began.elapsed() >= patience => {
                     return Err(Failure::environment(format!(
-                        "{holder} leads still, and works with what would be taken away: nothing but the Deployment was deleted"
+                        "{holder} still leads, and works with the objects to delete: only the Deployment was deleted"
                     ))
                     .hint("end that `tenure run`, and try again; --wait SECONDS waits longer"));
                 }
@@ -75,7 +75,7 @@ impl Leadership {
             while let Some(holder) = cluster.find_live_holder(PLATFORM_NAMESPACE, &lease).await? {
                 if self.began.elapsed() >= patience {
                     return Err(Failure::environment(format!(
-                        "{holder} still, and works with what would be taken away: nothing but the Deployments was deleted"
+                        "{holder} still, and works with the objects to delete: only the Deployments were deleted"
                     ))
                     .hint("end that `tenure run`, and try again; --wait SECONDS waits longer"));
                 }
@@ -104,7 +104,7 @@ impl Leadership {
                 written => Ok(written?),
             },
             _ => Err(
-                Failure::environment("somebody else has taken the Lease: nothing more is taken away")
+                Failure::environment("another process has taken the Lease: nothing more is deleted")
                     .hint("end that `tenure run`, and try again"),
             ),
         }

@@ -63,7 +63,7 @@ impl Uninstallation {
         snapshot.attempts.clone_from(&self.attempts.lock());
         plan(&snapshot, choice).map_err(|refusal| {
             Failure::environment(refusal.to_string())
-                .hint("without --delete-kinds they stay, and so does what is reconciled")
+                .hint("without --delete-kinds they stay, and so do the reconciled objects")
         })
     }
 
@@ -115,7 +115,7 @@ impl Uninstallation {
             }
         }
         Err(
-            Failure::environment(format!("it is not finished, for somebody puts things back: {last}"))
+            Failure::environment(format!("it is not finished, because another writer restores objects: {last}"))
                 .hint("end what else works with these objects, and try again"),
         )
     }

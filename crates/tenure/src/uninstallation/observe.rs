@@ -242,9 +242,9 @@ impl Uninstallation {
         }
         match find_definition(path, installed) {
             Some(definition) => Err(Failure::environment(format!(
-                "{definition} is defined and {path} isn't served, so what there is can't be told, and nothing is deleted for that"
+                "{definition} is defined, but {path} isn't served, so its objects are unknown, and nothing was deleted"
             ))
-            .hint("a definition that is new is served in a moment; else let it serve that version, and try again")),
+            .hint("a new definition is served in a moment; otherwise let it serve that version, and try again")),
             None => Ok(Vec::new()),
         }
     }
@@ -307,7 +307,7 @@ impl Uninstallation {
                 Err(error) => {
                     let mut failure = Failure::from(error);
                     failure.message = format!(
-                        "what is at {path} can't be told, and nothing is deleted for that: {}",
+                        "the objects at {path} are unknown, and nothing was deleted: {}",
                         failure.message
                     );
                     return Err(failure);

@@ -46,7 +46,7 @@ impl Uninstallation {
         let discovery = resources::discover(&self.administrator).await?;
         if let Some(group) = discovery.stale_groups().find(|group| *group != MEASUREMENTS) {
             return Err(Failure::environment(format!(
-                "the API server doesn't know what is served of {group}, so what of it would go can't be told, and nothing is deleted for that"
+                "the API server doesn't know the kinds of {group}, so the objects to delete are unknown, and nothing was deleted"
             ))
             .hint("kubectl get apiservices says which one doesn't answer"));
         }
@@ -158,8 +158,8 @@ fn check_served(discovery: &Discovery, installed: &[SeenObject]) -> Result<(), F
     match unserved {
         None => Ok(()),
         Some((group, kind)) => Err(Failure::environment(format!(
-            "kind {kind} of {group} is defined and isn't served, so what there is can't be told, and nothing is deleted for that"
+            "kind {kind} of {group} is defined, but isn't served, so its objects are unknown, and nothing was deleted"
         ))
-        .hint("a definition that is new is served in a moment; else let it serve a version, and try again")),
+        .hint("a new definition is served in a moment; otherwise let it serve a version, and try again")),
     }
 }

@@ -124,7 +124,7 @@ async fn each_is_told_what_he_may_look_at() {
         "shop/credentials  young enough",
         FINGERPRINT,
         "namespace    olga has rights that could not be read (RoleBinding olga)",
-        "cluster      who may read it isn't known: ",
+        "cluster      its readers are not known: ",
     ];
     check(&text, &words);
 
@@ -134,7 +134,7 @@ async fn each_is_told_what_he_may_look_at() {
     let (text, _) = audit(&place, &["--kubeconfig", &victor], 1);
     let words = [
         "shop/credentials  you may not look into it\n  used by      GitRepository/web-web .spec.secretRef",
-        "namespace    who may read it isn't known: ",
+        "namespace    its readers are not known: ",
         "shown to     ssh://git.example/deep",
     ];
     check(&text, &words);

@@ -106,7 +106,7 @@ async fn whose_fields_are_and_who_that_was() {
 
     // Without the artifacts, the content of Git is unknown, and the output says so.
     let elsewhere = place.folder.path().display().to_string();
-    let noted = ["of Kustomization shop/web-web it isn't known what Git says, so stolen fields aren't found"];
+    let noted = ["of Kustomization shop/web-web the state in Git isn't known, so stolen fields aren't found"];
     place.check(
         &["audit", "-n", "shop", "--artifacts", &elsewhere],
         1,

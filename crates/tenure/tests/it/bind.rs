@@ -84,6 +84,6 @@ async fn another_address_makes_another_certificate() {
             "0.0.0.0",
         ],
         2,
-        &["nobody can be reached at 0.0.0.0"],
+        &["no client can reach 0.0.0.0"],
     );
 }

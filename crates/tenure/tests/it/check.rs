@@ -383,7 +383,7 @@ fn a_platform_repository_stands_for_a_cluster() {
     }
     for word in [
         "ValidatingWebhookConfiguration/unreachable is left out",
-        "Nobodys/it is of a kind that nobody serves",
+        "Nobodys/it is of a kind that is not served here",
         "5 objects checked",
     ] {
         assert!(error.contains(word), "{word}: {error}");

@@ -246,7 +246,7 @@ async fn a_surface_is_looked_at_whole() {
     }
     let path = folder.to_str().unwrap();
     let diff = ["diff", "surface/shop", "-n", namespace, "--path", path];
-    place.check(&diff, 2, &[], &["which source", "--source NAME, one of one, two"]);
+    place.check(&diff, 2, &[], &["--source is missing", "--source NAME, one of one, two"]);
     let said = [
         "+ ConfigMap/tenure-system/a would be created",
         "+ ConfigMap/tenure-system/b would be created",

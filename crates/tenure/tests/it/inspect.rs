@@ -234,7 +234,7 @@ async fn what_may_not_be_looked_at_is_said() {
             "cannot get resource \"secrets\"",
             "ConfigMap/shop/map  Ready",
         ],
-        &["one object may not be looked at"],
+        &["you may not read one object"],
     );
     let trace = ["trace", "deployment/web", "-n", "shop", "--kubeconfig", victor];
     place.check(

@@ -103,7 +103,7 @@ async fn owners_make_their_own_namespaces_and_no_others() {
         let ready = until(&data, &path, is_ready).await;
         // The controllers implement all of the Tenant's fields.
         let message = ready["status"]["conditions"][0]["message"].as_str().unwrap().to_owned();
-        assert!(!message.contains("not acted on"), "{message}");
+        assert!(!message.contains("without effect"), "{message}");
         let binding =
             format!("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/capsule:{tenant}:namespace-provisioner");
         let binding = until(&data, &binding, |binding| binding["subjects"].is_array()).await;
@@ -313,7 +313,7 @@ async fn a_quota_for_all_namespaces_of_a_tenant_is_counted_and_kept() {
     }
     let tenant = "/apis/capsule.clastix.io/v1beta2/tenants/crew";
     let ready = until(&data, tenant, |tenant| tenant["status"]["size"] == 2).await;
-    assert!(!ready.to_string().contains("not acted on"), "{ready}");
+    assert!(!ready.to_string().contains("without effect"), "{ready}");
 
     let service = |name: &str| json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": name }, "spec": { "ports": [{ "port": 80 }] } });
     // One Service after the other, alternating between the namespaces.

@@ -254,7 +254,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         "oscar",
         &["access", "list", "--state", "approved"],
         0,
-        &["nobody asks for anything"],
+        &["there are no requests"],
     );
     cluster.check_as(
         "oscar",
@@ -314,7 +314,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         "oscar",
         &approve,
         2,
-        &["asked by     alice", "nobody was asked whether this is meant", "--yes"],
+        &["asked by     alice", "there is no terminal for the confirmation", "--yes"],
     );
     cluster.check_as(
         "oscar",
@@ -349,7 +349,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         "petra",
         &[&approve[..], &["--yes"]].concat(),
         0,
-        &["oscar lets it through already"],
+        &["oscar approves it already"],
     );
     cluster.check(
         &["access", "why", &name],
@@ -390,7 +390,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["\"fingerprint\": \"f1f2\""],
     );
     assert!(![shown, why, data].concat().contains(CANARY));
-    cluster.check(&["access", "why", "access-a/none"], 1, &["no request is about it"]);
+    cluster.check(&["access", "why", "access-a/none"], 1, &["no request names it"]);
     cluster.check(&["access", "why", "a/b/c"], 2, &["NAMESPACE/SECRET is wanted"]);
 
     // The credential is replaced.
@@ -438,7 +438,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         &["deleted", "Secret access-a/git is deleted", "at the host end 17"],
     );
     assert_eq!(state_of(&cluster, &asked).0, "Revoked");
-    cluster.check_as("oscar", &revoke, 1, &["nothing to take back"]);
+    cluster.check_as("oscar", &revoke, 1, &["nothing to revoke"]);
     cluster.check_as(
         "oscar",
         &["access", "deny", &name, "--reason", "not ours", "--yes"],

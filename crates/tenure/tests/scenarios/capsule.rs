@@ -398,7 +398,7 @@ async fn tenants_that_capsule_keeps_are_left_to_it() {
     let installed = cluster.check(
         &["install", "--without-deployment", LEFT[0], LEFT[1]],
         0,
-        &["tenants.capsule.clastix.io is there, and Tenants are left to somebody else: it stays as it is"],
+        &["tenants.capsule.clastix.io exists, and Tenants are left to another controller: it stays as it is"],
     );
     assert!(
         !installed.contains("applied CustomResourceDefinition tenants."),

@@ -75,7 +75,7 @@ fn policies_come_before_the_rights_that_they_bound() {
 
 #[test]
 fn a_choice_that_makes_no_sense_is_refused() {
-    fails(&["up", "--policies"], 2, &["judged in the server"]);
+    fails(&["up", "--policies"], 2, &["this API server checks every write itself"]);
     fails(&["install", "--export"], 2, &["--image"]);
     fails(
         &["install", "--export", "--image=tenure:1"],
@@ -107,7 +107,7 @@ fn a_choice_that_makes_no_sense_is_refused() {
             IMAGE,
         ],
         2,
-        &["--policies", "switched off"],
+        &["--policies", "the controller tenant is off"],
     );
     fails(
         &["install", "--export", "--image", IMAGE, "--replicas=0"],
@@ -190,7 +190,7 @@ async fn a_definition_that_somebody_else_installed_stays_as_it_is() {
             0,
             &[
                 "applied CustomResourceDefinition packages.cozystack.io",
-                "CustomResourceDefinition packagesources.cozystack.io is there and isn't Tenure's: it stays as it is",
+                "CustomResourceDefinition packagesources.cozystack.io exists and isn't Tenure's: it stays as it is",
             ],
         );
     }

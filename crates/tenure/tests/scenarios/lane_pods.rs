@@ -205,7 +205,7 @@ async fn a_lane_whose_pod_is_killed_comes_back_and_its_surface_says_why() {
         .await;
     scene
         .blue
-        .wait_until_told(scene.admin(), "its Pod was told to end")
+        .wait_until_told(scene.admin(), "its Pod was asked to end")
         .await;
     scene.wait_for_lane("blue", Some(blue)).await;
     scene.blue.check_that_it_goes_on(&scene.cluster.admin).await;

@@ -188,7 +188,7 @@ async fn who_sees_to_everything_does_not_begin_beside_a_shard() {
         .await;
     let data = cluster.data("only");
     let only = Controllers::start(&cluster.kubeconfig, &data, &["--log", "warn"]);
-    only.expect("would see to all of it: nothing begins here");
+    only.expect("would reconcile all of it: nothing begins here");
     // A Surface of the platform, which the running instance reconciles.
     let surface = json!({"apiVersion": "tenure.dev/v1alpha1", "kind": "Surface",
         "metadata": {"namespace": "tenure-system", "name": "any"},
@@ -253,7 +253,7 @@ async fn what_runs_a_shard_goes_with_the_rest() {
     cluster.check(
         &["uninstall", "--yes", "--wait", "2"],
         3,
-        &[name, "works with what would be taken away"],
+        &[name, "works with the objects to delete"],
     );
     assert_eq!(shard.signal(nix::sys::signal::Signal::SIGTERM), Some(0));
     cluster.check(&["uninstall", "--yes"], 0, &[]);

@@ -85,7 +85,7 @@ async fn what_runs_is_left() {
     cluster.check(
         &["uninstall", "--yes", "--wait=3"],
         3,
-        &["leads still", &leader.candidate],
+        &["still leads", &leader.candidate],
     );
     assert!(has_finalizer(&admin.find(&shop).await.unwrap()));
     assert_eq!(leader.signal(Signal::SIGTERM), Some(0));
@@ -457,14 +457,14 @@ async fn policies_come_with_the_controllers_and_go_before_what_they_read() {
     // The other policies stay, with the facts that they read, unless the protection is removed, too.
     let told = cluster.check(&["uninstall", "--dry-run"], 0, &["admission policies and bindings"]);
     assert!(!told.contains("tenure-namespaces"), "{told}");
-    assert!(!told.contains("without what policies read"), "{told}");
+    assert!(!told.contains("without the facts for policies"), "{told}");
     cluster.check(
         &["uninstall", "--yes", "--with-protection"],
         0,
         &[
             "ValidatingAdmissionPolicyBinding tenure-namespaces: deleted",
             "ValidatingAdmissionPolicy tenure-namespaces: deleted",
-            "Namespace stated: without what policies read",
+            "Namespace stated: without the facts for policies",
             "ClusterRole tenure:stated:own: deleted",
             "ClusterRole tenure-policies: deleted",
         ],

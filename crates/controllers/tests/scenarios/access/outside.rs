@@ -93,7 +93,7 @@ async fn what_somebody_does_to_a_secret_is_repaired_within_seconds() {
         .await
         .unwrap_err()
         .to_string();
-    assert!(refused.contains("was not before"), "{refused}");
+    assert!(refused.contains("before and after the write"), "{refused}");
     bed.admin().delete(SECRET, ("acc-o1", NAME)).await.unwrap();
     bed.stage.end().await;
 }

@@ -9,7 +9,7 @@ use crate::tenants::{SURFACE, TENANT, adopt, surface, surface_ready};
 
 const NAMESPACE: (&str, &str) = ("v1", "Namespace");
 const LABEL: &str = "capsule.clastix.io/tenant";
-const NOT_RECORDED: &str = "whose status doesn't have it with its uid";
+const NOT_RECORDED: &str = "whose status doesn't list it with its uid";
 
 fn namespace(name: &str, labels: Value, owners: Value) -> Value {
     json!({

@@ -61,7 +61,7 @@ fn the_seeds_own_example_is_read() {
     };
     assert_eq!(
         problem.to_string(),
-        ".gitlab/agents/prod/config.yaml:10: projects[0]: \"projectA\" is no namespace's name, nor a pattern for some: lower-case letters, digits, '-' \
+        ".gitlab/agents/prod/config.yaml:10: projects[0]: \"projectA\" is neither the name of a namespace nor a pattern: lower-case letters, digits, '-' \
          and '*', beginning and ending with a letter, a digit or '*', at most 63 characters; \"project-a\" would be one"
     );
 }

@@ -262,7 +262,7 @@ fn judge_target(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
             return say(
                 Standing::Fails,
                 format!(
-                    "there is no AccessProvider {} in namespace {}: nobody speaks to that host",
+                    "there is no AccessProvider {} in namespace {}: no requests go to that host",
                     request.spec.provider, seen.platform
                 ),
             );
@@ -327,7 +327,7 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
         return say(
             Standing::Fails,
             format!(
-                "nobody lets it through{notes}; who holds the verb approve on fluxaccesstargets/{target} answers: tenure access approve {}",
+                "no grant approves it{notes}; an account with the verb approve on fluxaccesstargets/{target} answers: tenure access approve {}",
                 name_of(request)
             ),
         );
@@ -355,7 +355,7 @@ fn judge_grant(seen: &Seen, request: &FluxAccessRequest) -> Step {
         recorded => say(
             Standing::Waits,
             format!(
-                "{says}; the controllers have recorded {}: they haven't seen it yet, or nobody judges what is written here",
+                "{says}; the controllers have recorded {}: they haven't seen it yet, or admission is off here",
                 recorded.unwrap_or("nothing")
             ),
         ),

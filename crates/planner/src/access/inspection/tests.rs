@@ -411,7 +411,7 @@ fn what_the_ledger_says_is_told() {
             vec![("/status/state", json!("Pending"))],
             "grant",
             Standing::Waits,
-            "nobody judges what is written here",
+            "admission is off here",
         ),
     ] {
         let asked = request(&changes);

@@ -103,8 +103,7 @@ impl Finding {
             About::Failure,
             "AppliedByAnother",
             format!(
-                "the imagePullSecrets of ServiceAccount {namespace}/{account} are applied by {applier}, who would take the Secret out of them again: add \
-                 - name: {secret} where that one has them from"
+                "the imagePullSecrets of ServiceAccount {namespace}/{account} are applied by {applier}, which would remove the Secret from them again: add - name: {secret} to the source of that applier"
             ),
         )
     }
@@ -114,7 +113,7 @@ impl Finding {
             About::Failure,
             "TooManyRefusals",
             format!(
-                "the host has refused new credentials, and bans whoever shows such ones too often: the next one is made at {from}; look whether the project \
+                "the host has refused new credentials, and bans clients that show such credentials too often: the next one is made at {from}; look whether the project \
                  lets deploy tokens or keys in"
             ),
         )
@@ -126,7 +125,7 @@ impl Finding {
             "NotVerified",
             format!(
                 "{count} earlier credentials still live, as no newer one was seen in use by all sources, or their overlap isn't over: no other one is made \
-                 before; look for sources that are not Ready, and for who takes the Secret away"
+                 before; look for sources that are not Ready, and for a writer that removes the Secret"
             ),
         )
     }
@@ -323,7 +322,7 @@ pub fn conclude(plans: &[(&str, &Plan)], now: Timestamp) -> Vec<Condition> {
             READY,
             ConditionStatus::True,
             "WrittenByHand",
-            format!("somebody has written the Secrets of {} namespaces", plans.len()),
+            format!("the Secrets of {} namespaces were written from outside", plans.len()),
         ),
         (None, None) => condition(
             READY,
@@ -374,7 +373,7 @@ pub fn judge_static(written_at: Option<Timestamp>, rotate: Period, now: Timestam
         return Some(Finding::new(
             About::Failure,
             "SecretMissing",
-            "nobody makes credentials at this host, and there is no Secret: write one by hand",
+            "no authoriser makes credentials at this host, and there is no Secret: write one by hand",
         ));
     };
     let due = later(written_at, rotate.duration());
@@ -382,7 +381,7 @@ pub fn judge_static(written_at: Option<Timestamp>, rotate: Period, now: Timestam
         Finding::new(
             About::Expiry,
             "TooOld",
-            format!("the Secret was written at {written_at} and is to be replaced every {rotate}: nobody does that at this host; replace it by hand"),
+            format!("the Secret was written at {written_at} and is to be replaced every {rotate}: nothing does that at this host; replace it by hand"),
         )
     })
 }

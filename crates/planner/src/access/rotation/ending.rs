@@ -82,7 +82,7 @@ impl Machine<'_> {
                 self.tell(
                     "Forgotten",
                     told,
-                    format!("{cause}: it lives on at the host until it ends there, or somebody revokes it"),
+                    format!("{cause}: it lives on at the host until it ends there or is revoked by hand"),
                 );
             }
             self.ledger.next = None;

@@ -242,7 +242,7 @@ impl<'a> Machine<'a> {
             self.tell(
                 "Lost",
                 (next.generation, None),
-                "nobody knows whether it was made, and the host lists none",
+                "it is unknown whether it was made, and the host lists none",
             );
             self.ledger.next = None;
             return Next::Record;

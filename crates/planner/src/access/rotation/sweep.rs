@@ -55,7 +55,7 @@ pub fn list_recorded(ledger: &CredentialLedger) -> impl Iterator<Item = &str> {
 pub fn plan(snapshot: &Snapshot, now: Timestamp) -> Plan {
     let Some(recorded) = &snapshot.recorded else {
         return Plan {
-            problem: Some("not all requests could be read, so nobody knows what is left over"),
+            problem: Some("not all requests could be read, so the leftovers are unknown"),
             ..Plan::default()
         };
     };

@@ -183,7 +183,7 @@ impl Case<'_> {
         }
         let reader = match self.find_reader() {
             Ok(reader) => reader,
-            Err(denial) => return Some(format!("nobody may be given the deploy key: {}", denial.message)),
+            Err(denial) => return Some(format!("no ServiceAccount may read the deploy key: {}", denial.message)),
         };
         let [role, binding] = write_access(&self.snapshot.surface, self.source, &reader);
         let trouble = |live: &Live, wanted: &Wanted| match live {
@@ -232,7 +232,7 @@ fn is_grant(failure: &Failure) -> bool {
 }
 
 fn never_stays() -> String {
-    "what is written for the deploy key doesn't stay as it is written: somebody changes or deletes it".to_owned()
+    "the objects for the deploy key don't stay as they are written: another writer changes or deletes them".to_owned()
 }
 
 impl std::fmt::Display for Step {

@@ -96,7 +96,7 @@ fn a_grant_counts_for_what_it_repeats() {
         ),
         (("/spec/requestedBy", json!("bob")), "it says that bob asks"),
         (("/spec/decision", json!("approved")), "neither Approved nor Denied"),
-        (("/spec/approvedBy", json!("")), "by whom"),
+        (("/spec/approvedBy", json!("")), "its spec.approvedBy is empty"),
         (
             ("/spec/notAfter", json!("2026-06-01T00:00:00Z")),
             "it ended at 2026-06-01T00:00:00Z",
@@ -170,7 +170,7 @@ fn nothing_counts_where_nobody_judges_or_the_hash_is_not_the_specs() {
         hash: "sha256:bbbb",
         ..case
     };
-    assert!(why(&judge(forged)).contains("somebody else than the controller wrote it"));
+    assert!(why(&judge(forged)).contains("so the controller has not written it"));
 }
 
 #[test]

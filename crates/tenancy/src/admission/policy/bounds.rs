@@ -163,7 +163,7 @@ fn list_binding_bounds(platform: &str) -> Vec<Validation> {
                 own_user = quote(&format!("system:serviceaccount:{platform}:{OWN_ACCOUNTS}")),
                 own_group = quote(&format!("system:serviceaccounts:{platform}")),
             ),
-            "it gives no account of Tenure's own the rights of an owner",
+            "it gives the rights of an owner to no account of Tenure",
         ),
         refuse(
             format!(
@@ -197,7 +197,7 @@ fn list_account_bounds() -> Vec<Validation> {
                 same("?imagePullSecrets", "[]"),
                 same("?metadata.?annotations", "{}"),
             ),
-            "of a ServiceAccount it writes Tenure's own labels and its owner",
+            "on a ServiceAccount it writes only Tenure's own labels and the owner",
         ),
         refuse(
             "variables.kind != 'serviceaccounts' || request.operation != 'CREATE' || variables.name == '' || \
@@ -214,7 +214,7 @@ fn list_content_bounds() -> Vec<Validation> {
             "!(variables.kind in ['limitranges', 'resourcequotas', 'networkpolicies']) || variables.isTenants && \
              variables.name.startsWith('capsule-' + variables.tenant + '-')"
                 .to_owned(),
-            "it writes those that a Tenant defines, in the tenant's namespaces",
+            "it writes only those that a Tenant defines, in the tenant's namespaces",
         ),
         refuse(
             format!(
@@ -225,7 +225,7 @@ fn list_content_bounds() -> Vec<Validation> {
                     .map(quote)
                     .join(", ")
             ),
-            "it writes its own certificates",
+            "it writes only its own certificates",
         ),
         refuse(
             format!(
@@ -250,7 +250,7 @@ fn list_cluster_bounds() -> Vec<Validation> {
                  'ClusterRole {SHOW_TOKEN_CLUSTER_ROLE}'] || {}",
                 is_owner_role("variables.role", "ClusterRole tenure:")
             ),
-            "in the whole cluster it binds what owners and their accounts are known by, and nothing else",
+            "in the whole cluster it binds only the ClusterRoles that identify owners and their accounts",
         ),
         refuse(
             format!(
@@ -260,7 +260,7 @@ fn list_cluster_bounds() -> Vec<Validation> {
                  rule.?resources.orValue([]) == ['tenants'] && rule.?verbs.orValue([]) in [['{OWN}'], ['{OWN}', '{EXTEND}'], ['get', '{BE_OWNER}']] && size(rule.?resourceNames.orValue([])) == 1))",
                 is_owner_role("variables.name", "tenure:")
             ),
-            "the only ClusterRoles that it makes say of which Tenant somebody is an owner, and let owners read it",
+            "it writes only ClusterRoles that mark the owners of a Tenant, and let owners read it",
         ),
     ]
 }

@@ -92,7 +92,7 @@ pub(super) fn written(platform: &str) -> Policy {
         validations: vec![
             refuse(
                 "!request.namespace.startsWith('kube-')".to_owned(),
-                "in kube-* namespaces there are no credentials of Tenure's",
+                "it writes no credentials in kube-* namespaces",
             ),
             refuse(
                 format!(
@@ -101,7 +101,7 @@ pub(super) fn written(platform: &str) -> Policy {
                     marked("oldObject"),
                     written("oldObject")
                 ),
-                "it is not marked as a credential of Tenure's, or was not before",
+                "the object must be marked as a credential of Tenure, before and after the write",
             ),
             refuse(
                 format!(
@@ -110,14 +110,14 @@ pub(super) fn written(platform: &str) -> Policy {
                     sort("variables.object"),
                     quote(CREDENTIAL_ACCESS)
                 ),
-                "of other types of Secrets, Kubernetes or Pods make more than a credential",
+                "Kubernetes or Pods use Secrets of other types for more than a credential",
             ),
             refuse(
                 "variables.kind != 'roles' || request.operation == 'DELETE' || size(object.?rules.orValue([])) == 1 && \
                  object.rules.all(rule, rule.?apiGroups.orValue([]) == [''] && rule.?resources.orValue([]) == ['secrets'] && \
                  rule.?verbs.orValue([]) == ['get'] && rule.?resourceNames.orValue([]) == [variables.name])"
                     .to_owned(),
-                "it lets others do nothing but get the Secret of the same name",
+                "its only rule is to get the Secret of the same name",
             ),
             refuse(
                 format!(
@@ -128,11 +128,11 @@ pub(super) fn written(platform: &str) -> Policy {
                     sort("object"),
                     quote(CREDENTIAL_ACCESS)
                 ),
-                "it lets ServiceAccounts beside the Secret read that, one of a key and those of an entry, and nobody else",
+                "its subjects are only ServiceAccounts in the Secret's namespace: one for a key, those of the entry for other credentials",
             ),
             refuse(
                 format!("variables.kind != 'serviceaccounts' || request.operation == 'UPDATE' && {}", keeps_account()),
-                "of ServiceAccounts it changes entries among their imagePullSecrets that an annotation says are its, and nothing else",
+                "on ServiceAccounts it changes only the imagePullSecrets that an annotation marks as its own",
             ),
         ],
     }

@@ -156,7 +156,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
                         None,
                     ),
                 ),
-                "a lane is one Pod of one container, with no more to it than there is to a lane's",
+                "a lane has one Pod with one container, and only the fields of a lane's Pod",
             ),
             refuse(
                 format!(
@@ -165,7 +165,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
                     of_container("command"),
                     write_arguments(read(&format!("{container}/args"))),
                 ),
-                "it runs the image that was installed, as a lane, and nothing else",
+                "it runs only the installed image, as a lane",
             ),
             refuse(
                 format!(
@@ -181,7 +181,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
                         None
                     ),
                 ),
-                "it is confined as a lane is, with the probes and the port of one",
+                "it has the confinement, the probes and the port of a lane",
             ),
             refuse(
                 format!(
@@ -204,7 +204,7 @@ fn bounds(platform: &str, pods: &LanePods) -> Policy {
                     })
                     .join(" && ")
                     + " && !has(variables.container.resources.claims)",
-                "it has bounds, and nothing of a node but processor time, memory and disk",
+                "its container has limits, and uses only processor time, memory and disk of a node",
             ),
         ],
     }

@@ -58,7 +58,7 @@ fn list_namespace_bounds() -> Vec<Validation> {
         ),
         refuse(
             format!("{other_kind} || !({is_update}) || variables.label == variables.oldLabel"),
-            "of a namespace that exists it never changes the Tenant",
+            "it never changes the Tenant of an existing namespace",
         ),
         refuse(
             format!(
@@ -66,7 +66,7 @@ fn list_namespace_bounds() -> Vec<Validation> {
                  variables.changedAnnotations.all(key, key.startsWith({}))",
                 quote(FACTS_PREFIX)
             ),
-            "of a namespace without a tenant, and of a protected one, it changes the annotations facts.tenure.dev/* alone",
+            "on a namespace without a tenant, and on a protected one, it changes only the annotations facts.tenure.dev/*",
         ),
         refuse(
             format!(
@@ -140,7 +140,7 @@ fn list_custom_bounds() -> Vec<Validation> {
                 kept("?metadata.?ownerReferences", "[]"),
                 own = quote(TENURE_FINALIZER),
             ),
-            "it changes its own finalizer and the status; an administrator says the rest",
+            "it changes its own finalizer and the status; an administrator writes the rest",
         ),
     ]
 }

@@ -157,7 +157,7 @@ fn records(platform: &str) -> Policy {
         ],
         validations: vec![refuse(
             format!("!({}) || oldObject != null && {}", has("object"), has("oldObject")),
-            "it records no namespace that bears no Tenant's label",
+            "it records only namespaces with the label of a Tenant",
         )],
     }
 }

@@ -145,7 +145,7 @@ impl Answering {
         let is_own = self.request.spec.requested_by == self.user;
         if is_own && !caller::may(&self.look.client, &Question::about_target(APPROVE_OWN, "")).await? {
             return Err(Failure::environment(format!("{} asked for this access itself", self.user)).hint(format!(
-                "let another one answer who may; it takes the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer what one asks for oneself"
+                "ask another approver to answer; an approver needs the verb {APPROVE_OWN} on fluxaccesstargets.tenure.dev to answer its own request"
             )));
         }
         Ok(())
@@ -191,10 +191,10 @@ impl Answering {
             return Ok(None);
         };
         let is_bounded = bounds.not_after.is_some() || bounds.max_rotate.is_some();
-        let said = format!("{} lets it through already ({})", word.by, word.object);
+        let said = format!("{} approves it already ({})", word.by, word.object);
         if is_bounded && !word.is_standing {
             return Err(
-                Failure::negative(format!("{said}, and several grants don't bound each other"))
+                Failure::negative(format!("{said}, and the bounds of one grant don't limit another"))
                     .hint(format!("tenure access revoke {name} first")),
             );
         }
@@ -232,7 +232,7 @@ impl Answering {
 
 /// Checks whether a user may answer for a target.
 pub(super) async fn check_approver(client: &kube::Client, user: &str, target: &str) -> Result<(), Failure> {
-    let given = "ask an administrator for it, or let somebody answer who has it";
+    let given = "ask an administrator for it, or ask an approver who has it to answer";
     check_right(client, user, APPROVE, target, given).await
 }
 
@@ -344,7 +344,7 @@ impl Revoke {
             let made = name_of(&answering.write(grant).await?);
             let standing = revocation.standing.as_deref().unwrap_or_default();
             done.push(format!(
-                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} lets it through and is for others, too"
+                "FluxAccessGrant {made}: denied, as FluxAccessStandingGrant {standing} approves it and also approves others"
             ));
             denial = Some(made);
         }

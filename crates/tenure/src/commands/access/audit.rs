@@ -137,7 +137,7 @@ fn print(row: &Row, verdict: &Verdict, older_than: Period, now: Timestamp) {
         ("cluster", row.readers.by_cluster.as_deref().map(list_ways)),
     ] {
         match readers {
-            Err(why) => line(title, &format!("who may read it isn't known: {why}")),
+            Err(why) => line(title, &format!("its readers are not known: {why}")),
             Ok(texts) => texts.iter().for_each(|text| line(title, text)),
         }
     }

@@ -58,7 +58,7 @@ impl List {
         let seen = look.see().await;
         let mut rows = rows::list(&seen).map_err(|why| {
             Failure::environment(format!("requests can't be listed: {why}"))
-                .hint("of what a tenant asked, its own objects tell: tenure get fluxaccesses -n NAMESPACE")
+                .hint("the requests of one tenant are in its own objects: tenure get fluxaccesses -n NAMESPACE")
         })?;
         rows.retain(|row| self.state.is_none_or(|state| row.state.word == state.word()));
         rows.retain(|row| self.tenant.is_none() || row.tenant == self.tenant);
@@ -66,7 +66,7 @@ impl List {
             return Ok(ExitCode::SUCCESS);
         }
         if rows.is_empty() {
-            output::print_note("nobody asks for anything");
+            output::print_note("there are no requests");
             return Ok(ExitCode::SUCCESS);
         }
         let headers = [

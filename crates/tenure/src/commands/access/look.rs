@@ -180,7 +180,7 @@ async fn note<T>(what: &str, list: impl Future<Output = Looked<Vec<T>>>) -> Vec<
         Ok(list) => list,
         Err(why) => {
             output::print_note(format!(
-                "note: {what} could not be read, so what they say isn't known here: {why}"
+                "note: {what} could not be read, so their answers aren't known here: {why}"
             ));
             Vec::new()
         }

@@ -125,7 +125,7 @@ fn print(told: &Detail) {
     if !told.hash_matches {
         line(
             "",
-            "which is not what the request says of itself: somebody else than the controllers wrote it",
+            "which differs from the specHash of the request: the controllers did not write it",
         );
     }
     if let Some(ready) = &row.ready {
@@ -154,7 +154,7 @@ fn print(told: &Detail) {
             match found {
                 Told::Unknown { unknown } => line(
                     title,
-                    &format!("{}: who may read it isn't known: {unknown}", readers.namespace),
+                    &format!("{}: its readers are not known: {unknown}", readers.namespace),
                 ),
                 Told::Known { known } => {
                     let lines = known

@@ -24,7 +24,7 @@ use crate::failure::Failure;
 use crate::output;
 
 /// The way to get the right.
-const GIVEN: &str = "an administrator gives it to one account that everybody believes";
+const GIVEN: &str = "an administrator gives it to one trusted account";
 
 /// Approve a request on behalf of the project's owner at the Git host, who has no account in this cluster.
 ///
@@ -114,7 +114,7 @@ async fn show(flow: &DeviceFlow, target: &Target) -> Result<String, Failure> {
     let failed = |trouble: Trouble| Failure::environment(trouble.to_string());
     let (code, secret) = flow.start(Timestamp::now()).await.map_err(failed)?;
     output::print_note(format!(
-        "open {} and enter {} until {}: whoever owns the {} and does so lets this request through",
+        "open {} and enter {} until {}: an owner of the {} who does so approves this request",
         code.verification_url,
         code.user_code,
         code.expires_at,

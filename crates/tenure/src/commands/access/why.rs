@@ -81,7 +81,7 @@ async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec
     let seen = look.see().await;
     let requests = seen.requests.clone().map_err(|why| {
         Failure::environment(format!("requests can't be listed: {why}"))
-            .hint("of what a tenant asked, its own objects tell: tenure get fluxaccesses -n NAMESPACE")
+            .hint("the requests of one tenant are in its own objects: tenure get fluxaccesses -n NAMESPACE")
     })?;
     let about = requests
         .into_iter()
@@ -97,7 +97,7 @@ async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec
         Ok(accesses) => chain::find_entries(&accesses, namespace, secret, PLATFORM_NAMESPACE),
         Err(why) => {
             output::print_note(format!(
-                "note: what is asked for could not be looked at: {}",
+                "note: the requests could not be read: {}",
                 visible_line(&why)
             ));
             Vec::new()
@@ -175,7 +175,7 @@ async fn find_lacking(look: &Look, seen: &Seen, request: &FluxAccessRequest, nam
 
 fn print(chains: &[Chain], entries: &[EntryFound], left_out: usize) {
     if chains.is_empty() {
-        output::print_line("no request is about it, as far as you may look");
+        output::print_line("no request names it, as far as you may read");
     }
     for chain in chains {
         let name = format!("{}/{}", chain.namespace, chain.secret);

@@ -105,7 +105,7 @@ impl Attest {
         self.tell(&report)?;
         // The results stay valid, and the removal continues in the cluster.
         if let Err(failure) = removed {
-            output::print_note(format!("what was made is not gone yet: {}", failure.message));
+            output::print_note(format!("the created objects are not gone yet: {}", failure.message));
         }
         for shared in &shared {
             output::print_note(shared.to_string());
@@ -146,7 +146,7 @@ impl Attest {
             output::print_note(report.summarize());
         }
         if report.count(Outcome::Held) == 0 {
-            output::print_note("nothing held: either nobody judges what is written here, or nothing could be tried");
+            output::print_note("nothing held: either admission is off here, or nothing could be tried");
         }
         Ok(())
     }
@@ -186,7 +186,7 @@ async fn ask(cast: &Cast, ask: &Ask, number: u32, has_effect: impl Fn(&serde_jso
         ..Tried::default()
     };
     let Some(client) = cast.get(&ask.who) else {
-        return nobody("nobody is there to try it".to_owned());
+        return nobody("its account does not exist".to_owned());
     };
     let number = number.to_string();
     let method = match ask.verb {

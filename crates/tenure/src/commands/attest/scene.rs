@@ -124,7 +124,7 @@ impl Scene {
         let user = caller::ask_who(&self.client).await?;
         for (path, object) in list_pattern_props(names, &namespace, &user) {
             if let Err(failure) = self.create(&path, &object).await {
-                let why = format!("what it needs can't be made: {}", failure.message);
+                let why = format!("the attestation's objects can't be created: {}", failure.message);
                 return Ok(judge_pattern(Err(&why)));
             }
         }
@@ -187,7 +187,7 @@ impl Scene {
         while let Err(failure) = self.create(path, object).await {
             if Instant::now() >= deadline {
                 output::print_note(format!(
-                    "what some attacks are about can't be made: {}",
+                    "the objects of some attacks can't be created: {}",
                     failure.message
                 ));
                 break;
@@ -207,7 +207,7 @@ impl Scene {
                     break;
                 }
                 if Instant::now() >= deadline {
-                    output::print_note(format!("what some attacks are about can't be made: {}", laid.message));
+                    output::print_note(format!("the objects of some attacks can't be created: {}", laid.message));
                     return;
                 }
                 tokio::time::sleep(PAUSE).await;

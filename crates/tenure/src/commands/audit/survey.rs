@@ -164,7 +164,7 @@ impl Survey {
                 }
                 Err(elsewhere) => {
                     self.notes
-                        .insert(format!("what Kustomization {name} applied is {elsewhere}"));
+                        .insert(format!("the objects of Kustomization {name} are {elsewhere}"));
                 }
             }
             self.kustomizations.insert(name, Kustomization::There(kustomization));
@@ -306,7 +306,7 @@ impl Survey {
                 String::new()
             };
             self.notes.insert(format!(
-                "of Kustomization {owner}{others} it isn't known what Git says, so stolen fields aren't found: {why}"
+                "of Kustomization {owner}{others} the state in Git isn't known, so stolen fields aren't found: {why}"
             ));
         }
     }

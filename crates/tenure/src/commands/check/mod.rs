@@ -165,7 +165,7 @@ impl Check {
     }
 
     async fn find_whom(&self, client: &kube::Client, inside: &str) -> Result<Whom, Failure> {
-        let nobody = |denial: tenure_tenancy::Denial| Failure::environment(format!("nobody may act for it: {denial}"));
+        let nobody = |denial: tenure_tenancy::Denial| Failure::environment(format!("it has no identity: {denial}"));
         if let Some(name) = &self.tenant {
             let tenants: Api<Tenant> = Api::all(client.clone());
             let tenant = TenantFacts::from(&tenants.get(name).await?);
@@ -239,11 +239,11 @@ impl Check {
         match outcome.untold.as_slice() {
             [] => Ok(ExitCode::from(u8::from(is_refused(findings)))),
             [first, more @ ..] => Err(Failure::environment(format!(
-                "of {} objects nothing was heard: {first}",
+                "there was no answer about {} objects: {first}",
                 more.len() + 1
             ))
             .hint(
-                "that says nothing of them: look at the API server, or at the webhook that it asked, and check again",
+                "so they are not checked: look at the API server, or at the webhook that it asked, and check again",
             )),
         }
     }
@@ -252,7 +252,7 @@ impl Check {
 /// Returns the placement of a namespace.
 async fn place(client: &kube::Client, namespace: &str) -> Result<Placement, Failure> {
     provenance::place(client, namespace).await.map_err(|why| {
-        Failure::environment(format!("whose namespace {namespace} is can't be told: {why}"))
-            .hint("who checks needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since who applies follows from both")
+        Failure::environment(format!("can't find out to which tenant namespace {namespace} belongs: {why}"))
+            .hint("your user needs the verbs get on namespaces and list on tenants.capsule.clastix.io, since they decide which account applies")
     })
 }

@@ -133,7 +133,7 @@ impl Thrown {
             .find(|known| known.group == group && known.kind == text("/kind"));
         let Some(known) = known else {
             output::print_note(format!(
-                "platform: {subject} is of a kind that nobody serves here, and is left out"
+                "platform: {subject} is of a kind that is not served here, and is left out"
             ));
             return Ok(());
         };
@@ -300,7 +300,7 @@ fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
         let name = ObjectView::of(&object).read_text("/metadata/name").to_owned();
         let said = format!("platform: {}/{}", visible_line(&kind), visible_line(&name));
         if ASKING.contains(&kind.as_str()) {
-            output::print_note(format!("{said} is left out: nobody is asked"));
+            output::print_note(format!("{said} is left out: no webhook is called"));
             continue;
         }
         if open(&mut object) {
@@ -315,7 +315,7 @@ fn read(repository: &Path) -> Result<Vec<Value>, Failure> {
                 .is_some_and(|conversion| ObjectView::of(conversion).read_text("/strategy") == "Webhook")
         {
             spec.remove("conversion");
-            output::print_note(format!("{said}: its versions are not converted: nobody is asked"));
+            output::print_note(format!("{said}: its versions are not converted: no webhook is called"));
         }
         objects.push(object);
     }

@@ -91,7 +91,7 @@ impl Get {
         let asked = Asked::read(&self.targets)?;
         if self.selector.is_some() && matches!(asked, Asked::Objects(_)) {
             return Err(
-                Failure::usage("-l selects among objects, and these are named").hint("leave out the names, or -l")
+                Failure::usage("-l selects objects, but these have names already").hint("leave out the names, or -l")
             );
         }
         let client = self.connect.client().await?;

@@ -77,7 +77,7 @@ impl Get {
                 }
             };
             let event: Value = serde_json::from_str(&line)
-                .map_err(|error| Failure::environment(format!("the watch sent what is no event: {error}")))?;
+                .map_err(|error| Failure::environment(format!("the watch sent something that is not an event: {error}")))?;
             let event = ObjectView::of(&event);
             let kind = event.read_text("/type");
             let object = event.find("/object").unwrap_or(&Value::Null);

@@ -126,7 +126,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
         )),
         "{of_developer}"
     );
-    assert!(of_denial.contains("would not"), "{of_denial}");
+    assert!(of_denial.contains("the user with the code declined"), "{of_denial}");
     assert_eq!(state_of(&cluster, &asked).0, "Pending");
 
     // If the request is replaced between the code and the answer, the new request is not answered. The project's Maintainer answers the shown one.
