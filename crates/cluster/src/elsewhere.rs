@@ -103,7 +103,7 @@ pub(crate) fn keep_room(
 impl Terms {
     fn tell(&self, text: &str, longest: usize) -> String {
         if (self.is_secret)(text) {
-            return "what the API server says is not repeated, since it quotes what it was sent".to_owned();
+            return "the API server's message is not repeated, since it quotes the request".to_owned();
         }
         let cut: String = text.chars().take(longest).collect();
         let told: String = visible_line(&cut).chars().take(longest).collect();

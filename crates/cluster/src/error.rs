@@ -29,7 +29,7 @@ pub enum ClusterError {
     },
     /// The ServiceAccount to act as does not exist.
     #[error(
-        "ServiceAccount {name:?} does not exist in namespace {namespace:?}; nothing is read or written for it until it does: create it, or name another"
+        "ServiceAccount {name:?} does not exist in namespace {namespace:?}; nothing is read or written for it until then: create it, or name another"
     )]
     IdentityMissing {
         /// The namespace of the account.

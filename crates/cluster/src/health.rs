@@ -37,7 +37,7 @@ impl ControllerHealth {
                 tracing::warn!("the controller's credentials are accepted again");
             } else {
                 tracing::error!(
-                    "the controller has no credentials that are accepted: nothing is reconciled until it has"
+                    "the API server accepts none of the controller's credentials: nothing is reconciled until then"
                 );
             }
         }

@@ -327,7 +327,7 @@ pub(crate) fn read_object<K: DeserializeOwned>(mut object: Value) -> Option<K> {
         .and_then(|object| object.remove("status"))
         .is_some();
     if had_status && let Ok(read) = serde_json::from_value(object) {
-        tracing::warn!(%error, kind, "an object's status can't be read: it counts as none, and is written anew");
+        tracing::warn!(%error, kind, "an object's status can't be read: it is treated as empty, and written again");
         return Some(read);
     }
     tracing::warn!(%error, kind, "an object can't be read; it is left alone");

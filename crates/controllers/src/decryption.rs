@@ -99,8 +99,7 @@ impl<'a> ClearFiles<'a> {
             return None;
         }
         Some(format!(
-            "the build fails over what was decrypted; what is wrong is not repeated, since that can quote it. Decrypted were {}{}: look at what \
-             `sops decrypt` and `kustomize build` say of them",
+            "the build fails on decrypted files; the reason is not shown, since it can quote them. Decrypted were {}{}: check them with `sops decrypt` and `kustomize build`",
             named.join(", "),
             if found.decrypted.len() > NAMED {
                 " and others"

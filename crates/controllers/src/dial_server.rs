@@ -48,7 +48,7 @@ pub(crate) async fn serve(line: DialLine, reachable: Reachable) -> Option<String
         while work.try_join_next().is_some() {}
         let request = match line.receive::<DialRequest>().await {
             Ok(Some(request)) => request,
-            Ok(None) => return Some("it asks for a connection in no way that can be read".to_owned()),
+            Ok(None) => return Some("its request for a connection can't be read".to_owned()),
             Err(error) => {
                 tracing::debug!(lane = reachable.lane, %error, "a lane can't ask for connections any more");
                 return std::future::pending().await;
@@ -108,7 +108,7 @@ async fn open(target: &DialTarget, policy: &Policy, server: &str) -> Result<TcpS
             let connected = connecting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             connected.map_err(|error| unreachable(format!("the API server can't be connected to: {error}")))
         }
-        DialTarget::Artifact { .. } => Err(unreachable("an artifact is no address".to_owned())),
+        DialTarget::Artifact { .. } => Err(unreachable("the address of an artifact is not valid".to_owned())),
     }
 }
 

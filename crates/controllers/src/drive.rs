@@ -261,7 +261,7 @@ async fn attempt<R: Reconciler>(reconciler: &mut R, end: &CancellationToken) -> 
         }
         rounds = rounds.wrapping_add(1);
         if rounds.is_multiple_of(ROUNDS) {
-            tracing::warn!(object = %reconciler.key(), rounds, "an attempt comes to no end; it goes on after a pause");
+            tracing::warn!(object = %reconciler.key(), rounds, "an attempt doesn't end; it continues after a pause");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         match reconciler.round().await? {

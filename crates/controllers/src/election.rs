@@ -158,7 +158,7 @@ impl Campaign {
     async fn try_to_win(&mut self) -> Result<Option<String>, ClusterError> {
         if let Some(HeldLease { lease, holder }) = self.find_other().await? {
             return Ok(Some(format!(
-                "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is given up; scale that controller to 0",
+                "{} in {} is held by {holder}, which reconciles the same kinds: nothing begins here until it is released; scale that controller to 0",
                 lease.name, lease.namespace
             )));
         }
@@ -261,7 +261,7 @@ impl Campaign {
             Ok::<(), ClusterError>(())
         };
         if let Err(error) = given.await {
-            tracing::warn!(%error, "the Lease could not be given back; it ends by itself");
+            tracing::warn!(%error, "the Lease could not be released; it ends by itself");
         }
     }
 

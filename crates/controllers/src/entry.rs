@@ -158,7 +158,7 @@ async fn run<R: Reconciled>(home: Arc<R::Home>, key: Key, mailbox: Arc<Mailbox>,
         tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");
         let mut said = said.lock().await;
         if let Err(error) = own::tell_of_crash::<R>(home.as_ref(), &key, &mut said, times).await {
-            tracing::warn!(object = %key, %error, "that its reconciler panicked could not be written into its status");
+            tracing::warn!(object = %key, %error, "the panic of its reconciler could not be written into its status");
         }
     };
     supervise(supervise::PAUSES, &end, start, crashed).await;

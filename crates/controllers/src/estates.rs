@@ -107,7 +107,7 @@ impl EstateTable {
         left.tasks.close();
         left.end.cancel();
         if tokio::time::timeout(LEAVING, left.tasks.wait()).await.is_err() {
-            tracing::warn!(%estate, "what is under way comes to no end, and is cut off: another instance sees to it from here on");
+            tracing::warn!(%estate, "an attempt doesn't end, and is aborted: another instance reconciles the object from now on");
             left.abort.cancel();
             left.tasks.wait().await;
         }

@@ -109,7 +109,7 @@ impl Grounds for Manager {
                 kind: EventKind::Warning,
                 reason: "ShardNotServed".to_owned(),
                 message: format!(
-                    "no instance of the controllers sees to Tenants and namespaces with {SHARDING_KEY}={}: start one with \
+                    "no instance of the controllers reconciles Tenants and namespaces with {SHARDING_KEY}={}: start one with \
                      --watch-label-selector, or change the label",
                     keys.join(", ")
                 ),
@@ -138,11 +138,11 @@ async fn forget_artifacts(shard: &Arc<Shard>) {
             let source = SourceKey::new(key.kind.name, &key.namespace, &key.name, &uid.unwrap_or_default());
             let removed = source.and_then(|source| shard.artifacts.remove(&source));
             if let Err(error) = removed {
-                tracing::warn!(source = %key, %error, "what was fetched for another instance's source could not be removed");
+                tracing::warn!(source = %key, %error, "the artifacts for another instance's source could not be removed");
             }
         }
     });
     if let Err(error) = removing.await {
-        tracing::warn!(%error, "what was fetched could not be removed");
+        tracing::warn!(%error, "the fetched artifacts could not be removed");
     }
 }

@@ -92,7 +92,7 @@ impl HeraldBooks {
                 tracing::warn!(
                     namespace,
                     lost,
-                    "events come faster than it can be found out who wants them"
+                    "events arrive faster than they can be matched with Alerts"
                 );
             }
             return false;
@@ -121,13 +121,13 @@ impl HeraldBooks {
                 .lines
                 .retain(|_, line| line.is_running || !line.bucket.is_full(now));
             if pages.lines.len() >= LINES {
-                return Err(format!("more than {LINES} Providers are told something already"));
+                return Err(format!("more than {LINES} Providers receive events already"));
             }
         }
         let line = pages.lines.entry(provider.clone()).or_default();
         if line.parcels.len() >= LINE {
             return Err(format!(
-                "{LINE} events wait for Provider {} already: it is slow, or told too much",
+                "{LINE} events wait for Provider {} already: it is slow, or receives too many events",
                 provider.1
             ));
         }

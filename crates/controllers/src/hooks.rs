@@ -142,7 +142,7 @@ impl Hooks {
         if let Some(path) = path {
             let there = doors.receivers.entry(path.clone()).or_default();
             if there.len() >= NAMESAKES {
-                tracing::warn!(%receiver, "its token, name and namespace make a path that other Receivers have: change the token");
+                tracing::warn!(%receiver, "its token, name and namespace make the path of another Receiver: change the token");
                 return;
             }
             there.push(receiver.clone());

@@ -412,11 +412,11 @@ impl Talk {
             let received = delivery.receive(&self.spool, u64::MAX).await;
             received.map_err(|undelivered| match undelivered {
                 Undelivered::Refused(refusal) => refusal,
-                Undelivered::Broken(error) => refuse(format!("the archive did not come: {error}")),
+                Undelivered::Broken(error) => refuse(format!("the archive did not arrive: {error}")),
             })
         };
         let received = tokio::time::timeout(LENT, receiving).await;
-        received.unwrap_or_else(|_| Err(refuse("the archive did not come in time")))
+        received.unwrap_or_else(|_| Err(refuse("the archive did not arrive in time")))
     }
 
     /// Sends a file of the lane's folder.

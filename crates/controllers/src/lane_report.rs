@@ -39,7 +39,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         if told != complaint {
             if !told.is_empty() {
                 tracing::warn!(
-                    "whether lanes may request tokens of administrators can't be said in the Enforcement tenure: {told}"
+                    "the Enforcement tenure can't report whether lanes may request tokens of administrators: {told}"
                 );
             }
             complaint = told;

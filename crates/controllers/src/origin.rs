@@ -22,7 +22,7 @@ pub enum OriginError {
     #[error("Kustomization {0} has applied nothing from an artifact that is stored here")]
     NothingApplied(String),
     /// The source has fetched another revision since.
-    #[error("{applied} was applied, but {stored} is what is stored now: ask again once it is applied")]
+    #[error("{applied} was applied, but {stored} is stored now: ask again after it is applied")]
     MovedOn {
         /// The revision that was applied.
         applied: String,
@@ -96,7 +96,7 @@ pub fn build_object(
             format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
         };
         OriginError::NotBuilt(format!(
-            "{} is not among what {kustomization} applied{unknown}",
+            "{} is not among the objects that {kustomization} applied{unknown}",
             object.subject()
         ))
     })

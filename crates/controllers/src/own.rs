@@ -294,6 +294,6 @@ pub(crate) async fn tell_of_pause<R: Reconciled>(home: &R::Home, key: &Key, mess
     let own = Own::of(object.as_ref());
     let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), message);
     if let Err(error) = own.write_status(home, &waiting).await {
-        tracing::debug!(object = %key, %error, "that it waits could not be said");
+        tracing::debug!(object = %key, %error, "the status that it waits could not be written");
     }
 }

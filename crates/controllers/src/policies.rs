@@ -58,8 +58,8 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             probe,
             standing,
         } = planned.unwrap_or_else(|error| {
-            tracing::error!(%error, "what policies need could not be found out");
-            let why = "what policies need could not be found out: the log of the controllers says more";
+            tracing::error!(%error, "the facts for policies could not be read");
+            let why = "the facts for policies could not be read: see the log of the controllers";
             Plan {
                 writes: Vec::new(),
                 probe: None,
@@ -72,7 +72,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             .unwrap_or_default();
         if failure != complaint {
             if !failure.is_empty() {
-                tracing::warn!("policies and the facts that they read can't all be kept: {failure}");
+                tracing::warn!("not all policies and their facts can be kept up to date: {failure}");
             }
             complaint = failure;
         }
@@ -148,7 +148,7 @@ impl Meeting {
         };
         if complaint != self.complaint {
             if !complaint.is_empty() {
-                tracing::warn!("whether policies are in force can't be said in the Enforcement tenure: {complaint}");
+                tracing::warn!("the Enforcement tenure can't report whether policies are in force: {complaint}");
             }
             self.complaint = complaint;
         }

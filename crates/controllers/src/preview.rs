@@ -42,13 +42,13 @@ pub enum PreviewError {
         message: String,
     },
     /// The Kustomization would act as another account than the connection's.
-    #[error("it acts as {0}, which is somebody else than was asked for")]
+    #[error("it acts as {0}, which is not the requested account")]
     AnotherIdentity(String),
     /// The plan of a preview would write. This is a defect, and nothing was sent.
-    #[error("a plan that only looks wanted to write; nothing was sent")]
+    #[error("a read-only plan tried to write; nothing was sent")]
     WouldWrite,
     /// The preview did not end within the limit of rounds.
-    #[error("it comes to no end")]
+    #[error("it doesn't end")]
     NoEnd,
 }
 

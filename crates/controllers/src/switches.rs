@@ -16,7 +16,7 @@ pub struct Switches {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SwitchError {
     /// The kind does not exist here.
-    #[error("{name:?} is no controller: there are {known}, * for all, and -NAME for one that is off")]
+    #[error("{name:?} is not a controller: there are {known}, * for all, and -NAME to switch one off")]
     Unknown {
         /// The name in the list.
         name: String,
@@ -24,7 +24,7 @@ pub enum SwitchError {
         known: String,
     },
     /// One kind needs another.
-    #[error("{one} needs {other}: it works with what the same process keeps")]
+    #[error("{one} needs {other}: it uses the data that the same process stores")]
     Without {
         /// The kind that is on.
         one: String,
@@ -32,7 +32,7 @@ pub enum SwitchError {
         other: String,
     },
     /// No kind is left.
-    #[error("no controller is left that could run")]
+    #[error("no controller is switched on")]
     Nothing,
 }
 
@@ -117,12 +117,12 @@ mod tests {
         let unknown = read("*,-helmrelease").unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "\"helmrelease\" is no controller: there are gitrepository, kustomization, surface, tenant, * for all, and -NAME for one that is off"
+            "\"helmrelease\" is not a controller: there are gitrepository, kustomization, surface, tenant, * for all, and -NAME to switch one off"
         );
         let alone = read("*,-gitrepository").unwrap_err();
         assert_eq!(
             alone.to_string(),
-            "kustomization needs gitrepository: it works with what the same process keeps"
+            "kustomization needs gitrepository: it uses the data that the same process stores"
         );
         assert_eq!(read("-tenant"), Err(SwitchError::Nothing));
         assert_eq!(read(""), Err(SwitchError::Nothing));

@@ -46,7 +46,7 @@ impl UnderWay {
     /// Reads the marks of an earlier process. An unreadable or unwritable mark does not prevent the start.
     pub(crate) fn open(folder: PathBuf) -> Self {
         if let Err(error) = std::fs::create_dir_all(&folder) {
-            tracing::warn!(%error, "what is under way can't be marked");
+            tracing::warn!(%error, "attempts in progress can't be marked");
         }
         let mut found = HashMap::new();
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -70,7 +70,7 @@ impl UnderWay {
         if !found.is_empty() {
             tracing::warn!(
                 count = found.len(),
-                "the controllers ended unexpectedly before: what was under way waits for what was not"
+                "the controllers ended unexpectedly before: objects that were in progress wait for the others"
             );
         }
         Self {

@@ -216,7 +216,7 @@ fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Troub
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
         Some(_) => Err(Trouble::Forbidden(
-            "whoever that is, their account is not active".to_owned(),
+            "the account of this user is not active".to_owned(),
         )),
     }
 }

@@ -14,7 +14,7 @@ impl Search<'_> {
     pub(crate) fn judge(&mut self, write: &Write, identity: &Identity, groups: &[String]) -> Verdict {
         if self.evaluations == 0 {
             self.notes
-                .insert("what admission says of more writes: too many would have to be evaluated".to_owned());
+                .insert("the answers of admission to more writes: there are too many to evaluate".to_owned());
             return Verdict::Unknown(vec![Judge {
                 name: "admission policies".to_owned(),
                 when_dead: WhenDead::Holds,

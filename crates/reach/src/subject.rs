@@ -41,7 +41,7 @@ impl FromStr for Subject {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is no subject. Write user/NAME, group/NAME, serviceaccount/NAMESPACE/NAME or tenant/NAME."
+                "{text:?} is not a subject. Write user/NAME, group/NAME, serviceaccount/NAMESPACE/NAME or tenant/NAME."
             )
         };
         if let identity @ Identity::Account { .. } = Identity::from_user_name(text) {

@@ -46,7 +46,7 @@ impl Budget {
         (self.received.load(Ordering::Relaxed) > self.limit).then(|| FetchError::TooLarge {
             what: "received bytes",
             limit: describe_bytes(self.limit),
-            advice: "make the repository smaller, or ask an admin for a larger limit",
+            advice: "make the repository smaller, or ask an administrator for a larger limit",
         })
     }
 }

@@ -336,7 +336,7 @@ fn refuse_beyond(what: &'static str, bytes: u64, limit: u64) -> Result<(), Fetch
         return Err(FetchError::TooLarge {
             what,
             limit: describe_bytes(limit),
-            advice: "take submodules out of the repository, or ask an admin for a larger limit",
+            advice: "take submodules out of the repository, or ask an administrator for a larger limit",
         });
     }
     Ok(())

@@ -195,7 +195,7 @@ impl HostClient {
         })?;
         answer
             .refuse_encoding()
-            .map_err(|_| HostFailure::Unreadable("it is encoded, which nobody asked for"))?;
+            .map_err(|_| HostFailure::Unreadable("it is encoded, which was not requested"))?;
         let (status, headers) = (answer.status(), answer.all_headers().clone());
         let mut body = Zeroizing::new(Vec::new());
         let read = answer

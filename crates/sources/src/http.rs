@@ -345,7 +345,7 @@ impl HttpAnswer {
         if self.response.headers().contains_key(CONTENT_ENCODING) {
             return Err(FetchError::Protocol {
                 url: self.shown.clone(),
-                problem: "its answer is encoded, which nobody asked for".to_owned(),
+                problem: "its answer is encoded, which was not requested".to_owned(),
             });
         }
         Ok(())

@@ -77,7 +77,7 @@ impl KnownHosts {
             ));
         }
         Err(format!(
-            "it shows {print}, which is not the key that known_hosts names; somebody may be in between"
+            "it shows {print}, which is not the key that known_hosts names; the connection may be intercepted"
         ))
     }
 }

@@ -121,14 +121,14 @@ fn describe(error: &FetchError) -> LetterFailure {
     let (message, is_transient) = match error {
         FetchError::AddressDenied(denied) => (
             format!(
-                "connection denied: it is {}, which may not be reached; an admin can allow exactly this server",
+                "connection denied: it is {}, which may not be reached; an administrator can allow this server with --allow-source",
                 denied.class
             ),
             false,
         ),
         FetchError::NotOpened(refusal) => match refusal.failure {
             ConnectFailure::Denied => (
-                "connection denied: it is an address that may not be reached; an admin can allow exactly this server"
+                "connection denied: it is an address that may not be reached; an administrator can allow this server with --allow-source"
                     .to_owned(),
                 false,
             ),
@@ -137,7 +137,7 @@ fn describe(error: &FetchError) -> LetterFailure {
         FetchError::Resolve { .. } => ("its name can't be resolved".to_owned(), true),
         FetchError::Connect { source, .. } => (format!("it can't be connected to: {}", source.kind()), true),
         FetchError::Tls { .. } => (
-            "TLS failed: its certificate is not believed, or it wants another one; ca.crt, tls.crt and tls.key of spec.certSecretRef say what is"
+            "TLS failed: its certificate is not trusted, or it wants a client certificate; set ca.crt, tls.crt and tls.key in the Secret of spec.certSecretRef"
                 .to_owned(),
             true,
         ),

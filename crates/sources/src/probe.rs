@@ -59,7 +59,7 @@ async fn ask_git(url: &str, secret: &SecretData, reach: &Reach) -> Result<Probed
         }
         StatusCode::UNAUTHORIZED => Probed::Refused("HTTP 401: the server does not accept it".to_owned()),
         StatusCode::NOT_FOUND => {
-            Probed::Refused("HTTP 404: there is no such repository, or it is hidden from whoever shows this".to_owned())
+            Probed::Refused("HTTP 404: there is no such repository, or these credentials don't show it".to_owned())
         }
         status => Probed::Unclear(explain(status)),
     })

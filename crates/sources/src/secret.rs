@@ -122,7 +122,7 @@ fn ssh(url: &RemoteUrl, reader: &Reader<'_>) -> Result<Credentials, FetchError> 
     };
     let Some(known_hosts) = reader.text("known_hosts")? else {
         return Err(problem(
-            "known_hosts is missing; without it the server could be anybody: store the output of ssh-keyscan there",
+            "known_hosts is missing; without it the server's identity can't be checked: store the output of ssh-keyscan there",
         ));
     };
     Ok(Credentials::SshKey {

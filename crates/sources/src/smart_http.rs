@@ -82,7 +82,7 @@ impl SmartHttp {
         if !status.is_success() {
             let problem = match status {
                 StatusCode::NOT_FOUND => {
-                    "there is no such repository, or it is hidden from whoever shows no (or other) credentials"
+                    "there is no such repository, or it needs (other) credentials"
                 }
                 StatusCode::TOO_MANY_REQUESTS => "it wants fewer requests",
                 status if status.is_server_error() => "the server has a problem",

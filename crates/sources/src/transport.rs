@@ -96,7 +96,7 @@ impl Transport {
             WireError::TooLarge { what, limit } => FetchError::TooLarge {
                 what,
                 limit,
-                advice: "make the repository smaller, or ask an admin for a larger limit",
+                advice: "make the repository smaller, or ask an administrator for a larger limit",
             },
             WireError::OverBudget(refused) => refused.into(),
             WireError::Storage(source) => match account::find_refusal(&source) {

@@ -193,7 +193,7 @@ impl ConfigurationKeeper {
             self.tell(wanted, found.as_ref(), &difference, &mut book.history).await;
         }
         Ok(match (is_as_wanted, weakened.as_slice()) {
-            (true, _) => Some(Standing::holds("the webhooks are as they have to be")),
+            (true, _) => Some(Standing::holds("the webhooks are up to date")),
             (false, []) => None,
             (false, weakened) => Some(Standing::fails(
                 reason::WEAKENED,
@@ -260,7 +260,7 @@ impl ConfigurationKeeper {
         };
         let by = found.and_then(find_last_writer);
         let by = by.map_or_else(String::new, |manager| format!(", by field manager {manager:?}"));
-        let message = format!("{what}{by}: it was put back; --admission-address says whether Tenure keeps it");
+        let message = format!("{what}{by}: it was put back; --admission-address decides whether Tenure manages it");
         tracing::warn!(kind, message, "the admission webhook's configuration was changed");
         let event = describe_event("AdmissionPutBack", message);
         let object = found.unwrap_or(wanted);

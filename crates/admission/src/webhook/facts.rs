@@ -250,7 +250,7 @@ impl KnownFacts {
                 Ok(resource) => break resource,
                 Err(error) if !told => {
                     told = true;
-                    tracing::warn!(%error, "admission webhooks judge nothing that needs them until {kind} can be watched");
+                    tracing::warn!(%error, "admission webhooks deny all writes that need them until {kind} can be watched");
                 }
                 Err(_) => {}
             }

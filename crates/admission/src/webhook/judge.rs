@@ -31,13 +31,13 @@ pub enum Unanswered {
     #[error("{0}; try again in a moment")]
     Unknown(#[from] Unknown),
     /// The API server doesn't answer a question that the decision needs.
-    #[error("what the decision needs can't be asked: {0}; try again in a moment")]
+    #[error("the API server can't answer a question of the decision: {0}; try again in a moment")]
     Cluster(#[from] ClusterError),
     /// The decision needs more rounds than allowed.
-    #[error("the decision asks for more than {QUESTIONS} things; ask an administrator, or change less at once")]
+    #[error("the decision needs more than {QUESTIONS} questions; ask an administrator, or change less at once")]
     TooMuch,
     /// Other writers of reservations in the same Tenant were faster in each attempt.
-    #[error("too much is made in this Tenant at this moment; try again in a moment")]
+    #[error("too many objects are being created in this Tenant at this moment; try again in a moment")]
     Contested,
     /// The decision takes too long.
     #[error("there are too many reviews, or the API server is slow; try again in a moment")]
@@ -104,7 +104,7 @@ impl Judge {
                 return Ok(Verdict::Deny {
                     code: 400,
                     reason: "BadRequest",
-                    message: format!("{error}: nothing is judged without it"),
+                    message: format!("{error}: no write is checked without it"),
                 });
             }
         };
@@ -137,7 +137,7 @@ impl Judge {
             && matches!(&decision, Decision::Allow { changes, warnings, claim: None } if changes.is_empty() && warnings.is_empty());
         if !is_plain && !is_proven && !self.may_do_it(&request, user).await? {
             return Ok(Verdict::forbid(format!(
-                "{} may not do what this review says, so no API server that keeps to its rights asks about it: nothing is told about it",
+                "{} may not make the request of this review, so no correct API server sends it: it is not answered",
                 request.actor.user
             )));
         }
@@ -371,8 +371,7 @@ fn answer(phase: Phase, request: &Request<'_>, decision: Decision) -> Verdict {
             let missing = patch.iter().filter_map(|operation| operation.get("path"));
             let missing: Vec<String> = missing.map(Value::to_string).collect();
             Verdict::forbid(format!(
-                "what Tenure sets at {} was taken away again, or its mutating webhook wasn't asked: leave it as it was set, or set it so \
-                 yourself: {} (defaults)",
+                "Tenure's value at {} was removed again, or its mutating webhook wasn't called: leave it as it was set, or set it yourself: {} (defaults)",
                 missing.join(", "),
                 json!(patch)
             ))

@@ -108,7 +108,7 @@ impl WebhookServer {
         if is_proven == Some(false) {
             return tell(
                 StatusCode::UNAUTHORIZED,
-                "only an API server is answered that shows a certificate of its authority: --admission-client-ca says which one",
+                "only an API server with a certificate of its authority gets an answer: --admission-client-ca names the authority",
             );
         }
         let phase = match request.uri().path() {

@@ -39,7 +39,7 @@ pub enum TrustError {
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// Other writers change the Secret in each attempt.
-    #[error("its Secret in {PLATFORM_NAMESPACE} is changed by others each time before it can be written")]
+    #[error("its Secret in {PLATFORM_NAMESPACE} is changed by other writers each time before it can be written")]
     Contested,
 }
 

@@ -47,7 +47,7 @@ impl Shared {
             (Identity::Elsewhere(_), None) | (_, Some(_)) => {
                 return Err(ClusterError::Unauthorized {
                     identity: identity.clone(),
-                    message: "it is nobody in this cluster".to_owned(),
+                    message: "it has no identity in this cluster".to_owned(),
                 });
             }
             (_, None) => {}
@@ -60,7 +60,7 @@ impl Shared {
             (_, ControllerCredentials::Account(..)) => {
                 return Err(ClusterError::Unauthorized {
                     identity: identity.clone(),
-                    message: "here is another account, and nobody who could ask for a token".to_owned(),
+                    message: "this client has another account, and can't ask for a token".to_owned(),
                 });
             }
             _ => {}

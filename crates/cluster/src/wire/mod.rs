@@ -141,7 +141,7 @@ impl Network {
         if let Some(client) = single.as_ref() {
             return Ok(client.clone());
         }
-        tracing::info!("the API server speaks no HTTP/2: each watch takes a connection of its own");
+        tracing::info!("the API server has no HTTP/2: each watch uses a connection of its own");
         let client = connect_single(self.configuration.as_ref().clone())?;
         *single = Some(client.clone());
         Ok(client)

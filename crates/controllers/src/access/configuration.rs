@@ -121,7 +121,7 @@ fn read_tree(tree: &Tree, agent: &Agent, group: &str) -> Result<Configuration, S
     match is_there {
         true => Ok(configuration),
         false => Err(format!(
-            "there is neither .gitlab/agents/{0}/config.yaml nor .gitlab/agents/{0}/flux-access.yaml in it",
+            "it has neither .gitlab/agents/{0}/config.yaml nor .gitlab/agents/{0}/flux-access.yaml",
             agent.name
         )),
     }

@@ -92,7 +92,7 @@ impl AccessView for Desk {
                 )
             })
         });
-        let help = "Requests for access to projects and groups, by what was answered.";
+        let help = "Requests for access to projects and groups, by answer.";
         write_family(out, ("tenure_access_requests", FamilyKind::Gauge, help), states);
         let live = sums.iter().map(|(provider, sums)| (of(provider), sums.live));
         let help = "Credentials that were made and live, as far as is recorded.";
@@ -105,7 +105,7 @@ impl AccessView for Desk {
             oldest,
         );
         let failing = sums.iter().map(|(provider, sums)| (of(provider), sums.failing));
-        let help = "Namespaces in which something is in the way of making, replacing or revoking a credential.";
+        let help = "Namespaces in which a credential can't be created, replaced or revoked.";
         write_family(out, ("tenure_access_failing", FamilyKind::Gauge, help), failing);
         let counts = lock(&self.counts);
         let happened = counts.happened.iter().map(|((provider, action), count)| {
@@ -114,7 +114,7 @@ impl AccessView for Desk {
                 *count,
             )
         });
-        let help = "What has happened to credentials since the start of this process.";
+        let help = "Events of credentials since the start of this process, by kind.";
         write_family(
             out,
             ("tenure_access_credential_changes_total", FamilyKind::Counter, help),

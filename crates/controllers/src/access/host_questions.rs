@@ -106,7 +106,7 @@ impl ProviderReconciler {
                     provider = self.key.name,
                     path = target.path,
                     id,
-                    "a credential that nobody has recorded is revoked"
+                    "an unrecorded credential is revoked"
                 );
                 if let Err(trouble) = actor.ask(&ask, None).await {
                     tracing::warn!(provider = self.key.name, id, %trouble, "it could not be revoked");

@@ -203,7 +203,7 @@ impl HostSlot {
             return Ok(kept.clone());
         }
         *connected = None;
-        let kind = read_kind(provider).ok_or_else(|| format!("there is no kind of hosts {:?}", provider.spec.kind))?;
+        let kind = read_kind(provider).ok_or_else(|| format!("{:?} is not a kind of host", provider.spec.kind))?;
         let secret = read.await?;
         let (authoriser, is_app) = read_authoriser(kind, &secret)?;
         let authority = secret.get(CA_KEY).cloned().map(Arc::new);
@@ -241,7 +241,7 @@ impl HostSlot {
             Some(deadline) => Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default(),
             None => PATIENCE,
         };
-        let late = || Trouble::Unreachable("it was not this order's turn in time".to_owned());
+        let late = || Trouble::Unreachable("the order waited too long for its turn".to_owned());
         let _turn = match tokio::time::timeout(left() / 2, self.turns.acquire()).await {
             Ok(Ok(turn)) => turn,
             Ok(Err(_)) | Err(_) => return Err(late()),

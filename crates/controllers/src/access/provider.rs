@@ -165,7 +165,7 @@ impl ProviderReconciler {
                         line: None,
                         entry: String::new(),
                     },
-                    message: format!("it doesn't say who wrote it (annotation {REQUESTED_BY}): write it again, where admission is on it says so"),
+                    message: format!("its writer is unknown (annotation {REQUESTED_BY} is missing): write it again while admission is on"),
                 }),
                 Some(author) => asked.extend(configuration.entries.into_iter().map(|entry| Asked {
                     asked_in: asked_in.clone(),
@@ -246,7 +246,7 @@ impl ProviderReconciler {
                 .controller()
                 .resource("tenure.dev/v1alpha1", "FluxAccessRequest")
                 .await?;
-            tracing::info!(request = name, "nobody asks for this access any more");
+            tracing::info!(request = name, "no object asks for this access any more");
             self.controller().delete(&resource, platform, name, &options).await?;
         }
         for name in &plan.forget {
@@ -413,7 +413,7 @@ impl Reconciler for ProviderReconciler {
             return Ok(Some(Next::Again));
         }
         let Some(cluster_uid) = self.desk.find_cluster_uid() else {
-            let why = "there is no namespace kube-system, by whose uid this cluster is known: make it".to_owned();
+            let why = "namespace kube-system does not exist, whose uid identifies this cluster: create it".to_owned();
             let status = AccessProviderStatus {
                 conditions: vec![condition(READY, ConditionStatus::False, ("ClusterUnknown", why), now)],
                 ..provider.status.clone().unwrap_or_default()
@@ -496,7 +496,7 @@ impl Reconciler for ProviderReconciler {
                     "Agent" => Asker::Agent,
                     _ => match placements.get(asked_in.namespace.as_str()) {
                         Some(placement) => Asker::Object(&asked_in.namespace, placement),
-                        None => return Err("whose namespace that is isn't known".to_owned()),
+                        None => return Err("the tenant of the namespace isn't known".to_owned()),
                     },
                 };
                 let holder = self.desk.hub.find_holder(namespace);

@@ -182,7 +182,7 @@ fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Va
         Form::Basic => json!({ BASIC_KEYS[0]: encode(username), BASIC_KEYS[1]: encode(value) }),
         Form::Ssh => {
             let known_hosts = surroundings.known_hosts.ok_or(
-                "spec.knownHosts of the AccessProvider is empty: without host keys the server could be anybody",
+                "spec.knownHosts of the AccessProvider is empty: without host keys the server's identity can't be checked",
             )?;
             let public = staged.public.as_deref().unwrap_or_default();
             json!({ SSH_KEYS[0]: encode(value), SSH_KEYS[1]: encode(public), SSH_KEYS[2]: encode(known_hosts) })

@@ -146,7 +146,7 @@ impl ProviderReconciler {
                 (Some(problem), _) => condition(
                     CONFIGURATION_READ,
                     ConditionStatus::False,
-                    ("Unreadable", format!("{problem}; what it said before goes on")),
+                    ("Unreadable", format!("{problem}; its previous content stays in effect")),
                     now,
                 ),
                 (None, None) => condition(
@@ -188,7 +188,7 @@ impl ProviderReconciler {
             (None, None) => condition(
                 READY,
                 ConditionStatus::True,
-                ("Ready", "what is asked for is seen to".to_owned()),
+                ("Ready", "the requests are being processed".to_owned()),
                 now,
             ),
         };

@@ -138,7 +138,7 @@ impl Actor {
             .as_ref()
             .and_then(|provider| provider.spec.authoriser.as_ref());
         let Some(authoriser) = authoriser else {
-            return Err("spec.authoriser of the AccessProvider is empty: name who makes credentials there".to_owned());
+            return Err("spec.authoriser of the AccessProvider is empty: name the account that makes credentials there".to_owned());
         };
         let who =
             identity::decide_for_authoriser(&authoriser.service_account_name).map_err(|denial| denial.to_string())?;
@@ -342,7 +342,7 @@ impl Actor {
     async fn mint(&self, namespace: &str, order: &MintRequest, ledger: &CredentialLedger) -> Answer {
         let Some(next) = &ledger.next else {
             return Answer::MintFailed(Trouble::Unreachable(
-                "nothing is recorded that could be ordered".to_owned(),
+                "no recorded credential could be ordered".to_owned(),
             ));
         };
         let mut order = order.clone();
@@ -492,7 +492,7 @@ impl Actor {
             let target = self.current_target(ledger);
             let found = self.find(&target).await.map_err(|trouble| trouble.to_string())?;
             let reach = self.desk.hub.means.reach(true);
-            let found = found.ok_or_else(|| "the host doesn't show what it is for".to_owned())?;
+            let found = found.ok_or_else(|| "the host doesn't show its purpose".to_owned())?;
             let found = match target.scope {
                 Scope::Project => found,
                 // A group has no repository of its own. The probe uses a project in it.

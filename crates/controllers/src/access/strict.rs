@@ -17,13 +17,13 @@ pub(super) async fn list_bindings(
     namespace: &str,
 ) -> Result<Vec<BindingFacts>, String> {
     let said = |error: ClusterError| {
-        format!("who else comes to the Secret can't be told, as the RoleBindings of {namespace} can't be read: {error}")
+        format!("other readers of the Secret are unknown, as the RoleBindings of {namespace} can't be read: {error}")
     };
     let resource = controller.resource(RBAC, "RoleBinding").await.map_err(said)?;
     let bindings = controller.list(&resource, namespace).await.map_err(said)?;
     if bindings.len() > MOST {
         return Err(format!(
-            "who else comes to the Secret can't be told, as there are more than {MOST} RoleBindings in {namespace}"
+            "other readers of the Secret are unknown, as there are more than {MOST} RoleBindings in {namespace}"
         ));
     }
     let mut facts = Vec::with_capacity(bindings.len());

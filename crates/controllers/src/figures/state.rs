@@ -94,7 +94,7 @@ pub(super) fn write(out: &mut String, view: &dyn StateView) {
         let labels = Labels::of(&[("lane", lane), ("kind", kind)]);
         (labels, *count)
     });
-    let help = "How many objects gotk_resource_info does not name, since others of their tenant have its share.";
+    let help = "The number of objects without a series in gotk_resource_info, since other objects of their tenant use its share.";
     write_family(out, ("tenure_resources_unnamed", FamilyKind::Gauge, help), unnamed);
     let processes = view.list_processes();
     let processes = processes

@@ -15,7 +15,7 @@ impl Figures {
     pub fn write(&self, out: &mut String) {
         let view = self.view();
         let leads = [(Labels::none(), u8::from(view.is_some()))];
-        let help = "Whether the controllers of this process reconcile; else another process leads.";
+        let help = "Whether the controllers of this process reconcile. If not, another process leads.";
         write_family(out, ("tenure_leading", FamilyKind::Gauge, help), leads);
         if let Some(view) = &view {
             state::write(out, view.as_ref());
@@ -44,7 +44,7 @@ impl Figures {
             };
             (Labels::of(&[("code", &code), ("method", method)]), count)
         });
-        let help = "Requests to the API server of this cluster, by what became of them.";
+        let help = "Requests to the API server of this cluster, by result.";
         write_family(out, ("rest_client_requests_total", FamilyKind::Counter, help), counts);
     }
 }
@@ -74,20 +74,20 @@ fn write_attempts(out: &mut String, work: &WorkTable) {
             (labels, figures.count(outcome))
         })
     });
-    let help = "Attempts to reconcile an object, by how they ended.";
+    let help = "Attempts to reconcile an object, by result.";
     write_family(
         out,
         ("controller_runtime_reconcile_total", FamilyKind::Counter, help),
         totals,
     );
     let errors = kinds().map(|(kind, figures)| (name_controller(kind), figures.count(Outcome::Error)));
-    let help = "Attempts after which an object was not as it should be.";
+    let help = "Attempts after which an object was not Ready.";
     write_family(
         out,
         ("controller_runtime_reconcile_errors_total", FamilyKind::Counter, help),
         errors,
     );
-    let help = "How long attempts took, from their beginning to their end, with all that they waited for.";
+    let help = "Duration of attempts from start to end, including waiting.";
     write_histograms(
         out,
         ("controller_runtime_reconcile_time_seconds", help),
@@ -96,7 +96,7 @@ fn write_attempts(out: &mut String, work: &WorkTable) {
     );
     let lost = [(Labels::none(), work.lost)];
     let help =
-        "Attempts of lanes with processes of their own that are counted nowhere, since there were too many at once.";
+        "Attempts of lane processes that no other metric counts, since there were too many at once.";
     write_family(
         out,
         ("tenure_attempts_uncounted_total", FamilyKind::Counter, help),
@@ -108,25 +108,25 @@ fn write_queues(out: &mut String, work: &WorkTable, gauges: &BTreeMap<String, Ki
     let families: [(&str, &str, NamesKind, ReadsGauge); 4] = [
         (
             "controller_runtime_active_workers",
-            "Objects that are worked on.",
+            "Objects in reconciliation.",
             name_controller,
             |gauges| gauges.running as f64,
         ),
         (
             "workqueue_depth",
-            "Objects that wait for room in their lanes.",
+            "Objects that wait for a slot of their lane.",
             name_queue,
             |gauges| gauges.waiting as f64,
         ),
         (
             "workqueue_longest_running_processor_seconds",
-            "For how long the object is worked on that is worked on for longest.",
+            "Age of the longest reconciliation in progress.",
             name_queue,
             |gauges| gauges.longest_micros as f64 / 1e6,
         ),
         (
             "workqueue_unfinished_work_seconds",
-            "For how long all objects together are worked on that are.",
+            "Sum of the ages of all reconciliations in progress.",
             name_queue,
             |gauges| gauges.unfinished_micros as f64 / 1e6,
         ),
@@ -135,14 +135,14 @@ fn write_queues(out: &mut String, work: &WorkTable, gauges: &BTreeMap<String, Ki
         let series = gauges.iter().map(|(kind, gauges)| (label(kind), read(gauges)));
         write_family(out, (name, FamilyKind::Gauge, help), series);
     }
-    let help = "How long objects waited for room in their lanes.";
+    let help = "Time that objects waited for a slot of their lane.";
     write_histograms(
         out,
         ("workqueue_queue_duration_seconds", help),
         work,
         (name_queue, |kind| &kind.queued),
     );
-    let help = "How long objects were worked on at a time.";
+    let help = "Duration of single reconciliations.";
     write_histograms(
         out,
         ("workqueue_work_duration_seconds", help),

@@ -188,7 +188,7 @@ impl Fleet {
             Whereabouts::Here(home) => home.folders.find(lender),
             Whereabouts::Pods(home) => {
                 let lane = lock(&self.lanes).get(lender).cloned();
-                let lane = lane.ok_or("its lane is just ending")?;
+                let lane = lane.ok_or("its lane is ending")?;
                 return home.fetch(&lane.pod, path, most).await;
             }
         };

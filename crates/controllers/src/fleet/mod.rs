@@ -391,7 +391,7 @@ impl Fleet {
             if gaps.len() < GAPS && gaps.insert(gap.clone()) {
                 tracing::warn!(
                     ?gap,
-                    "the processes of lanes are less shut in than they should be, on this machine"
+                    "the processes of lanes are less confined than they should be, on this machine"
                 );
             }
         }

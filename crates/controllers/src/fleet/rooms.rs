@@ -45,7 +45,7 @@ impl Purse {
         let mut pockets = lock(&self.pockets);
         let pocket = pockets.entry(room).or_default();
         if std::mem::replace(&mut pocket.is_asking, true) {
-            return Err(format!("it asks twice for room ({room:?})"));
+            return Err(format!("it asks twice for budget ({room:?})"));
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Purse {
                 Ok(())
             }
             _ => Err(format!(
-                "it gives back {bytes} bytes of room that it doesn't have ({room:?})"
+                "it releases {bytes} bytes of budget that it doesn't hold ({room:?})"
             )),
         }
     }

@@ -32,7 +32,7 @@ impl Complaint {
     pub(super) fn of_conflicts(conflicts: BTreeMap<String, String>) -> Self {
         let names: Vec<&str> = conflicts.keys().map(String::as_str).collect();
         let message = format!(
-            "metadata key conflicts detected: {} is said by several, and the last of them is heard",
+            "metadata key conflicts detected: {} is set more than once, and the last value wins",
             names.join(", ")
         );
         Self {

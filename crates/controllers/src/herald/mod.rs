@@ -52,7 +52,7 @@ pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &
         while let Some(news) = lane.herald.next_news() {
             let matched = AssertUnwindSafe(find_wanted(&lane, news)).catch_unwind();
             if matched.await.is_err() {
-                tracing::error!("finding out who wants an event panicked");
+                tracing::error!("matching an event with Alerts panicked");
             }
         }
     });
@@ -175,8 +175,7 @@ async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc
     }
     if let Some(Seen { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
         let problem = format!(
-            "this Alert and others are not told: one event is told by {ALERTS_TOLD} Alerts of a tenant at most, and their lists are tried so often \
-             at most: name fewer objects, or use fewer Alerts"
+            "this Alert and others are skipped: at most {ALERTS_TOLD} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
         );
         complain(lane, (&shard.namespace, alert), failed(&problem)).await;
     }

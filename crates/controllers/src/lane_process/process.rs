@@ -45,7 +45,7 @@ pub enum LaneError {
     #[error("the line to the controllers ended")]
     Alone,
     /// A received message is no message of a hub.
-    #[error("the controllers said what can't be read: {0}")]
+    #[error("a message of the controllers can't be read: {0}")]
     Line(String),
     /// The API server can't be reached as the orders say.
     #[error("the API server can't be reached: {0}")]
@@ -96,7 +96,7 @@ impl LaneProcess {
                 dial_line,
                 spans: SpanOutbox::default(),
             }),
-            _ => Err(LaneError::Line("something else came before the orders".to_owned())),
+            _ => Err(LaneError::Line("another message arrived before the orders".to_owned())),
         }
     }
 

@@ -159,13 +159,13 @@ impl Manager {
             tracing::warn!(
                 kind,
                 api_version,
-                "the API server does not serve this kind, and nothing begins without it: `tenure install` makes it if it is Tenure's"
+                "the API server does not serve this kind, and the controllers don't start without it: `tenure install` creates it if it is Tenure's"
             );
         } else {
             tracing::warn!(
                 kind,
                 api_version,
-                "the API server does not serve this kind, and only what needs it stops: `tenure install` makes it if it is Tenure's"
+                "the API server does not serve this kind, and only the controllers that need it stop: `tenure install` creates it if it is Tenure's"
             );
         }
     }

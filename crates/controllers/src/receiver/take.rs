@@ -61,7 +61,7 @@ async fn verify_delivery(
         tracing::debug!(
             namespace,
             name,
-            "the token of a Receiver is another by now, and so is its path"
+            "the token of a Receiver has changed, and so has its path"
         );
         shard.receivers.note_outdated(name);
         shard.means.mailboxes.wake(&Key::new(Receiver::KIND, namespace, name));
@@ -117,7 +117,7 @@ async fn ask_to_reconcile(
         namespace,
         name,
         problems = problems.join("; "),
-        "a request to a Receiver could not ask everything"
+        "a request to a Receiver could not request every reconciliation"
     );
     Verdict::Failed
 }
@@ -129,7 +129,7 @@ pub(crate) async fn announce(shard: &Shard, url: &str) {
     let targets = sources.iter().filter_map(|source| find_announced(source, url));
     for target in targets.collect::<Vec<_>>() {
         if let Some(problem) = ask_one(shard, &target, now).await {
-            tracing::debug!(problem, "a source could not be told that something new is there");
+            tracing::debug!(problem, "a source could not be notified of a new revision");
         }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>,
             namespace,
             times,
             ?pause,
-            "what keeps a lane's rights panicked and is started again after a pause"
+            "the reconciler of a lane's rights panicked and is started again after a pause"
         );
         std::future::ready(())
     };

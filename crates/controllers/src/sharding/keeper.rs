@@ -49,7 +49,7 @@ pub(crate) async fn keep(grounds: Arc<dyn Grounds>, board: Arc<ShardBoard>) {
         let (known, realm, changed) = grounds.look();
         let Domain { own, keys } = survey(&Atlas::new(realm), &board.instance);
         for estate in holdings.take_own(&own, changed, known) {
-            tracing::info!(%estate, "another instance sees to it from here on");
+            tracing::info!(%estate, "another instance reconciles it from now on");
             let (grounds, tell_left) = (Arc::clone(&grounds), tell_left.clone());
             leaving.spawn(async move {
                 grounds.leave(&estate).await;
@@ -62,7 +62,7 @@ pub(crate) async fn keep(grounds: Arc<dyn Grounds>, board: Arc<ShardBoard>) {
         let wait = match board.look().await {
             Ok(peers) => {
                 for estate in holdings.take_ready(&peers) {
-                    tracing::debug!(%estate, "this instance sees to it from here on");
+                    tracing::debug!(%estate, "this instance reconciles it from now on");
                     grounds.begin(&estate);
                 }
                 if board.instance == Instance::Main {
@@ -111,7 +111,7 @@ impl Unserved {
         let is_late = self.since.is_some_and(|since| since.elapsed() >= UNSERVED);
         if is_late && !self.is_told && !self.keys.is_empty() {
             self.is_told = true;
-            tracing::warn!(keys = ?self.keys, "no instance sees to what has one of these keys of shards");
+            tracing::warn!(keys = ?self.keys, "no instance reconciles the objects of these shards");
             grounds.tell_unserved(&self.keys).await;
         }
     }

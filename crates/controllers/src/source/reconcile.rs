@@ -78,7 +78,7 @@ impl<S: Fetching> SourceReconciler<S> {
         let Some(source) = self.source.take() else { return };
         self.shard.app_tokens.forget(&source);
         if let Err(error) = self.shard.artifacts.remove(&source) {
-            tracing::warn!(%error, source = %self.key, "the artifacts of a source that is gone could not be removed");
+            tracing::warn!(%error, source = %self.key, "the artifacts of a deleted source could not be removed");
         }
     }
 }

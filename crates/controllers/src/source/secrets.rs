@@ -81,7 +81,7 @@ async fn find_object(
     account: Option<&ServiceAccount>,
 ) -> Result<Value, (String, bool)> {
     let Some(account) = account else {
-        let message = format!("{kind} {namespace}/{name} can't be read: nobody may act in this namespace");
+        let message = format!("{kind} {namespace}/{name} can't be read: no identity may act in this namespace");
         return Err((message, true));
     };
     let refused = |error: ClusterError| {

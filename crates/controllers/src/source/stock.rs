@@ -36,6 +36,6 @@ pub(crate) async fn take_stock<S: Fetching>(means: Arc<Means>, shards: Vec<Arc<S
         }
     });
     if let Err(error) = looking.await {
-        tracing::warn!(%error, "what is stored could not be looked through");
+        tracing::warn!(%error, "the stored artifacts could not be listed");
     }
 }

@@ -264,7 +264,7 @@ async fn what_was_decrypted_is_in_no_status_and_no_event() {
         &stage,
         namespace,
         "False",
-        "what is wrong is not repeated, since that can quote it. Decrypted were app.env",
+        "the reason is not shown, since it can quote them. Decrypted were app.env",
     )
     .await;
     stage.end().await;

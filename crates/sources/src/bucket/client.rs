@@ -158,7 +158,7 @@ impl<'a> Store<'a> {
         };
         let mark = answer.headers(&ETAG).next().map(listing::trim_mark).unwrap_or_default();
         if mark.is_empty() {
-            return Err(self.protocol(format!("{what} has no ETag, so that nobody sees when it changes")));
+            return Err(self.protocol(format!("{what} has no ETag, so changes of it can't be detected")));
         }
         let mark = mark.to_owned();
         Ok(Some(OpenObject {

@@ -93,7 +93,7 @@ pub enum BucketError {
     },
     /// A bound was reached.
     #[error(
-        "bucket over the size limit: {what} exceed {limit}; leave objects out by spec.prefix or spec.ignore, or ask an admin for a larger limit"
+        "bucket over the size limit: {what} exceed {limit}; leave objects out by spec.prefix or spec.ignore, or ask an administrator for a larger limit"
     )]
     TooLarge {
         /// What was counted.
@@ -102,7 +102,7 @@ pub enum BucketError {
         limit: String,
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
-    #[error("bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an admin for more")]
+    #[error("bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an administrator for more")]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
     #[error("artifact storage: {0}")]

@@ -318,7 +318,7 @@ impl<'a> Registry<'a> {
                     self.unauthorized("it wants a user and a password; name a Secret with them in spec.secretRef")
                 );
             }
-            (None, _) => return Err(self.unauthorized("it refuses, and doesn't say how it wants to be asked")),
+            (None, _) => return Err(self.unauthorized("it refuses, and names no way of authentication")),
         };
         self.client.set_credentials(credentials);
         Ok(())
@@ -387,7 +387,7 @@ impl<'a> Registry<'a> {
             StatusCode::NOT_FOUND => Err(OciError::NotFound {
                 what: what.to_owned(),
                 url: self.url.to_string(),
-                problem: "there is no such thing, or it is hidden from whoever shows no (or other) credentials",
+                problem: "it does not exist, or it needs (other) credentials",
             }),
             status => Err(OciError::HttpStatus {
                 url: answer.shown().to_owned(),

@@ -155,7 +155,7 @@ fn an_exception_is_one_scheme_host_and_port() {
         assert_eq!(
             denied,
             format!(
-                "connection to {other} denied: 127.0.0.1 is a loopback address, which sources may not reach; an admin can allow exactly {other}"
+                "connection to {other} denied: 127.0.0.1 is a loopback address, which sources may not reach; an administrator can allow it: --allow-source {other}"
             )
         );
     }
@@ -226,7 +226,7 @@ async fn nothing_is_connected_to_that_is_denied() {
     let (error, message) = bed.refuse_request(&request).await;
     assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     assert!(
-        message.contains(&format!("an admin can allow exactly http://localhost:{port}")),
+        message.contains(&format!("an administrator can allow it: --allow-source http://localhost:{port}")),
         "{message}"
     );
     assert_eq!(bed.server.requests(), 0);

@@ -331,7 +331,7 @@ async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
         &diff,
         3,
         &[],
-        &["whose namespace shop is can't be told", "list on tenants"],
+        &["can't find out to which tenant namespace shop belongs", "list on tenants"],
     );
     grant(json!([reads, whose])).await;
     let missing = [

@@ -119,6 +119,6 @@ fn reach_answers_from_files() {
     );
     check(&["serviceaccount", "shop:deployer"], 0, &["nothing"], &[]);
     check(&["tenant", "shop"], 3, &["Tenant/shop: it does not exist"], &[]);
-    check(&["anna"], 2, &["is no subject"], &[]);
+    check(&["anna"], 2, &["is not a subject"], &[]);
     check(&["user", "anna", "--on", "secrets"], 2, &["is no object"], &[]);
 }

@@ -546,7 +546,7 @@ fn a_lane_takes_orders_from_a_hub_only() {
     use std::process::Stdio;
     for (said, words) in [
         (&b"\xff\xff\xff\xff"[..], "a frame of 4294967295 bytes"),
-        (&b"\0\0\0\x06\"Stop\""[..], "something else came before the orders"),
+        (&b"\0\0\0\x06\"Stop\""[..], "another message arrived before the orders"),
         (&b"\0\0\0\x06sesame"[..], "a frame that can't be read"),
         (&b""[..], "failed to fill whole buffer"),
     ] {

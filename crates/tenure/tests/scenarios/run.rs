@@ -108,7 +108,7 @@ async fn leader_stops_once_another_controller_holds_its_lease() {
     leader.expect("is held by capsule-7c9f");
     // After a restart the process waits, and continues after the other one has released the Lease.
     let again = Controllers::start(&cluster.kubeconfig, &cluster.data("again"), &[]);
-    again.expect("nothing begins here until it is given up");
+    again.expect("nothing begins here until it is released");
     admin.delete(&capsule).await;
     admin.wait_for_leader(&again.candidate).await;
 }
@@ -185,7 +185,7 @@ async fn a_kind_that_is_not_served_is_named() {
     let _repository = prepare_shop(admin, &git).await;
     let allowed = format!("http://{}", git.http_address());
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--allow-source", &allowed]);
-    controllers.expect("only what needs it stops: `tenure install` makes it if it is Tenure's kind=\"Receiver\"");
+    controllers.expect("only the controllers that need it stop: `tenure install` creates it if it is Tenure's kind=\"Receiver\"");
     wait_for_greeting(admin, 1).await;
     cluster.check(
         &["install", "--without-deployment"],

@@ -86,7 +86,7 @@ impl KustomizationReconciler {
             && rendered.outcome.is_ok()
         {
             rendered.outcome = Err(RenderFailure {
-                message: "what was rendered is not kept".to_owned(),
+                message: "the rendering is not cached".to_owned(),
                 artifact_missing: false,
             });
             self.begun = snapshot.attempt.rendered.take();
