@@ -371,7 +371,8 @@ impl Surroundings for Hub {
                 found.map_or(Borrowed::Nothing, Borrowed::Kustomization)
             }
             Some(_) => Borrowed::Unknown(
-                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards".to_owned(),
+                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards"
+                    .to_owned(),
             ),
         };
         std::future::ready(borrowed).boxed()

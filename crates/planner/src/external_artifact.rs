@@ -370,10 +370,9 @@ impl Source for ExternalArtifact {
             Beside::Elsewhere(Written::NotAllowed) => Err(Obstacle::Refused(Refusal::unsupported(
                 "nothing is fetched: no ArtifactGenerator of its namespace makes it, and no administrator has named it with --allow-external-artifact: a writer of its status could name any address there",
             ))),
-            Beside::Elsewhere(Written::Nothing) => wait(
-                reason::SOURCE_FETCH_FAILED,
-                "its status has no artifact yet".to_owned(),
-            ),
+            Beside::Elsewhere(Written::Nothing) => {
+                wait(reason::SOURCE_FETCH_FAILED, "its status has no artifact yet".to_owned())
+            }
             Beside::Elsewhere(Written::Unusable(problem)) => wait(reason::SOURCE_FETCH_FAILED, problem.clone()),
             Beside::Elsewhere(Written::At { .. }) => Ok(()),
             Beside::Missing(generator) => wait(

@@ -61,8 +61,7 @@ const OF_USER: [(&str, &str); 9] = [
     ("as-groups", AS),
     ("as-user-extra", AS),
 ];
-const AS: &str =
-    "a kubeconfig can't impersonate; name a ServiceAccount of that cluster in spec.serviceAccountName";
+const AS: &str = "a kubeconfig can't impersonate; name a ServiceAccount of that cluster in spec.serviceAccountName";
 
 /// Reads a kubeconfig.
 ///

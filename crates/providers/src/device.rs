@@ -215,9 +215,7 @@ fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Troub
     let user: UserAnswer = reply.read().ok_or_else(strange)?;
     match user.state.as_deref() {
         None | Some("active") => Ok(user.id),
-        Some(_) => Err(Trouble::Forbidden(
-            "the account of this user is not active".to_owned(),
-        )),
+        Some(_) => Err(Trouble::Forbidden("the account of this user is not active".to_owned())),
     }
 }
 

@@ -233,7 +233,8 @@ impl<'c> Search<'c> {
         };
         match self.find(&to) {
             None if self.is_full() => {
-                self.notes.insert("everything beyond the first 300,000 nodes".to_owned());
+                self.notes
+                    .insert("everything beyond the first 300,000 nodes".to_owned());
             }
             None => {
                 let number = self.intern(to, arrival);

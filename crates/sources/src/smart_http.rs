@@ -81,9 +81,7 @@ impl SmartHttp {
         let status = answer.status();
         if !status.is_success() {
             let problem = match status {
-                StatusCode::NOT_FOUND => {
-                    "there is no such repository, or it needs (other) credentials"
-                }
+                StatusCode::NOT_FOUND => "there is no such repository, or it needs (other) credentials",
                 StatusCode::TOO_MANY_REQUESTS => "it wants fewer requests",
                 status if status.is_server_error() => "the server has a problem",
                 _ => "that is no answer of a Git server",

@@ -138,7 +138,10 @@ impl Actor {
             .as_ref()
             .and_then(|provider| provider.spec.authoriser.as_ref());
         let Some(authoriser) = authoriser else {
-            return Err("spec.authoriser of the AccessProvider is empty: name the account that makes credentials there".to_owned());
+            return Err(
+                "spec.authoriser of the AccessProvider is empty: name the account that makes credentials there"
+                    .to_owned(),
+            );
         };
         let who =
             identity::decide_for_authoriser(&authoriser.service_account_name).map_err(|denial| denial.to_string())?;

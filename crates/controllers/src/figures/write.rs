@@ -95,8 +95,7 @@ fn write_attempts(out: &mut String, work: &WorkTable) {
         (name_controller, |kind| &kind.attempts),
     );
     let lost = [(Labels::none(), work.lost)];
-    let help =
-        "Attempts of lane processes that no other metric counts, since there were too many at once.";
+    let help = "Attempts of lane processes that no other metric counts, since there were too many at once.";
     write_family(
         out,
         ("tenure_attempts_uncounted_total", FamilyKind::Counter, help),

@@ -238,7 +238,11 @@ impl Clerk {
         self.work.spawn(async move {
             let written = write_event(&fleet, (&kind, &namespace, &name), &event, &said).await;
             if written.is_none() {
-                tracing::debug!(namespace, name, "an event of a lane is about an object that doesn't exist");
+                tracing::debug!(
+                    namespace,
+                    name,
+                    "an event of a lane is about an object that doesn't exist"
+                );
             }
         });
         Ok(())

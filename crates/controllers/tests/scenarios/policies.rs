@@ -126,7 +126,10 @@ async fn policies_hold_with_what_is_written_for_them() {
             Some("Tenant policed-blue has reached its quota of namespaces: delete one, or ask"),
         ),
         (json!(2), None),
-        (json!(1), Some("Tenant policed-blue has reached its quota of namespaces")),
+        (
+            json!(1),
+            Some("Tenant policed-blue has reached its quota of namespaces"),
+        ),
         (Value::Null, None),
     ] {
         let quota = json!({ "spec": { "namespaceOptions": { "quota": quota } } });

@@ -95,7 +95,10 @@ pub(super) fn list_kept_by_others(
         .collect();
     lines.extend(others);
     let message = lines.join("\n");
-    context.withhold(format!("stage {}", stage.as_str()), "other Kustomizations own some of its objects");
+    context.withhold(
+        format!("stage {}", stage.as_str()),
+        "other Kustomizations own some of its objects",
+    );
     let mut told: BTreeMap<&(String, String, String), Vec<String>> = BTreeMap::new();
     for (object, kept) in kept {
         if let Some(owner) = &kept.tell {

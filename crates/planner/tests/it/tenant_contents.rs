@@ -357,7 +357,10 @@ fn by_no_label_that_it_adds_a_tenant_gives_a_namespace_away_and_none_is_made_aga
     let steps = again(&mut given);
     assert!(!steps.iter().any(|step| step.contains("Namespace/")), "{steps:?}");
     let (_, plan) = settle(&mut given);
-    assert!(plan.to_string().contains("it names the tenant of the namespace"), "{plan}");
+    assert!(
+        plan.to_string().contains("it names the tenant of the namespace"),
+        "{plan}"
+    );
 
     // A watch doesn't know the namespace yet, so it is read first. A namespace that has disappeared meanwhile is not re-created.
     let spec = json!({ "namespaceOptions": { "additionalMetadata": { "labels": { "a": "b" } } } });

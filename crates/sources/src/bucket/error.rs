@@ -102,7 +102,9 @@ pub enum BucketError {
         limit: String,
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
-    #[error("bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an administrator for more")]
+    #[error(
+        "bucket over a budget: {0}; leave objects out by spec.prefix or spec.ignore, or ask an administrator for more"
+    )]
     OverBudget(#[from] OverBudget),
     /// The artifact could not be written or read.
     #[error("artifact storage: {0}")]

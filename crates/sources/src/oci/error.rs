@@ -107,7 +107,9 @@ pub enum OciError {
         problem: String,
     },
     /// A bound was reached.
-    #[error("artifact over the size limit: {what} exceed {limit}; make it smaller, or ask an administrator for a larger limit")]
+    #[error(
+        "artifact over the size limit: {what} exceed {limit}; make it smaller, or ask an administrator for a larger limit"
+    )]
     TooLarge {
         /// What was counted.
         what: &'static str,

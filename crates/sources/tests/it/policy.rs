@@ -226,7 +226,9 @@ async fn nothing_is_connected_to_that_is_denied() {
     let (error, message) = bed.refuse_request(&request).await;
     assert!(matches!(error, FetchError::AddressDenied(_)), "{message}");
     assert!(
-        message.contains(&format!("an administrator can allow it: --allow-source http://localhost:{port}")),
+        message.contains(&format!(
+            "an administrator can allow it: --allow-source http://localhost:{port}"
+        )),
         "{message}"
     );
     assert_eq!(bed.server.requests(), 0);

@@ -74,8 +74,7 @@ pub fn judge(case: Case<'_>) -> Verdict {
     }
     if !case.judges_writes {
         return Verdict::Pending(vec![
-            "admission is off in this cluster, so the writer of a grant is unknown: turn admission on"
-                .to_owned(),
+            "admission is off in this cluster, so the writer of a grant is unknown: turn admission on".to_owned(),
         ]);
     }
     let mut approved = None;
@@ -129,7 +128,10 @@ fn check_grant(case: Case<'_>, grant: &FluxAccessGrant) -> Result<Word, String> 
         return Err(format!("it is about {} and the request about {target}", answer.target));
     }
     if answer.spec_hash != case.hash {
-        return Err("it answers another version of the request (its specHash differs): look at the request, and answer it".to_owned());
+        return Err(
+            "it answers another version of the request (its specHash differs): look at the request, and answer it"
+                .to_owned(),
+        );
     }
     if answer.requested_by != asked.requested_by {
         return Err(format!(

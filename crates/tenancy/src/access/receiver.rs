@@ -138,7 +138,9 @@ pub fn check_receiver(
             by_provider("this namespace")?;
         }
         Asker::Object(own, Placement::Disputed { message }) => {
-            return Err(Denial::access(format!("a FluxAccess in namespace {own} has no identity: {message}")));
+            return Err(Denial::access(format!(
+                "a FluxAccess in namespace {own} has no identity: {message}"
+            )));
         }
     }
     let Some(group) = group else {

@@ -176,7 +176,9 @@ fn judge_orders(case: Case<'_>) -> Result<(), Refusal> {
         return Ok(());
     }
     refuse(
-        format!("an order must begin with the line by: {user}, its writer, and have at most {LONGEST_ORDER} characters"),
+        format!(
+            "an order must begin with the line by: {user}, its writer, and have at most {LONGEST_ORDER} characters"
+        ),
         "tenure access rotate writes one".to_owned(),
     )
 }
@@ -221,7 +223,10 @@ fn judge_answer(case: Case<'_>) -> Result<(), Refusal> {
     let is_vouched = by.starts_with(VOUCHED_PREFIX);
     if by != user && !is_vouched {
         return refuse(
-            format!("spec.approvedBy is {}, but the writer is {user}", text::visible_line(by)),
+            format!(
+                "spec.approvedBy is {}, but the writer is {user}",
+                text::visible_line(by)
+            ),
             format!("write {user}: approvers answer only in their own name"),
         );
     }
@@ -293,9 +298,7 @@ fn judge_labels(case: Case<'_>) -> Result<(), Refusal> {
                     case.request.name,
                     text::visible_line(target)
                 ),
-                format!(
-                    "ask an approver (verb {APPROVE} on fluxaccesstargets of that name) to set the label"
-                ),
+                format!("ask an approver (verb {APPROVE} on fluxaccesstargets of that name) to set the label"),
             );
         }
     }

@@ -428,7 +428,10 @@ fn check_options(case: Case<'_>, tenant: &TenantFacts, name: &str) -> Result<(),
     if tenant.cordoned && cordon::is_identity_of(case, tenant) {
         return refuse(
             Rule::Cordoned,
-            format!("Tenant {} is cordoned: its owners can't create namespaces in it", tenant.name),
+            format!(
+                "Tenant {} is cordoned: its owners can't create namespaces in it",
+                tenant.name
+            ),
             "ask an administrator to remove spec.cordoned",
         );
     }

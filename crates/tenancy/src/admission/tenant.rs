@@ -76,7 +76,8 @@ fn check_mentions(case: Case<'_>, name: &str, home: &str) -> Result<(), Refusal>
     let settings = case.facts.settings();
     if settings.is_reserved(home) {
         return refuse(
-            "it has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it".to_owned(),
+            "it has a reserved name (--reserved-namespaces): rights and webhooks of an add-on may refer to it"
+                .to_owned(),
             remedy(""),
         );
     }

@@ -164,8 +164,10 @@ impl Install {
         }
         let mut chosen = self.workload.read(&self.list_arguments()?, &shards)?;
         if chosen.workload.admission_client_secret.is_some() && !self.admission {
-            return Err(Failure::usage("--admission-client-secret: the API server doesn't ask Tenure without --admission")
-                .hint("--admission lets the API server ask"));
+            return Err(Failure::usage(
+                "--admission-client-secret: the API server doesn't ask Tenure without --admission",
+            )
+            .hint("--admission lets the API server ask"));
         }
         chosen.workload.admission = self.admission;
         chosen.workload.lanes = self.has_lane_pods();

@@ -146,10 +146,10 @@ impl Flags {
             .hint("leave it out of the list"));
         }
         if self.allow_privileged == Some(false) {
-            return Err(Failure::usage(
-                "--allow-privileged=false: no admission here stops privileged pods",
-            )
-            .hint("--allow-privileged=true, or leave the flag out"));
+            return Err(
+                Failure::usage("--allow-privileged=false: no admission here stops privileged pods")
+                    .hint("--allow-privileged=true, or leave the flag out"),
+            );
         }
         if let Some(address) = self.advertise_address
             && (address.is_unspecified() || address.is_multicast())

@@ -52,10 +52,10 @@ impl Lane {
         confinement::die_with_parent();
         confinement::close_inherited();
         if stdin().is_terminal() {
-            return Err(
-                Failure::usage("only the controllers start this command, and send it orders on its standard input")
-                    .hint("tenure up --lanes process"),
-            );
+            return Err(Failure::usage(
+                "only the controllers start this command, and send it orders on its standard input",
+            )
+            .hint("tenure up --lanes process"));
         }
         let line = stdin()
             .as_fd()

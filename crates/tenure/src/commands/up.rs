@@ -72,10 +72,8 @@ impl Up {
         };
         let controllers = self.controllers.read_settings()?;
         if controllers.has_policies() {
-            return Err(
-                Failure::usage("--policies: this API server checks every write itself")
-                    .hint("leave it out; it is for tenure run"),
-            );
+            return Err(Failure::usage("--policies: this API server checks every write itself")
+                .hint("leave it out; it is for tenure run"));
         }
         let artifacts = self.artifacts.read_settings()?;
         if self.bare && artifacts.is_on() {

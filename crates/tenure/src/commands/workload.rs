@@ -222,8 +222,9 @@ fn check_secret(flag: &str, name: Option<&str>) -> Result<(), Failure> {
 /// Checks that an image has a digest, so it is the same image later and on every node.
 fn check_image(image: &str, unpinned: bool) -> Result<(), Failure> {
     let refuse = |problem: &str| {
-        Failure::usage(format!("--image {image:?}: {problem}"))
-            .hint("such as registry.example/tenure:0.1.0@sha256:… with the 64 digits that the registry printed at the push")
+        Failure::usage(format!("--image {image:?}: {problem}")).hint(
+            "such as registry.example/tenure:0.1.0@sha256:… with the 64 digits that the registry printed at the push",
+        )
     };
     let (name, digest) = image
         .split_once('@')

@@ -114,10 +114,10 @@ impl Uninstallation {
                 self.write_all(steps, &tell).await?;
             }
         }
-        Err(
-            Failure::environment(format!("it is not finished, because another writer restores objects: {last}"))
-                .hint("end what else works with these objects, and try again"),
-        )
+        Err(Failure::environment(format!(
+            "it is not finished, because another writer restores objects: {last}"
+        ))
+        .hint("end what else works with these objects, and try again"))
     }
 
     async fn write_all(&self, steps: &[Step], tell: impl Fn(&str)) -> Result<(), Failure> {

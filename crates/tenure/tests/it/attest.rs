@@ -65,7 +65,12 @@ fn outcomes(report: &Value, outcome: &str) -> Vec<String> {
 async fn where_everything_is_judged_everything_holds_and_nothing_stays() {
     let place = Place::new();
     let data = place.folder.path().join("data");
-    place.check(&["attest"], 2, &[], &["there is no terminal for the confirmation", "--yes"]);
+    place.check(
+        &["attest"],
+        2,
+        &[],
+        &["there is no terminal for the confirmation", "--yes"],
+    );
     assert_eq!(list_remains(&data).await, [""; 0], "nothing is made unasked");
 
     let page = place.folder.path().join("report.html");

@@ -246,7 +246,12 @@ async fn a_surface_is_looked_at_whole() {
     }
     let path = folder.to_str().unwrap();
     let diff = ["diff", "surface/shop", "-n", namespace, "--path", path];
-    place.check(&diff, 2, &[], &["--source is missing", "--source NAME, one of one, two"]);
+    place.check(
+        &diff,
+        2,
+        &[],
+        &["--source is missing", "--source NAME, one of one, two"],
+    );
     let said = [
         "+ ConfigMap/tenure-system/a would be created",
         "+ ConfigMap/tenure-system/b would be created",
@@ -331,7 +336,10 @@ async fn who_may_not_look_as_the_account_is_told_what_is_missing() {
         &diff,
         3,
         &[],
-        &["can't find out to which tenant namespace shop belongs", "list on tenants"],
+        &[
+            "can't find out to which tenant namespace shop belongs",
+            "list on tenants",
+        ],
     );
     grant(json!([reads, whose])).await;
     let missing = [

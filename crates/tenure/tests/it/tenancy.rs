@@ -196,7 +196,10 @@ async fn owners_make_their_own_namespaces_and_no_others() {
             let path = format!("{NAMESPACES}/{name}{part}");
             let (code, message) = ask(&data, "alice", Method::PATCH, &path, &patch).await.unwrap_err();
             assert_eq!(code, 403, "{path}: {message}");
-            assert!(message.contains("may not change the tenant of namespace"), "{path}: {message}");
+            assert!(
+                message.contains("may not change the tenant of namespace"),
+                "{path}: {message}"
+            );
         }
     }
     let patch = json!({ "metadata": { "labels": { "capsule.clastix.io/tenant": "blue" } } });

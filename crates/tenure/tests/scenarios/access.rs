@@ -314,7 +314,11 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
         "oscar",
         &approve,
         2,
-        &["asked by     alice", "there is no terminal for the confirmation", "--yes"],
+        &[
+            "asked by     alice",
+            "there is no terminal for the confirmation",
+            "--yes",
+        ],
     );
     cluster.check_as(
         "oscar",
@@ -469,7 +473,7 @@ async fn a_request_is_looked_at_answered_and_taken_back() {
     spec.spec_hash = hash_spec(&spec);
     let of_platform = store(&cluster, object("FluxAccessRequest", &name_request(&spec), json!(spec))).await;
     assert_eq!(state_of(&cluster, &of_platform).0, "Approved");
-    let words = ["denied, as FluxAccessStandingGrant everybody lets it through"];
+    let words = ["denied, as FluxAccessStandingGrant everybody approves it"];
     cluster.check(&["access", "revoke", name_of(&of_platform), "--yes"], 0, &words);
     assert_eq!(state_of(&cluster, &of_platform).0, "Denied");
     cluster.admin.delete(&object("AccessProvider", "work", json!({}))).await;

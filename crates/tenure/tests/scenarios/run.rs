@@ -185,7 +185,9 @@ async fn a_kind_that_is_not_served_is_named() {
     let _repository = prepare_shop(admin, &git).await;
     let allowed = format!("http://{}", git.http_address());
     let controllers = Controllers::start(&cluster.kubeconfig, &cluster.data("run"), &["--allow-source", &allowed]);
-    controllers.expect("only the controllers that need it stop: `tenure install` creates it if it is Tenure's kind=\"Receiver\"");
+    controllers.expect(
+        "only the controllers that need it stop: `tenure install` creates it if it is Tenure's kind=\"Receiver\"",
+    );
     wait_for_greeting(admin, 1).await;
     cluster.check(
         &["install", "--without-deployment"],

@@ -240,9 +240,7 @@ fn what_is_beyond_closes_the_tenant_itself_and_no_other_one() {
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
     let refused = reckoned(&facts, "green-a", &Value::Null, &ingress("shop", &hosts)).unwrap_err();
     assert!(
-        refused
-            .why
-            .starts_with("spec.rules: 300 hosts and paths, but only 256"),
+        refused.why.starts_with("spec.rules: 300 hosts and paths, but only 256"),
         "{refused}"
     );
 }

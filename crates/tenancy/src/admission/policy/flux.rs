@@ -102,7 +102,10 @@ fn surfaces() -> Policy {
         refuse(
             Rule::FluxAccount,
             &format!("{} != ''", read(ACCOUNT)),
-            phrase("tenant {} doesn't have exactly one GitOps ServiceAccount", &["variables.tenant"]),
+            phrase(
+                "tenant {} doesn't have exactly one GitOps ServiceAccount",
+                &["variables.tenant"],
+            ),
             quote("ask an administrator"),
         ),
     ];
@@ -204,7 +207,10 @@ fn judge_account() -> [Validation; 3] {
         refuse(
             Rule::FluxAccount,
             "variables.actsAs != ''",
-            phrase("tenant {} doesn't have exactly one GitOps ServiceAccount", &["variables.tenant"]),
+            phrase(
+                "tenant {} doesn't have exactly one GitOps ServiceAccount",
+                &["variables.tenant"],
+            ),
             quote("ask an administrator"),
         ),
         refuse(

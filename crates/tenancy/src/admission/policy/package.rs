@@ -159,7 +159,10 @@ fn validations(action: Action) -> Vec<Validation> {
             list(&CHART_MANAGERS)
         ),
         excused(RENDER),
-        ("the fields of Package {} that the platform's chart has belong to the chart", name),
+        (
+            "the fields of Package {} that the platform's chart has belong to the chart",
+            name,
+        ),
         phrase(&format!("write it into PackageValues {{}}; {}", tell_managers()), name),
     ));
     all

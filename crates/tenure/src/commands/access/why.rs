@@ -96,10 +96,7 @@ async fn about_secret(look: &Look, namespace: &str, secret: &str) -> Result<(Vec
     let entries = match look.list_asked::<FluxAccess>(namespace).await {
         Ok(accesses) => chain::find_entries(&accesses, namespace, secret, PLATFORM_NAMESPACE),
         Err(why) => {
-            output::print_note(format!(
-                "note: the requests could not be read: {}",
-                visible_line(&why)
-            ));
+            output::print_note(format!("note: the requests could not be read: {}", visible_line(&why)));
             Vec::new()
         }
     };

@@ -207,7 +207,10 @@ impl Scene {
                     break;
                 }
                 if Instant::now() >= deadline {
-                    output::print_note(format!("the objects of some attacks can't be created: {}", laid.message));
+                    output::print_note(format!(
+                        "the objects of some attacks can't be created: {}",
+                        laid.message
+                    ));
                     return;
                 }
                 tokio::time::sleep(PAUSE).await;

@@ -242,9 +242,7 @@ impl Check {
                 "there was no answer about {} objects: {first}",
                 more.len() + 1
             ))
-            .hint(
-                "so they are not checked: look at the API server, or at the webhook that it asked, and check again",
-            )),
+            .hint("so they are not checked: look at the API server, or at the webhook that it asked, and check again")),
         }
     }
 }

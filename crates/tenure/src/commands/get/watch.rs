@@ -76,8 +76,9 @@ impl Get {
                         .hint("is the control plane still running?"));
                 }
             };
-            let event: Value = serde_json::from_str(&line)
-                .map_err(|error| Failure::environment(format!("the watch sent something that is not an event: {error}")))?;
+            let event: Value = serde_json::from_str(&line).map_err(|error| {
+                Failure::environment(format!("the watch sent something that is not an event: {error}"))
+            })?;
             let event = ObjectView::of(&event);
             let kind = event.read_text("/type");
             let object = event.find("/object").unwrap_or(&Value::Null);
