@@ -187,7 +187,7 @@ impl Hub {
             // This identity has rights only in another cluster.
             Identity::Elsewhere(_) => Err(ClusterError::Unauthorized {
                 identity: who.clone(),
-                message: "it is nobody in this cluster".to_owned(),
+                message: "it has no identity in this cluster".to_owned(),
             }),
         }
     }

@@ -14,7 +14,7 @@ use crate::answer::{Cause, CauseKind, Failure, Reason};
 use crate::immutable;
 
 /// The text that replaces the API server's words.
-const NOT_REPEATED: &str = "what the API server says of it is not repeated, since that can quote what the object holds";
+const NOT_REPEATED: &str = "the API server's message is not repeated, since it can quote the object's content";
 
 /// The most problems that are named.
 const NAMED: usize = 10;
@@ -339,7 +339,7 @@ mod tests {
         };
         let told = rebuild_failure(failure(500, "InternalError", "got 731731", &[]), request).message;
         assert!(
-            told.starts_with("data.a must be a string and is a number; what the API server"),
+            told.starts_with("data.a must be a string and is a number; the API server's message"),
             "{told}"
         );
         assert!(!told.contains("731731"), "{told}");

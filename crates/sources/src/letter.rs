@@ -101,8 +101,8 @@ fn make_headers(letter: &Letter) -> Result<HeaderMap, FetchError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &letter.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong("a header can't be called so"))?;
-        let mut value =
-            HeaderValue::from_str(value).map_err(|_| wrong("a header, or the token, holds what no header can"))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| wrong("a header, or the token, has characters that no header can have"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }

@@ -124,7 +124,7 @@ impl Trusted {
         match read_tag_name(&tag.content) {
             Some(own) if own == asked => Ok(format!("\n\t- tag '{shown}' with key '{signer}'")),
             own => Err(fail(format!(
-                "what is signed calls itself {:?}: the server gives out one tag for another",
+                "the signed object is named {:?}: the server returns one tag for another",
                 own.unwrap_or_default().chars().take(100).collect::<String>()
             ))),
         }

@@ -98,7 +98,7 @@ async fn look(client: &kube::Client, discovery: &Discovery, id: &ObjectId) -> Li
         Served::Unserved => return Live::Unserved,
         Served::Unknown => {
             return Live::Failed(Refusal {
-                message: format!("what the group {} serves is not known at the moment", id.group),
+                message: format!("the kinds of group {} are not known at the moment", id.group),
                 ..Refusal::default()
             });
         }

@@ -83,7 +83,7 @@ impl Refusal {
             ),
             Self::Unanswered => write_text(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "the controllers can't find out who asks; their log says why",
+                "the controllers can't identify the client; see their log",
             ),
         }
     }

@@ -81,7 +81,7 @@ pub(crate) async fn visit(
             Some(Value::Array(objects)) => objects,
             // The API server writes an empty list of metadata this way.
             Some(Value::Null) => Vec::new(),
-            _ => return Err(Refusal::Failed("what the API server answered is no list".to_owned())),
+            _ => return Err(Refusal::Failed("the API server's answer is not a list".to_owned())),
         };
         for object in objects {
             if shown >= most {
@@ -132,5 +132,5 @@ async fn read_bounded(client: &kube::Client, path: &str, accept: &str, longest: 
 
 fn parse(text: &[u8]) -> Result<Value, Refusal> {
     // The parser's error may quote the text.
-    serde_json::from_slice(text).map_err(|_| Refusal::Failed("what the API server answered is no JSON".to_owned()))
+    serde_json::from_slice(text).map_err(|_| Refusal::Failed("the API server's answer is not JSON".to_owned()))
 }

@@ -258,7 +258,7 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
         let failure = |what: &str| Failure::environment(format!("can't listen on {address}: {what}"));
         match error.kind() {
             std::io::ErrorKind::AddrInUse => failure("the port is in use")
-                .hint("end what listens there, or take another port: --port N (0 takes a free one)"),
+                .hint("end the process that listens there, or choose another port: --port N (0 takes a free one)"),
             std::io::ErrorKind::PermissionDenied => {
                 failure("permission denied").hint("ports below 1024 need privileges: --port 6443")
             }
@@ -296,7 +296,7 @@ async fn open(options: &Options, told: &Advertised) -> Result<Server, Failure> {
     Server::open(config).await.map_err(|error| {
         let hint = match &error {
             ServerError::Audit(_) => "nothing was opened: name a policy with --audit-policy-file and a log with --audit-log-path, or neither",
-            _ => "what is stored is left as it is: end the other process, restore a copy, or name another folder with --data DIR",
+            _ => "the stored data are unchanged: end the other process, restore a copy, or name another folder with --data DIR",
         };
         Failure::environment(chain(&error)).hint(hint)
     })

@@ -72,7 +72,7 @@ impl Repositories {
                         tracing::warn!(
                             repository = name,
                             problem,
-                            "the folder can't be followed; what was last read is served"
+                            "the folder can't be watched; the last content that was read is served"
                         );
                     }
                     said = problem;

@@ -180,7 +180,7 @@ async fn find_place(
             }
         }
         Place::Nowhere => Err(format!(
-            "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with what was delivered"
+            "the {MOST} staging Secrets of AccessProvider {provider} are full: look for sources that never fetch with the delivered credential"
         )),
     }
 }

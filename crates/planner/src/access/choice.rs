@@ -45,8 +45,7 @@ pub fn choose_kind(choice: Choice<'_>) -> Result<CredentialKind, String> {
         ));
     }
     if kind == CredentialKind::DeployKey && !choice.has_known_hosts {
-        let why = "spec.knownHosts of the AccessProvider is empty: without host keys the server that is fetched from could be anybody; write what \
-                   ssh-keyscan tells of it, after having compared it";
+        let why = "spec.knownHosts of the AccessProvider is empty: without host keys the server's identity can't be checked; write the output of ssh-keyscan there, after a comparison";
         return Err(why.to_owned());
     }
     Ok(kind)
@@ -75,7 +74,7 @@ fn choose_new(choice: Choice<'_>) -> Result<CredentialKind, String> {
     chosen.ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|kind| kind.name()).collect();
         format!(
-            "spec.repositoryCredential of the AccessProvider is none of what its authoriser makes there: {}",
+            "spec.repositoryCredential of the AccessProvider is not a kind of credential that its authoriser makes there: {}",
             known.join(" or ")
         )
     })

@@ -60,7 +60,7 @@ pub fn judge_sweep(unlisted: &[(&str, &str)], now: Timestamp) -> Condition {
         more => format!("; and {more} more"),
     };
     let message = format!(
-        "these could not be listed at the host, so a credential that nobody has recorded may live there: {told}{more}; let the authoriser list their deploy \
+        "these could not be listed at the host, so an unrecorded credential may live there: {told}{more}; let the authoriser list their deploy \
          tokens and keys"
     );
     condition(SWEPT, ConditionStatus::False, ("NotListed", message), now)

@@ -84,7 +84,7 @@ fn judge(member: Membership, scope: Scope) -> Next {
     let person = name_person(member.user_id);
     match member.level {
         Some(level) if level >= needed => Next::Answered(person),
-        Some(_) => Next::Over(format!("{person} is a member of the {what}, and not its {name}")),
+        Some(_) => Next::Over(format!("{person} is a member of the {what}, but not its {name}")),
         None => Next::Over(format!("{person} is no member of the {what}")),
     }
 }

@@ -139,8 +139,7 @@ impl FoundSource {
             SourceState::NotFound => Err(format!("source '{}' not found", self.describe())),
             SourceState::Empty => Err(format!("source '{}' is not ready", self.describe())),
             SourceState::Apart => Err(format!(
-                "source '{}' is not taken: it is made by a generator in another tenant's process, so nobody could see whether that feeds on what is \
-                 made here; name what it is made of, or run lanes as tasks (--lanes task)",
+                "source '{}' is not taken: it is made by a generator in another tenant's process, so a cycle could not be detected; name its own sources instead, or run lanes as tasks (--lanes task)",
                 self.describe()
             )),
             SourceState::Unknown(why) => Err(format!("source '{}' can't be reached: {why}", self.describe())),

@@ -102,7 +102,7 @@ pub fn judge(subject: &Subject<'_>, failure: Failure, rights: &Rights) -> Judgem
         (_, Reason::NoKindMatch) => one(subject.whole(
             Category::Schema,
             message,
-            "correct apiVersion and kind, or let an administrator install what defines it",
+            "correct apiVersion and kind, or ask an administrator to install its definition",
         )),
         (_, Reason::BadObject) => one(subject.whole(Category::Schema, message, "correct the file")),
         (403, _) => one(judge_forbidden(subject, message, is_quota, rights)),
@@ -115,7 +115,7 @@ pub fn judge(subject: &Subject<'_>, failure: Failure, rights: &Rights) -> Judgem
         (409, _) => one(subject.whole(
             Category::Ownership,
             message,
-            "somebody else has an object of that name: name it otherwise, or let it go first",
+            "another owner has an object of that name: choose another name, or delete that object first",
         )),
         // An object that doesn't fit its types is no fault of the server, and comes with no reason.
         (400 | 405 | 406 | 413 | 415 | 422, _) | (500, Reason::Unknown) => {
@@ -133,7 +133,7 @@ fn judge_forbidden(subject: &Subject<'_>, message: &str, is_quota: bool, rights:
             let said = format!("{account} may not {verbs} {} {place}", subject.resource);
             let remedy = match subject.id.namespace.as_str() {
                 "" => "leave it to the platform repository, or ask an administrator for a ClusterRole with these verbs",
-                _ => "ask who administers the namespace for a Role with these verbs, or leave it out",
+                _ => "ask an administrator of the namespace for a Role with these verbs, or leave it out",
             };
             subject.whole(Category::Rbac, &said, remedy)
         }
@@ -145,12 +145,12 @@ fn judge_forbidden(subject: &Subject<'_>, message: &str, is_quota: bool, rights:
         _ if is_quota => subject.whole(
             Category::Quota,
             message,
-            "ask for less, remove something else, or ask who set the quota for more",
+            "ask for less, remove another object, or ask the owner of the quota for more",
         ),
         _ => subject.whole(
             Category::Admission,
             message,
-            "change it as the message says, or ask who keeps that rule",
+            "change it as the message says, or ask the owner of that rule",
         ),
     }
 }
@@ -192,7 +192,7 @@ fn list_invalid(subject: &Subject<'_>, failure: &Failure) -> Vec<Finding> {
         false => Category::Admission,
     };
     let remedy = match category {
-        Category::Admission => "change it as the policy says, or ask who keeps it",
+        Category::Admission => "change it as the policy says, or ask its owner",
         _ => "correct the file",
     };
     vec![subject.whole(category, &failure.message, remedy)]

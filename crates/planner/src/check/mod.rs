@@ -82,7 +82,7 @@ impl Category {
             Self::Admission => "A rule, a policy or a webhook of the cluster refuses it.",
             Self::Ownership => "Another field manager has a field that Git would set.",
             Self::Quota => "It doesn't fit into a quota.",
-            Self::Schema => "It isn't what its kind says, or there is no such kind.",
+            Self::Schema => "It doesn't match the schema of its kind, or the kind doesn't exist.",
         }
     }
 }

@@ -265,8 +265,10 @@ impl Findings {
             Ok(Placement::Platform { .. }) => format!("namespace {namespace} is the platform's"),
             Ok(Placement::Tenant(tenant)) => format!("namespace {namespace} belongs to Tenant {}", tenant.tenant),
             Ok(Placement::Unclaimed { .. }) => format!("namespace {namespace} belongs to no Tenant"),
-            Ok(Placement::Disputed { message }) => format!("whose namespace {namespace} is, is in dispute: {message}"),
-            Err(why) => format!("whose namespace {namespace} is can't be told: {why}"),
+            Ok(Placement::Disputed { message }) => {
+                format!("the tenant of namespace {namespace} is in dispute: {message}")
+            }
+            Err(why) => format!("can't find out to which tenant namespace {namespace} belongs: {why}"),
         })
     }
 }

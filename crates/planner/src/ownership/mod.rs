@@ -214,8 +214,10 @@ fn find_contested(subject: &Subject<'_>, git: &ManagedFieldsEntry, others: &[Man
         }
     }
     let describe = |(path, holders): (FieldPath, Vec<ManagedFieldsEntry>)| {
-        let why = "Git and another have it: they agree now, and who changes it next decides for both".to_owned();
-        let remedy = "leave it to one of them: out of the repository, or out of what the other writes".to_owned();
+        let why =
+            "Git and another manager own it with the same value; the next change of either decides for both".to_owned();
+        let remedy =
+            "leave it to one of them: remove it from the repository, or from the writes of the other".to_owned();
         finding(subject, Some(path), Fault::Contested, holders, why, remedy)
     };
     shared.into_values().map(describe).collect()

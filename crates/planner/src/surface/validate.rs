@@ -113,7 +113,7 @@ fn check_deploy_key(source: &SurfaceSource, key: &SurfaceDeployKey) -> Result<()
     }
     if key.known_hosts.trim().is_empty() {
         return Err(
-            "knownHosts is empty, and without it the server could be anybody: put the output of ssh-keyscan there, once you have compared it".to_owned(),
+            "knownHosts is empty, and without it the server's identity can't be checked: put the output of ssh-keyscan there, after a comparison".to_owned(),
         );
     }
     if key.known_hosts.len() > maxima::KNOWN_HOSTS {

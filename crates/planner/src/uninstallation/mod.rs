@@ -461,8 +461,7 @@ fn tell_credentials(snapshot: &Snapshot, plan: &mut Plan) {
     let count = snapshot.access.iter().filter(is_request).count();
     if count > 0 {
         plan.stays.push(format!(
-            "what was made for {count} FluxAccessRequests: its Secrets, and at the hosts what those hold, until it ends there; delete the AccessProviders \
-             first, while the controllers run, and it goes"
+            "the objects of {count} FluxAccessRequests: their Secrets, and the credentials at the hosts until these expire; delete the AccessProviders first, while the controllers run, to remove them"
         ));
     }
 }

@@ -373,7 +373,7 @@ impl<'a, W: TaskWrite> PackWriter<'a, W> {
                     });
                 }
             } else if self.header.len() >= 12 {
-                return Err(WireError::Malformed("what it sent is no pack"));
+                return Err(WireError::Malformed("its data are not a pack"));
             }
         }
         self.out.write_ready(data).await.map_err(WireError::Storage)

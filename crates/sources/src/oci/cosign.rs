@@ -155,7 +155,7 @@ pub(super) async fn verify(
                 }
                 format!("no matching signatures were found for {digest}")
             }
-            _ => format!("what is under the tag {tag} are no signatures"),
+            _ => format!("the content of the tag {tag} is not a signature"),
         },
         Err(OciError::NotFound { .. }) => {
             format!("no signatures found for {digest} (there is no tag {tag}, and no bundle of cosign's refers to it)")

@@ -145,7 +145,7 @@ impl Denial {
             Self::Unavailable => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 Some(again),
-                "nothing is served by this process yet, or it can't be found out who asks; come again".to_owned(),
+                "this process doesn't serve artifacts yet, or can't identify the client; try again".to_owned(),
             ),
         };
         let mut response = write_empty(status);

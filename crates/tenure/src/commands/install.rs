@@ -234,7 +234,7 @@ impl Install {
             let is_said = |argument: &String| argument == "--lanes" || argument.starts_with("--lanes=");
             if self.arguments.iter().any(is_said) {
                 return Err(
-                    Failure::usage("--lanes is said twice: before -- and after it").hint("say it once, before it")
+                    Failure::usage("--lanes is set twice: before -- and after it").hint("set it once, before it")
                 );
             }
             match lanes {
@@ -250,8 +250,8 @@ impl Install {
         };
         let is_said = |argument: &String| argument == "--controllers" || argument.starts_with("--controllers=");
         if self.arguments.iter().any(is_said) {
-            return Err(Failure::usage("--controllers is said twice: before -- and after it")
-                .hint("say it once; what is granted follows from it, and tenure run is told of it"));
+            return Err(Failure::usage("--controllers is set twice: before -- and after it")
+                .hint("set it once; the rights follow from it, and tenure install passes it to tenure run"));
         }
         arguments.push(format!("--controllers={controllers}"));
         arguments.extend(self.arguments.iter().cloned());

@@ -192,7 +192,7 @@ fn read_authorities(path: &Path) -> Result<RootCertStore, String> {
         let certificate = certificate.map_err(|_| refuse("it is no PEM"))?;
         roots
             .add(certificate)
-            .map_err(|_| refuse("it holds what is no certificate"))?;
+            .map_err(|_| refuse("it holds something that is not a certificate"))?;
     }
     match roots.is_empty() {
         true => Err(refuse("there is no certificate in it")),

@@ -117,7 +117,7 @@ impl Uninstallation {
         Err(Failure::environment(format!(
             "it is not finished, because another writer restores objects: {last}"
         ))
-        .hint("end what else works with these objects, and try again"))
+        .hint("end the other writer of these objects, and try again"))
     }
 
     async fn write_all(&self, steps: &[Step], tell: impl Fn(&str)) -> Result<(), Failure> {

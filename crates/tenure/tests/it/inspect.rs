@@ -242,7 +242,7 @@ async fn what_may_not_be_looked_at_is_said() {
         0,
         &[
             "is managed by",
-            "whose namespace shop is can't be told",
+            "can't find out to which tenant namespace shop belongs",
             "may apply there can't be told",
         ],
         &[],

@@ -342,7 +342,7 @@ fn what_is_installed_is_for_the_controllers_that_run() {
         assert!(some.contains("--controllers=*,-tenant"), "{more:?}");
     }
     let twice = ["--controllers", "tenant", "--", "--controllers", "*"];
-    fails(&[&image, &twice[..]].concat(), 2, &["said twice"]);
+    fails(&[&image, &twice[..]].concat(), 2, &["set twice"]);
     fails(
         &["install", "--without-deployment", "--controllers", "helm"],
         2,

@@ -217,7 +217,7 @@ impl std::fmt::Debug for Contents {
 
 /// The answer is no Secret. The error doesn't quote the answer, because a parser's text may contain a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("what the API server answered is no Secret")]
+#[error("the API server's answer is not a Secret")]
 pub struct NoSecret;
 
 impl Contents {

@@ -240,7 +240,7 @@ fn judge_entry(request: &FluxAccessRequest, place: &Place) -> Step {
                 None => say(
                     Standing::Waits,
                     format!(
-                        "{asker} asks for something else now, and this request is what was asked before: tenure access list shows what is asked now"
+                        "{asker} asks for something else now, and this request is an earlier version: tenure access list shows what is asked now"
                     ),
                 ),
             }
@@ -420,7 +420,7 @@ fn judge_writer(seen: &Seen, request: &FluxAccessRequest, place: &Place) -> Step
     let say = |standing, says: String| step("writer", standing, says);
     let provider = match seen.find_provider(&request.spec.provider) {
         Ok(Some(provider)) => provider,
-        Ok(None) | Err(_) => return say(Standing::Unknown, "who writes it isn't known".to_owned()),
+        Ok(None) | Err(_) => return say(Standing::Unknown, "its writer isn't known".to_owned()),
     };
     let writer = format!("ServiceAccount {}/{}", seen.platform, provider.spec.name_writer());
     match &place.lacking {

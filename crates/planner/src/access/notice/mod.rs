@@ -427,7 +427,7 @@ fn tell(notice: &RequestNotice, now: Timestamp) -> Condition {
         (Some(url), _) => (
             ConditionStatus::True,
             "Opened",
-            format!("who owns the project reads it in {url}; nothing that is written there answers it"),
+            format!("the project's owner reads it in {url}; text that is written there is not an answer"),
         ),
         (None, Some(trouble)) => (
             ConditionStatus::False,
@@ -463,7 +463,7 @@ fn write_body(request: &FluxAccessRequest) -> String {
         _ => "pull images from its container registry",
     };
     let readers = match spec.service_accounts.is_empty() {
-        true => "whoever may read Secrets in these namespaces".to_owned(),
+        true => "all accounts that may read Secrets in these namespaces".to_owned(),
         false => format!(
             "the ServiceAccounts {} of these namespaces",
             list(&spec.service_accounts)

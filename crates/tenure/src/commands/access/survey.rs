@@ -92,7 +92,7 @@ async fn take_inventory(
             Sought::Unserved => continue,
             Sought::Unknown => {
                 notes.insert(format!(
-                    "what {group} serves is not known at the moment, so its {kind}s are left out"
+                    "the kinds of {group} are not known at the moment, so its {kind}s are left out"
                 ));
                 continue;
             }

@@ -83,10 +83,10 @@ impl Demo {
                 "Tenure reconciles Git into Kubernetes as somebody. This is the whole story, on real Git repositories."
             }
             Story::Tenancy => {
-                "Who may write what is decided by identity, before it is stored. These are two tenants and their rules."
+                "Identity decides about every write, before the object is stored. These are two tenants and their rules."
             }
             Story::Access => {
-                "A credential for a private project is asked for, approved once by who owns the project, and lives only where it is used."
+                "A credential for a private project is asked for, approved once by the project's owner, and lives only where it is used."
             }
         }));
         let mut ended = pin!(super::up::wait_for_end());

@@ -278,7 +278,7 @@ pub(super) async fn packages(world: &World, dora: &kube::Client, account: &mut A
         .await;
     account
         .step(
-            "dora makes the API server forget whose it is: denied; a value that no chart has succeeds",
+            "dora clears the record of the field's owner: denied; a value that no chart has succeeds",
             async {
                 let forget = json!({ "metadata": { "managedFields": [{}] } });
                 let attempt = send(dora, Method::PATCH, &package, &forget).await;
@@ -350,7 +350,7 @@ pub(super) async fn departure(world: &World, account: &mut Account) {
             "once it is: beta's GitOps ends, its namespace goes, and then its Tenant",
             async {
                 let Some(digest) = confirmation else {
-                    return Seen::Missing("nobody said how to confirm it".into());
+                    return Seen::Missing("no message said how to confirm it".into());
                 };
                 let patch = json!({ "metadata": { "annotations": { ALLOW_DELETION: digest } } });
                 let confirmed = kustomizations()

@@ -122,7 +122,7 @@ async fn who_shows_at_the_host_to_own_a_project_answers_by_one_account_that_may_
     assert_eq!((first, second), (Some(1), Some(1)), "{of_developer}{of_denial}");
     assert!(
         of_developer.contains(&format!(
-            "gitlab:{developer} is a member of the project, and not its Maintainer"
+            "gitlab:{developer} is a member of the project, but not its Maintainer"
         )),
         "{of_developer}"
     );

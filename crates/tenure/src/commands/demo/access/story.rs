@@ -22,7 +22,7 @@ const REQUESTS: &str = "/apis/tenure.dev/v1alpha1/namespaces/tenure-system/fluxa
 pub(super) async fn wish(world: &World, account: &mut Account) {
     account.chapter("A tenant wants to deploy from a private project");
     account
-        .step("alpha's Surface names the project, and nobody lets it in", async {
+        .step("alpha's Surface names the project, and its access is denied", async {
             let [tenant, surface] = describe_wish(&world.forge.git().http_url(PROJECT));
             if let Err(error) = apply(&world.admin, &tenant).await {
                 return Seen::Missing(error.message);
