@@ -6,6 +6,7 @@ mod baseline;
 mod bench;
 mod cargo;
 mod dist;
+mod docs;
 mod generate;
 mod kustomize;
 mod long;
@@ -27,12 +28,14 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Write the files that are generated from the types: all below `deploy`.
+    /// Write the files that are generated from the types: all below `deploy`, and a page for each kind.
     Generate {
         /// Write nothing; fail if a file is not up to date.
         #[arg(long)]
         check: bool,
     },
+    /// Build `docs` as a book into `target/book`, and check its links and anchors. mdbook is found in `PATH`, or in the folder that `TENURE_MDBOOK` names.
+    Docs(docs::Docs),
     /// Record the answers of the real kustomize (on PATH) into the kustomize crate's corpus.
     Baseline {
         /// Only cases whose name contains this.
@@ -102,6 +105,7 @@ enum Task {
 fn main() -> anyhow::Result<()> {
     match Arguments::parse().task {
         Task::Generate { check } => generate::run(check),
+        Task::Docs(docs) => docs.run(),
         Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::CompareKustomize(compare) => compare.run(),
         Task::FuzzKustomize(fuzz) => fuzz.run(),
