@@ -9,7 +9,7 @@ use tenure_api::Tenant;
 use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
 
 use super::Hub;
-use crate::reconciled::Reconciled as _;
+use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// How long changes of Tenants and namespaces are gathered before the affected objects are notified.
 const GATHERED: Duration = Duration::from_millis(10);

@@ -5,8 +5,8 @@
 use tenure_api::Tenant;
 
 use super::*;
-use crate::mailbox::Mailbox;
-use crate::stage::Stage;
+use crate::cluster_view::mailbox::Mailbox;
+use crate::test_hub::Stage;
 
 /// A hub with two tenants, each with a namespace of its name, and a namespace without a tenant. Each object has a mailbox.
 struct Scene(Stage);

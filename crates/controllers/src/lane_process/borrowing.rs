@@ -12,11 +12,11 @@ use tenure_sources::SourceKey;
 
 use super::dialing::HubDialer;
 use super::line::Line;
-use crate::artifacts::Depot;
-use crate::frames::{Answer, Question};
-use crate::key::Key;
+use crate::artifacts::storage::Depot;
+use crate::cluster_view::key::Key;
 use crate::lane::Shard;
-use crate::loans::{Borrowed, Loan, Reference};
+use crate::lane::lane_references::{Borrowed, Loan, Reference};
+use crate::lane_protocol::messages::{Answer, Question};
 
 /// The stored artifact of one source, if one exists. The lock is held during a transfer.
 type Place = Arc<tokio::sync::Mutex<Option<SourceKey>>>;

@@ -14,8 +14,8 @@ use tenure_sources::{Connect, ConnectFailure, ConnectRefusal, Endpoint};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::dial_line::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
-use crate::loans::Reference;
+use crate::lane::lane_references::Reference;
+use crate::lane_protocol::dial_channel::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
 
 /// The time limit for the hub: longer than the hub's own limit.
 const ANSWER: Duration = Duration::from_secs(90);

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use crate::frames::{ANSWER, Answer, FromLane, Question};
+use crate::lane_protocol::messages::{ANSWER, Answer, FromLane, Question};
 
 /// The limit of frames that wait to be sent.
 const WAITING: usize = 256;

@@ -23,13 +23,15 @@ use super::dialing::HubDialer;
 use super::line::Line;
 use super::rooms::RoomShares;
 use super::surroundings::Enclave;
-use crate::config::Config;
-use crate::dial_line::{DialLine, take_folder};
-use crate::frames::{self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame};
-use crate::kinds::{self, read_switches};
-use crate::lane_mode::{LaneMode, LaneServer};
-use crate::lane_spans::SpanOutbox;
-use crate::means::Means;
+use crate::context::Means;
+use crate::context::config::Config;
+use crate::context::lane_settings::{LaneMode, LaneServer};
+use crate::kind_table::{self, read_switches};
+use crate::lane_protocol::dial_channel::{DialLine, take_folder};
+use crate::lane_protocol::messages::{
+    self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame,
+};
+use crate::telemetry::lane_spans::SpanOutbox;
 
 /// The time limit for running work to end.
 const FAREWELL: Duration = Duration::from_secs(12);
@@ -83,13 +85,13 @@ impl LaneProcess {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         let mut head = [0; 4];
         line.read_exact(&mut head).map_err(broken)?;
-        let length = frames::read_length(head)?;
+        let length = messages::read_length(head)?;
         let mut bytes = Vec::new();
         (&mut line)
             .take(length.into())
             .read_to_end(&mut bytes)
             .map_err(broken)?;
-        match frames::decode(&bytes)? {
+        match messages::decode(&bytes)? {
             ToLane::Orders(orders) => Ok(Self {
                 orders,
                 line,
@@ -154,7 +156,7 @@ impl LaneProcess {
         let whose = decide_lane(&self.orders.placement, &self.orders.namespace);
         let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
-        let lane_kinds = kinds::list_kinds().lane;
+        let lane_kinds = kind_table::list_kinds().lane;
         let mut means = Means::new(config)?;
         means.reach_through(Arc::clone(&dialer) as _);
         let enclave = Enclave::new(means, lane_kinds, (&line, &dialer), end.clone());

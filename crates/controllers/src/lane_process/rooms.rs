@@ -9,9 +9,9 @@ use tenure_planner::lane_process::room::{RoomFact, RoomMove, RoomRecord};
 use tokio::sync::{mpsc, watch};
 
 use super::line::Line;
-use crate::frames::{ANSWER, FromLane};
-use crate::means::Means;
-use crate::rooms::SharedRoom;
+use crate::context::Means;
+use crate::lane_protocol::messages::{ANSWER, FromLane};
+use crate::lane_protocol::shared_capacity::SharedRoom;
 
 /// The shares of one lane.
 #[derive(Debug)]

@@ -20,15 +20,15 @@ use tokio_util::task::TaskTracker;
 use super::borrowing::Borrower;
 use super::dialing::HubDialer;
 use super::line::Line;
-use crate::entry::Entry;
-use crate::frames::{Answer, FromLane, NamespaceFacts, Question};
-use crate::key::Key;
-use crate::kustomization;
+use crate::cluster_view::key::Key;
+use crate::context::Means;
+use crate::lane::lane_references::Borrowed;
+use crate::lane::lane_table::LaneTable;
 use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
-use crate::lane_table::LaneTable;
-use crate::loans::Borrowed;
-use crate::means::Means;
-use crate::receiver;
+use crate::lane_kinds::kustomization;
+use crate::lane_kinds::receiver;
+use crate::lane_protocol::messages::{Answer, FromLane, NamespaceFacts, Question};
+use crate::reconcile_loop::kind_entry::Entry;
 
 /// The time in which reconcilers may end by themselves after their namespace leaves the lane.
 const LEAVING: Duration = Duration::from_secs(5);

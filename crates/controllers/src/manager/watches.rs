@@ -8,7 +8,7 @@ use tenure_cluster::{ClusterError, WatchEvent, watch};
 use tokio::sync::watch as signal;
 
 use super::Manager;
-use crate::told::Told;
+use crate::cluster_view::object_change::Told;
 
 /// The interval between searches for a kind that the API server does not serve: at first, and after [`ABSENCES`].
 const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tenure_cluster::WatchEvent;
 use tenure_planner::sharding::Progress;
 
-use crate::cache::parse_revision;
+use crate::cluster_view::cache::parse_revision;
 
 /// The kinds that decide whose an object is.
 const KINDS: [&str; 2] = ["Tenant", "Namespace"];

@@ -1,0 +1,53 @@
+//! The objects to notify when another object changes, in any lane. Only names are stored, so that lanes can wake each other without seeing each
+//! other's objects.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+
+use crate::cluster_view::key::Key;
+
+/// The listeners of each object.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// By the object to which they listen.
+    listeners: HashMap<Key, HashSet<Key>>,
+    listening: HashMap<Key, BTreeSet<Key>>,
+}
+
+impl Listeners {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the objects to which an object listens.
+    pub(crate) fn listen(&self, key: &Key, to: BTreeSet<Key>) {
+        let mut state = self.lock();
+        if state.listening.get(key).map_or(to.is_empty(), |before| *before == to) {
+            return;
+        }
+        for before in state.listening.remove(key).unwrap_or_default() {
+            if let Some(listeners) = state.listeners.get_mut(&before) {
+                listeners.remove(key);
+                if listeners.is_empty() {
+                    state.listeners.remove(&before);
+                }
+            }
+        }
+        for other in &to {
+            state.listeners.entry(other.clone()).or_default().insert(key.clone());
+        }
+        if !to.is_empty() {
+            state.listening.insert(key.clone(), to);
+        }
+    }
+
+    /// Returns the listeners of an object.
+    pub(crate) fn list(&self, key: &Key) -> Vec<Key> {
+        self.lock().listeners.get(key).into_iter().flatten().cloned().collect()
+    }
+}

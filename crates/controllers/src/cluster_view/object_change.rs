@@ -1,0 +1,41 @@
+//! A watch event about one object, for its caches.
+
+use kube::Resource;
+use serde::de::DeserializeOwned;
+use tenure_cluster::Seen;
+
+use crate::cluster_view::cache::{Cache, Change};
+
+/// A watch event.
+pub(crate) enum Told<'a> {
+    /// The object exists in this version.
+    Changed(&'a Seen),
+    /// The object, by namespace and name, was deleted at a revision.
+    Gone((&'a str, &'a str), &'a str),
+}
+
+impl Told<'_> {
+    /// Returns the namespace of the object.
+    pub(crate) fn namespace(&self) -> &str {
+        match self {
+            Self::Changed(object) => &object.namespace,
+            Self::Gone((namespace, _), _) => namespace,
+        }
+    }
+
+    /// Returns the name of the object.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Changed(object) => &object.name,
+            Self::Gone((_, name), _) => name,
+        }
+    }
+
+    /// Updates a cache.
+    pub(crate) fn take<K: Resource + DeserializeOwned>(&self, cache: &Cache<K>) -> Option<Change<K>> {
+        match self {
+            Self::Changed(object) => cache.take_seen(object),
+            Self::Gone((namespace, name), revision) => Some(cache.take_gone(namespace, name, revision)),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Tests requests before they come to a lane: paths, rates and memory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::FutureExt as _;
+use tenure_api::Receiver;
+
+use super::*;
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// Answers by the name of the Receiver, or never.
+#[derive(Debug, Default)]
+struct Answering {
+    is_ready: AtomicBool,
+}
+
+impl Courier for Answering {
+    fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
+
+    fn name_share(&self, namespace: &str) -> String {
+        format!("tenant/{}", namespace.split('-').next().unwrap_or_default())
+    }
+
+    fn bring<'a>(&'a self, receiver: &'a Key, _delivery: &'a Delivery) -> BoxFuture<'a, Verdict> {
+        let verdict = match receiver.name.as_str() {
+            "done" => Verdict::Done,
+            "failed" => Verdict::Failed,
+            _ => Verdict::Unknown,
+        };
+        std::future::ready(verdict).boxed()
+    }
+
+    fn announce<'a>(&'a self, _url: &'a str) -> BoxFuture<'a, ()> {
+        std::future::ready(()).boxed()
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    Key::new(Receiver::KIND, namespace, name)
+}
+
+fn path(number: usize) -> HookPath {
+    name_path(&format!("/hook/{number:064x}")).unwrap()
+}
+
+fn ready() -> (Hooks, Arc<Answering>) {
+    let courier = Arc::new(Answering::default());
+    let hooks = Hooks::default();
+    hooks.set_courier(Arc::downgrade(&courier) as Weak<dyn Courier>);
+    courier.is_ready.store(true, Ordering::Relaxed);
+    (hooks, courier)
+}
+
+async fn ask(hooks: &Hooks, path: &HookPath) -> Verdict {
+    match hooks.admit(path.as_str()) {
+        Ok(admission) => admission.deliver(BTreeMap::new(), Vec::new()).await,
+        Err(verdict) => verdict,
+    }
+}
+
+#[tokio::test]
+async fn a_path_leads_to_its_receiver_while_there_is_one() {
+    let (hooks, courier) = ready();
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
+    hooks.set(&key("blue", "done"), Some(&path(1)));
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Done);
+    // The Receiver gets another path.
+    hooks.set(&key("blue", "done"), Some(&path(2)));
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
+    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
+    hooks.set(&key("blue", "done"), None);
+    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Unknown);
+    // Paths stay secret before all existing objects have been seen, and while no process leads.
+    hooks.set(&key("blue", "done"), Some(&path(1)));
+    courier.is_ready.store(false, Ordering::Relaxed);
+    for number in [1, 3] {
+        assert_eq!(ask(&hooks, &path(number)).await, Verdict::Unavailable);
+    }
+    drop(courier);
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unavailable);
+    let (again, _courier) = ready();
+    assert_eq!(ask(&again, &path(1)).await, Verdict::Unknown);
+}
+
+/// An owner that learns another Receiver's token can't block that Receiver's requests.
+#[tokio::test]
+async fn who_claims_a_path_takes_it_from_nobody() {
+    let (hooks, _courier) = ready();
+    for name in ["liar", "done"] {
+        hooks.set(&key("evil", name), Some(&path(1)));
+    }
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Done);
+    hooks.set(&key("evil", "done"), None);
+    hooks.set(&key("blue", "failed"), Some(&path(1)));
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Failed);
+    for number in 0..100 {
+        hooks.set(&key("evil", &format!("liar-{number}")), Some(&path(1)));
+    }
+    let admission = hooks.admit(path(1).as_str()).unwrap();
+    assert_eq!(admission.receivers.len(), NAMESAKES);
+    assert_eq!(admission.receivers[1], key("blue", "failed"));
+}
+
+#[tokio::test]
+async fn a_flood_at_one_hook_keeps_no_others_waiting() {
+    let (hooks, _courier) = ready();
+    let names = [("evil", "done"), ("evil-dev", "failed"), ("blue", "done")];
+    for (number, (namespace, name)) in names.into_iter().enumerate() {
+        hooks.set(&key(namespace, name), Some(&path(number)));
+    }
+    let mut verdicts = Vec::new();
+    for _ in 0..1000 {
+        verdicts.push(ask(&hooks, &path(0)).await);
+    }
+    assert_eq!(verdicts[0], Verdict::Done);
+    assert_eq!(verdicts[999], Verdict::TooMany);
+    // The tenant's other hook still works, and another tenant's hook is not affected at all.
+    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Failed);
+    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
+    // Many hooks of one tenant together reach the tenant's limit.
+    for number in 10..40 {
+        hooks.set(&key("evil", &format!("more-{number}")), Some(&path(number)));
+    }
+    let mut all = Vec::new();
+    for _ in 0..20 {
+        for number in 10..40 {
+            all.push(ask(&hooks, &path(number)).await);
+        }
+    }
+    let heard = all.iter().filter(|verdict| **verdict != Verdict::TooMany).count();
+    assert!(heard < 300, "{heard}");
+    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
+}
+
+#[tokio::test]
+async fn bodies_take_their_own_tenants_room() {
+    let (hooks, _courier) = ready();
+    for (number, namespace) in ["evil", "evil-dev", "blue"].into_iter().enumerate() {
+        hooks.set(&key(namespace, "done"), Some(&path(number)));
+    }
+    let admit = |number| hooks.admit(path(number).as_str()).unwrap();
+    let mut held = Vec::new();
+    for number in [0, 1] {
+        let mut admission = admit(number);
+        admission.hold(WHOLE_BODY / 2).unwrap();
+        admission.hold(WHOLE_BODY).unwrap();
+        assert_eq!(admission.hold(WHOLE_BODY + 1), Err(Verdict::Refused));
+        held.push(admission);
+    }
+    assert_eq!(admit(0).hold(WHOLE_BODY), Err(Verdict::TooMany));
+    assert_eq!(admit(2).hold(WHOLE_BODY), Ok(()));
+    for admission in held {
+        assert_eq!(admission.deliver(BTreeMap::new(), Vec::new()).await, Verdict::Done);
+    }
+    assert_eq!(admit(0).hold(WHOLE_BODY), Ok(()));
+    assert_eq!(hooks.shared.bodies.held(), 0);
+}
+
+#[test]
+fn what_says_nothing_is_not_kept() {
+    let mut buckets: HashMap<usize, Bucket> = (0..FEW).map(|number| (number, Bucket::default())).collect();
+    buckets.shrink_to_fit();
+    for number in 0..10 * FEW {
+        drop_full(&mut buckets, Duration::ZERO);
+        buckets.entry(number).or_default();
+    }
+    assert!(buckets.len() <= 4 * FEW, "{}", buckets.len());
+}

@@ -1,0 +1,550 @@
+//! Access to Git and registries: observe → plan → execute → write. Agents' configurations and FluxAccesses become requests. Approved requests become
+//! Secrets, which the controllers replace and revoke.
+//!
+//! This module has the watched objects of access and wakes the reconcilers. The reconciler of an AccessProvider (`provider`) makes and ends requests,
+//! and finds leftover credentials at the host. The reconciler of a request (`request`) executes the orders of the state machine
+//! `planner::access::rotation`, in one namespace after the other.
+//!
+//! Records are written as the controller. The authoriser's Secret and the staging Secret are written as the account that the AccessProvider names.
+//! Delivered Secrets are written as the account that writes credentials. This module makes no choice, and stores no value longer than one step takes.
+
+mod accounts;
+mod by_hand;
+mod circumstances;
+mod configuration;
+mod count;
+mod host_questions;
+mod hosts;
+mod notice;
+mod provider;
+mod request;
+mod secrets;
+mod sources_seen;
+mod staging;
+mod statements;
+mod steps;
+mod strict;
+mod surroundings;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use tenure_api::access::{
+    AccessProvider, FluxAccess, FluxAccessGrant, FluxAccessRequest, FluxAccessRequestStatus, FluxAccessStandingGrant,
+    FluxAccessTarget, name_target,
+};
+use tenure_api::metadata::TENURE_CONTROLLER;
+use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
+use tenure_cluster::Client;
+use tenure_planner::access::choice::opens;
+use tenure_planner::access::delivery::{Standing, list_delivered};
+use tenure_planner::access::desk::Plan;
+use tenure_planner::access::desk::handover::{Holding, list_holdings};
+use tenure_planner::access::notice::NoticeBook;
+use tenure_planner::access::request::hash_spec;
+use tenure_planner::access::rotation::NamespaceSeen;
+use tenure_planner::access::rotation::schedule::choose_look;
+use tenure_tenancy::access::approval::{Case, Verdict, judge};
+use tokio_util::sync::CancellationToken;
+
+use crate::cluster_view::cache::{Cache, CacheByKind, Change};
+use crate::cluster_view::key::{Key, Kind};
+use crate::cluster_view::mailbox::MailboxTable;
+use crate::hub::Hub;
+use crate::hub::access_lookup::AccessBoard;
+use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::object_loop::Reconciler;
+use crate::reconcile_loop::reconciled::{Home, Reconciled};
+use crate::telemetry::metrics::Figures;
+use hosts::HostSlot;
+
+/// Name of the namespace whose uid identifies this cluster.
+const CLUSTER: &str = "kube-system";
+
+/// Namespaces by the names of requests.
+type Places = BTreeMap<String, Arc<BTreeSet<String>>>;
+
+/// The last findings about the requests of a provider, by name.
+#[derive(Clone, Debug, Default)]
+struct Board {
+    /// The namespaces in which each request delivers.
+    deliveries: Places,
+    /// The namespaces in which each request would deliver if it was approved.
+    reaching: Places,
+    /// The requests that take over from others, or from which others take over.
+    relatives: BTreeMap<String, Relatives>,
+}
+
+impl Board {
+    /// Checks whether another board has the same facts about one request.
+    fn agrees_with(&self, other: &Self, request: &str) -> bool {
+        self.deliveries.get(request) == other.deliveries.get(request)
+            && self.reaching.get(request) == other.reaching.get(request)
+            && self.relatives.get(request) == other.relatives.get(request)
+    }
+}
+
+/// The other requests of the same entry that take over from one, or from which it takes over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Relatives {
+    predecessors: BTreeSet<String>,
+    heir: Option<String>,
+}
+
+/// The watched objects of access, and the hosts of repositories.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) hub: Arc<Hub>,
+    /// AccessProviders and FluxAccessRequests, of the platform namespace.
+    caches: CacheByKind,
+    pub(crate) kinds: Vec<Entry<Self>>,
+    /// FluxAccesses of all namespaces.
+    pub(crate) asked: Cache<FluxAccess>,
+    /// FluxAccessGrants of the platform namespace, by the request that they answer.
+    pub(crate) grants: Cache<FluxAccessGrant>,
+    /// FluxAccessStandingGrants of the platform namespace.
+    pub(crate) standing: Cache<FluxAccessStandingGrant>,
+    pub(crate) targets: Cache<FluxAccessTarget>,
+    /// The last board of each provider.
+    boards: Mutex<HashMap<String, Board>>,
+    hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
+    /// The requests that wait for sources, by namespace.
+    waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
+    counts: Mutex<count::Counts>,
+    /// The issues that were last begun.
+    notices: Mutex<NoticeBook>,
+    /// The namespaces in which each request has its Secret, as Surfaces were last notified.
+    told: Mutex<HashMap<String, BTreeSet<String>>>,
+    /// Cancelled once all kinds of access have been seen.
+    ready: CancellationToken,
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Desk {
+    /// Starts the reconcilers after all kinds of access have been seen.
+    pub(crate) fn begin(&self) {
+        self.ready.cancel();
+        self.hub.means.mailboxes.wake_all();
+    }
+
+    /// Creates a desk that has seen no object.
+    pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<Entry<Self>>) -> Arc<Self> {
+        let caches = CacheByKind::default();
+        for entry in &kinds {
+            (entry.open_cache)(&caches);
+        }
+        Arc::new(Self {
+            hub,
+            caches,
+            kinds,
+            asked: Cache::default(),
+            grants: Cache::by_terms(|grant| vec![grant.spec.request_ref.name.clone()]),
+            standing: Cache::default(),
+            targets: Cache::default(),
+            boards: Mutex::default(),
+            hosts: Mutex::default(),
+            waiting: Mutex::default(),
+            counts: Mutex::default(),
+            notices: Mutex::default(),
+            ready: CancellationToken::new(),
+            told: Mutex::default(),
+        })
+    }
+
+    fn platform(&self) -> &str {
+        &self.hub.means.settings.platform_namespace
+    }
+
+    fn find_provider(&self, name: &str) -> Option<Arc<AccessProvider>> {
+        self.caches.of::<AccessProvider>().get(self.platform(), name)
+    }
+
+    fn list_requests(&self, provider: &str) -> Vec<Arc<FluxAccessRequest>> {
+        let mut all = self.caches.of::<FluxAccessRequest>().in_namespace(self.platform());
+        all.retain(|request| request.spec.provider == provider);
+        all
+    }
+
+    /// Returns the host of a provider.
+    fn host(&self, provider: &str) -> Arc<HostSlot> {
+        Arc::clone(lock(&self.hosts).entry(provider.to_owned()).or_default())
+    }
+
+    /// Returns the uid of this cluster's namespace `kube-system`.
+    fn find_cluster_uid(&self) -> Option<String> {
+        self.hub.namespaces.get("", CLUSTER)?.metadata.uid.clone()
+    }
+
+    /// Returns the verdict on a request: whether it is approved.
+    fn judge(&self, request: &FluxAccessRequest) -> Verdict {
+        let platform = self.platform();
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let grants = self.grants.find(name);
+        let grants: Vec<FluxAccessGrant> = grants.iter().map(|grant| grant.as_ref().clone()).collect();
+        let standing = self.standing.in_namespace(platform);
+        let standing: Vec<FluxAccessStandingGrant> = standing.iter().map(|grant| grant.as_ref().clone()).collect();
+        judge(Case {
+            request,
+            hash: &hash_spec(&request.spec),
+            grants: &grants,
+            standing: &standing,
+            platform,
+            judges_writes: self.hub.means.settings.judges_writes(),
+            now: &Time(Timestamp::now()),
+        })
+    }
+
+    /// Returns the state of a request's provider.
+    fn find_standing(&self, provider: Option<&AccessProvider>) -> Standing {
+        match provider {
+            None => Standing::Gone,
+            Some(provider) => match &provider.metadata.deletion_timestamp {
+                Some(since) => Standing::Ending(Timestamp::now().as_second().saturating_sub(since.0.as_second())),
+                None if provider.spec.suspend => Standing::Suspended,
+                None => Standing::Active,
+            },
+        }
+    }
+
+    /// Returns the known state of a namespace.
+    fn find_namespace(&self, name: &str) -> NamespaceSeen {
+        match self.hub.namespaces.get("", name) {
+            None => NamespaceSeen::Gone,
+            Some(namespace) if namespace.metadata.deletion_timestamp.is_some() => NamespaceSeen::Terminating,
+            Some(_) => NamespaceSeen::Present,
+        }
+    }
+
+    /// Returns the namespaces in which a request delivers, once its provider was planned.
+    fn find_deliveries(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
+        let boards = lock(&self.boards);
+        let board = boards.get(provider)?;
+        Some(board.deliveries.get(request).cloned().unwrap_or_default())
+    }
+
+    /// Returns the namespaces in which a request would deliver if it was approved, once its provider was planned.
+    fn find_reach(&self, provider: &str, request: &str) -> Option<Arc<BTreeSet<String>>> {
+        let boards = lock(&self.boards);
+        let board = boards.get(provider)?;
+        Some(board.reaching.get(request).cloned().unwrap_or_default())
+    }
+
+    /// Returns the successors and the predecessors of a request.
+    fn find_relatives(&self, request: &FluxAccessRequest) -> Relatives {
+        let boards = lock(&self.boards);
+        let board = boards.get(&request.spec.provider);
+        let name = request.metadata.name.as_deref().unwrap_or_default();
+        let found = board.and_then(|board| board.relatives.get(name));
+        found.cloned().unwrap_or_default()
+    }
+
+    /// Returns the holdings of the requests that still exist, by name.
+    fn list_holdings<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a String>,
+    ) -> BTreeMap<String, BTreeMap<String, Holding>> {
+        let requests = self.caches.of::<FluxAccessRequest>();
+        let held = names.into_iter().filter_map(|name| {
+            let request = requests.get(self.platform(), name)?;
+            Some((
+                name.clone(),
+                request.status.as_ref().map(list_holdings).unwrap_or_default(),
+            ))
+        });
+        held.collect()
+    }
+
+    /// Wakes a request's predecessors, its successors and the provider after a recorded change of its holdings.
+    fn tell_relatives(&self, request: &FluxAccessRequest, status: &FluxAccessRequestStatus) {
+        if request.status.as_ref().map(list_holdings).unwrap_or_default() == list_holdings(status) {
+            return;
+        }
+        let Relatives { predecessors, heir } = self.find_relatives(request);
+        if predecessors.is_empty() && heir.is_none() {
+            return;
+        }
+        for name in predecessors.iter().chain(&heir) {
+            self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
+        }
+        self.wake_provider(&request.spec.provider);
+    }
+
+    /// Stores the plan for a provider's requests: deliveries, possible deliveries, and successors. Wakes the objects for which that is a change.
+    fn set_board(&self, provider: &str, planned: &Plan) {
+        let share = |places: &BTreeMap<String, BTreeSet<String>>| -> Places {
+            let shared = places
+                .iter()
+                .map(|(name, there)| (name.clone(), Arc::new(there.clone())));
+            shared.collect()
+        };
+        let mut relatives: BTreeMap<String, Relatives> = BTreeMap::new();
+        for (earlier, heir) in &planned.handovers {
+            relatives.entry(earlier.clone()).or_default().heir = Some(heir.clone());
+            let heir = relatives.entry(heir.clone()).or_default();
+            heir.predecessors.insert(earlier.clone());
+        }
+        let found = Board {
+            deliveries: share(&planned.deliveries),
+            reaching: share(&planned.reaching),
+            relatives,
+        };
+        let before = lock(&self.boards).insert(provider.to_owned(), found.clone());
+        for request in self.list_requests(provider) {
+            let name = request.name_any();
+            let is_known = before.as_ref().is_some_and(|before| before.agrees_with(&found, &name));
+            if !is_known {
+                self.wake(&Key::of(FluxAccessRequest::KIND, &request.metadata));
+            }
+        }
+    }
+
+    fn wake(&self, key: &Key) {
+        self.hub.means.mailboxes.wake(key);
+    }
+
+    fn wake_provider(&self, name: &str) {
+        self.wake(&Key::new(AccessProvider::KIND, self.platform(), name));
+    }
+
+    fn wake_all(&self, kinds: &[&'static Kind]) {
+        self.hub.means.mailboxes.wake_where(|key| kinds.contains(&key.kind));
+    }
+
+    /// Returns the time until the next check of a delivered Secret.
+    fn choose_look(&self) -> Duration {
+        let delivered = lock(&self.told).values().map(BTreeSet::len).sum();
+        choose_look(delivered)
+    }
+
+    /// Notifies the Surfaces of namespaces in which a request has its Secret now, or no longer has it.
+    fn tell_surfaces(&self, key: &Key) {
+        let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
+        let now = request.as_deref().map(list_delivered).unwrap_or_default();
+        let before = match now.is_empty() {
+            true => lock(&self.told).remove(&key.name),
+            false => lock(&self.told).insert(key.name.clone(), now.clone()),
+        };
+        let changed: BTreeSet<String> = now.symmetric_difference(&before.unwrap_or_default()).cloned().collect();
+        if !changed.is_empty() {
+            let is_meant = |key: &Key| key.kind == Surface::KIND && changed.contains(&key.namespace);
+            self.hub.means.mailboxes.wake_where(is_meant);
+        }
+    }
+
+    /// Records whether a request waits for sources of a namespace.
+    fn set_waiting(&self, namespace: &str, key: &Key, waits: bool) {
+        let mut waiting = lock(&self.waiting);
+        if waits {
+            waiting.entry(namespace.to_owned()).or_default().insert(key.clone());
+        } else if let Some(keys) = waiting.get_mut(namespace) {
+            keys.remove(key);
+            if keys.is_empty() {
+                waiting.remove(namespace);
+            }
+        }
+    }
+
+    /// Wakes the requests and providers that a changed object of another kind concerns.
+    pub(crate) fn tell(&self, changed: &Key) {
+        if changed.kind == Tenant::KIND {
+            self.wake_all(&[AccessProvider::KIND]);
+        }
+        let is_fetched = [GitRepository::KIND, OciRepository::KIND].contains(&changed.kind);
+        if is_fetched {
+            let waiting = lock(&self.waiting).get(&changed.namespace).cloned().unwrap_or_default();
+            let id = ObjectId {
+                namespace: changed.namespace.clone(),
+                name: changed.name.clone(),
+                group: "source.toolkit.fluxcd.io".to_owned(),
+                kind: changed.kind.name.to_owned(),
+            };
+            for key in waiting {
+                self.hub.means.mailboxes.object_changed(&key, &id);
+            }
+        }
+        if changed.namespace == self.platform() {
+            for provider in self.caches.of::<AccessProvider>().in_namespace(self.platform()) {
+                let source = provider.spec.agent.as_ref().map(|agent| &agent.source_ref);
+                if source.is_some_and(|source| source.kind == changed.kind.name && source.name == changed.name) {
+                    self.wake_provider(&provider.name_any());
+                }
+            }
+        }
+    }
+
+    /// Handles a namespace that was created, deleted or labelled differently.
+    pub(crate) fn take_namespace(&self, change: &Change<Namespace>) {
+        let marks = |namespace: &Option<Arc<Namespace>>| {
+            let namespace = namespace.as_ref()?;
+            Some((
+                namespace.labels().clone(),
+                namespace.metadata.deletion_timestamp.is_some(),
+            ))
+        };
+        if marks(&change.old) != marks(&change.new) {
+            self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
+        }
+    }
+
+    /// Handles a changed FluxAccess.
+    pub(crate) fn take_asked(&self, change: &Change<FluxAccess>) {
+        for access in change.old.iter().chain(&change.new) {
+            self.wake_provider(&access.spec.provider);
+        }
+    }
+
+    /// Handles a changed grant.
+    pub(crate) fn take_grant(&self, change: &Change<FluxAccessGrant>) {
+        for grant in change.old.iter().chain(&change.new) {
+            let name = &grant.spec.request_ref.name;
+            let request = self.caches.of::<FluxAccessRequest>().get(self.platform(), name);
+            self.wake(&Key::new(FluxAccessRequest::KIND, self.platform(), name));
+            if let Some(request) = request {
+                self.wake_provider(&request.spec.provider);
+            }
+        }
+    }
+
+    /// Handles a changed standing grant.
+    pub(crate) fn take_standing(&self) {
+        self.wake_all(&[AccessProvider::KIND, FluxAccessRequest::KIND]);
+    }
+}
+
+/// Returns the accounts that a provider names for reading the host's credential and for writing created credentials.
+fn list_accounts_of(provider: &AccessProvider) -> Vec<String> {
+    let spec = &provider.spec;
+    let authoriser = spec
+        .authoriser
+        .iter()
+        .map(|authoriser| &authoriser.service_account_name);
+    authoriser.chain(&spec.writer_service_account_name).cloned().collect()
+}
+
+impl AccessBoard for Desk {
+    fn find_accounts(&self, provider: &str) -> Option<Vec<String>> {
+        let provider = self.caches.of::<AccessProvider>().get(self.platform(), provider)?;
+        Some(list_accounts_of(&provider))
+    }
+
+    fn list_accounts(&self) -> Vec<String> {
+        let all = self.caches.of::<AccessProvider>().in_namespace(self.platform());
+        all.iter().flat_map(|provider| list_accounts_of(provider)).collect()
+    }
+
+    fn find_secret(&self, namespace: &str, url: &str) -> Option<String> {
+        let platform = self.platform();
+        let all = self.caches.of::<FluxAccessRequest>().in_namespace(platform);
+        let mut fitting = all.iter().filter(|request| {
+            let spec = &request.spec;
+            let target = self.targets.get("", &name_target(&spec.provider, spec.target.id));
+            let status = target.as_ref().and_then(|target| target.status.as_ref());
+            list_delivered(request).contains(namespace) && status.is_some_and(|status| opens(request, status, url))
+        });
+        fitting.next().map(|request| request.spec.secret_name.clone())
+    }
+}
+
+impl Home for Desk {
+    fn caches(&self) -> &CacheByKind {
+        &self.caches
+    }
+
+    fn figures(&self) -> &Figures {
+        &self.hub.means.figures
+    }
+
+    fn mailboxes(&self) -> &MailboxTable {
+        &self.hub.means.mailboxes
+    }
+
+    fn controller(&self) -> &Client {
+        &self.hub.means.controller
+    }
+
+    /// The controller writes the records of access itself, not a lane.
+    async fn bookkeeper_of(&self, _namespace: &str) -> Client {
+        self.hub.means.controller.clone()
+    }
+
+    fn platform_namespace(&self) -> &str {
+        self.platform()
+    }
+
+    fn ready(&self) -> &CancellationToken {
+        &self.ready
+    }
+}
+
+impl Reconciled for AccessProvider {
+    type Home = Desk;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "tenure.dev/v1alpha1",
+        name: "AccessProvider",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
+        provider::ProviderReconciler::new(desk, key)
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    fn take_change(desk: &Desk, change: &Change<Self>) {
+        let spec = |provider: &Option<Arc<Self>>| {
+            let provider = provider.as_ref()?;
+            Some((provider.spec.clone(), provider.metadata.deletion_timestamp.is_some()))
+        };
+        if spec(&change.old) != spec(&change.new) {
+            desk.wake_all(&[FluxAccessRequest::KIND]);
+        }
+    }
+}
+
+impl Reconciled for FluxAccessRequest {
+    type Home = Desk;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "tenure.dev/v1alpha1",
+        name: "FluxAccessRequest",
+        manager: TENURE_CONTROLLER,
+        reporter: "tenure-controller",
+    };
+
+    // The record lists credentials that exist at a host. It is written over the version that was read, or not at all.
+    const SHARED_RECORD: Option<&'static str> = Some("credentials");
+
+    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
+        request::RequestReconciler::new(desk, key)
+    }
+
+    fn refresh(desk: &Desk, key: &Key) {
+        desk.tell_surfaces(key);
+    }
+
+    fn take_change(desk: &Desk, change: &Change<Self>) {
+        let mark = |request: &Option<Arc<Self>>| {
+            let request = request.as_ref()?;
+            Some((
+                request.metadata.uid.clone(),
+                request.metadata.deletion_timestamp.is_some(),
+            ))
+        };
+        if mark(&change.old) != mark(&change.new) {
+            for request in change.old.iter().chain(&change.new) {
+                desk.wake_provider(&request.spec.provider);
+            }
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! The issue that shows a request to the owner of its project: found, opened and closed as planned. It makes no choice. An answer in the issue does
+//! not count for the request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt as _;
+use tenure_api::access::FluxAccessRequest;
+use tenure_cluster::ClusterError;
+use tenure_planner::access::host::{Ask, Issue, Told, Trouble};
+use tenure_planner::access::notice::{Answer, Crowd, Happening, Plan, Seen, Step, plan, record};
+use tenure_planner::access::telling::decide_state;
+use tenure_planner::{Event, EventKind, EventPlace};
+
+use super::circumstances::Circumstances;
+use super::request::RequestReconciler;
+use super::steps::{Actor, not_understood};
+use super::{hosts, lock};
+use crate::reconcile_loop::object_writer::Own;
+
+impl RequestReconciler {
+    /// Executes the due step. Returns whether one was due.
+    pub(super) async fn announce(
+        &mut self,
+        request: &Arc<FluxAccessRequest>,
+        planned: &Plan,
+        now: Timestamp,
+    ) -> Result<bool, ClusterError> {
+        let answer = match &planned.step {
+            None => return Ok(false),
+            Some(Step::Begin) => {
+                let recorded = self.record_notice(request, planned, None, now).await;
+                lock(&self.desk.notices).end(request, recorded.is_ok());
+                recorded?;
+                Answer::Recorded
+            }
+            Some(Step::Record(happening)) => {
+                self.record_notice(request, planned, happening.as_ref(), now).await?;
+                Answer::Recorded
+            }
+            Some(Step::Find(ask)) => Answer::Found(self.ask_about_issue(request, ask).await),
+            Some(Step::Open(ask)) => {
+                let opened = self.ask_about_issue(request, ask).await;
+                Answer::Opened(opened.and_then(|issue| issue.ok_or_else(not_understood)))
+            }
+            Some(Step::Close(ask)) => Answer::Closed(self.ask_about_issue(request, ask).await.map(|_| ())),
+        };
+        self.notice = Some(answer);
+        Ok(true)
+    }
+
+    /// Gives up the planned step: it is not executed.
+    pub(super) fn drop_notice(&self, request: &FluxAccessRequest, planned: &Plan) {
+        if planned.step == Some(Step::Begin) {
+            lock(&self.desk.notices).end(request, false);
+        }
+    }
+
+    /// Plans with the state of all requests. A begun issue counts immediately.
+    pub(super) fn plan_notice(
+        &mut self,
+        request: &FluxAccessRequest,
+        circumstances: &Circumstances,
+        now: Timestamp,
+    ) -> Plan {
+        let answer = self.notice.take();
+        let provider = self.desk.find_provider(&request.spec.provider);
+        let host_ahead = self.desk.host(&request.spec.provider).ahead();
+        let status = request.status.clone().unwrap_or_default();
+        let all = self.desk.list_requests(&request.spec.provider);
+        let mut book = lock(&self.desk.notices);
+        let seen = Seen {
+            request,
+            state: decide_state(&status, &circumstances.verdict),
+            standing: self.desk.find_standing(provider.as_deref()),
+            host: provider.as_deref().and_then(hosts::read_kind),
+            is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
+            reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
+            crowd: Crowd::count(request, all.iter().map(Arc::as_ref), &mut book, now),
+            host_ahead,
+            answer: answer.as_ref(),
+        };
+        let planned = plan(&seen, now);
+        if planned.step == Some(Step::Begin) {
+            book.begin(request, now);
+        }
+        planned
+    }
+
+    async fn ask_about_issue(&self, request: &Arc<FluxAccessRequest>, ask: &Ask) -> Result<Option<Issue>, Trouble> {
+        let actor = Actor::new(&self.desk, Arc::clone(request)).await;
+        match actor.ask(ask, None).await?.told {
+            Told::Issue(issue) => Ok(issue),
+            Told::IssueClosed => Ok(None),
+            _ => Err(not_understood()),
+        }
+    }
+
+    async fn record_notice(
+        &mut self,
+        request: &FluxAccessRequest,
+        planned: &Plan,
+        happening: Option<&Happening>,
+        now: Timestamp,
+    ) -> Result<(), ClusterError> {
+        let mut status = request.status.clone().unwrap_or_default();
+        record(&mut status, planned, now);
+        let own = Own::of(request);
+        own.write_status(&self.desk, &status).await?;
+        let Some(happening) = happening else { return Ok(()) };
+        tracing::info!(
+            request = request.name_any(),
+            happening.action,
+            happening.cause,
+            "a request for access"
+        );
+        let event = Event {
+            kind: if happening.is_bad {
+                EventKind::Warning
+            } else {
+                EventKind::Normal
+            },
+            reason: happening.action.to_owned(),
+            message: happening.cause.clone(),
+            annotations: BTreeMap::new(),
+            place: EventPlace::Beside,
+        };
+        own.write_events(&self.desk, &mut self.said, &[event]).await;
+        Ok(())
+    }
+}

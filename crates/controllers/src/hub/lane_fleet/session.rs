@@ -1,0 +1,170 @@
+//! One process of a lane, from its start to its end: its line is written and read, and its end is reported. Its messages are validated: a process
+//! that violates the protocol is ended, and no other.
+
+use std::fs::File;
+use std::os::fd::AsFd as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tenure_planner::lane_process::memory::{check_memory, read_memory};
+use tenure_planner::lane_process::{Cause, Fact};
+use tokio::net::UnixStream;
+use tokio::process::Child;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::hearing::{read_all, write_all};
+use super::supervision::LaneHandle;
+use super::{Fleet, LaneHome, count_memory};
+use crate::lane_protocol::dial_channel::DialLine;
+use crate::lane_protocol::dial_server::{self, Reachable};
+use crate::lane_protocol::messages::ToLane;
+
+/// The time limit for a process to end after its line did.
+const HANGING_UP: Duration = Duration::from_secs(2);
+/// The interval between checks of a process's memory, besides the kernel's limits.
+const MEASURING: Duration = Duration::from_secs(2);
+
+/// A running process.
+#[derive(Debug)]
+pub(super) struct Session {
+    /// The process id. Absent for a lane in a Pod that has not connected yet.
+    pub(super) process: Option<u32>,
+    /// Ends the process.
+    pub(super) kill: CancellationToken,
+}
+
+/// Starts a process and gives it its orders.
+pub(super) async fn start(
+    (fleet, home): (&Arc<Fleet>, &Arc<LaneHome>),
+    lane: &Arc<LaneHandle>,
+    tell: mpsc::Sender<Fact>,
+) -> Result<Session, String> {
+    let (preparing, name) = (Arc::clone(home), lane.name.clone());
+    let prepared = tokio::task::spawn_blocking(move || preparing.folders.prepare(&name)).await;
+    let user = prepared.map_err(|error| error.to_string())??;
+    let folder = home.folders.find(&lane.name);
+    let handed = match user {
+        Some(_) => Some(File::open(&folder).map_err(|error| format!("{}: {error}", folder.display()))?),
+        None => None,
+    };
+    let orders = fleet.write_orders(lane, (folder, user)).ok_or("it has no namespace")?;
+    let (child, line, dial_line) = home.starter.start(user).await.map_err(|error| error.to_string())?;
+    if let Some(process) = child.id() {
+        home.groups.admit(&lane.name, process, orders.memory)?;
+    }
+    if let Some(folder) = handed {
+        let handing = dial_line.hand_folder(folder.as_fd()).await;
+        handing.map_err(|error| error.to_string())?;
+    }
+    let session = Session {
+        process: Some(child.id().unwrap_or_default()),
+        kill: CancellationToken::new(),
+    };
+    lane.mail.open();
+    fleet.note_everything(lane);
+    let (fleet, home) = (Arc::clone(fleet), Arc::clone(home));
+    let (lane, kill) = (Arc::clone(lane), session.kill.clone());
+    // The task ends with the process, even if the supervisor ends earlier.
+    fleet.tasks.clone().spawn(async move {
+        let first = ToLane::Orders(Box::new(orders));
+        let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
+        home.groups.remove(&lane.name);
+        lane.mail.close();
+        fleet.clear_listening(&lane);
+        fleet.means.figures.forget_lane(&lane.name);
+        let _nobody_supervises = tell.send(Fact::Ended(end)).await;
+    });
+    Ok(session)
+}
+
+/// Serves a process until it has ended, and reports how.
+async fn attend(
+    (fleet, lane): (&Arc<Fleet>, &Arc<LaneHandle>),
+    mut child: Child,
+    (line, dial_line): (UnixStream, DialLine),
+    (first, kill): (ToLane, CancellationToken),
+    tell: &mpsc::Sender<Fact>,
+) -> Cause {
+    let memory = count_memory(&fleet.standing.config, &fleet.standing.apart);
+    let (mut read, mut write) = line.into_split();
+    let said = {
+        let writing = write_all(fleet, lane, &mut write, first);
+        let reading = read_all(fleet, lane, &mut read, tell);
+        let dialing = dial_server::serve(dial_line, describe_reach(fleet, lane));
+        let abandoned = fleet.wait_until_abandoned();
+        let measuring = measure_memory(child.id(), memory);
+        tokio::select! {
+            ended = child.wait() => return read_status(ended),
+            said = reading => said.map(Cause::Misspoke),
+            said = dialing => said.map(Cause::Misspoke),
+            cause = measuring => Some(cause),
+            () = writing => None,
+            () = kill.cancelled() => {
+                return end(&mut child).await;
+            }
+            () = abandoned => {
+                return end(&mut child).await;
+            }
+        }
+    };
+    match said {
+        Some(cause) => {
+            let _nobody_supervises = tell.send(Fact::Killed(cause)).await;
+            end(&mut child).await
+        }
+        None => match tokio::time::timeout(HANGING_UP, child.wait()).await {
+            Ok(ended) => read_status(ended),
+            Err(_) => end(&mut child).await,
+        },
+    }
+}
+
+/// Checks the memory of a process at intervals, and returns when the process has to be ended for it.
+async fn measure_memory(process: Option<u32>, limit: u64) -> Cause {
+    let Some(process) = process else {
+        return std::future::pending().await;
+    };
+    let path = format!("/proc/{process}/status");
+    loop {
+        tokio::time::sleep(MEASURING).await;
+        // The kernel has this file in memory, so the read does not block.
+        let status = std::fs::read_to_string(&path).unwrap_or_default();
+        if let Some(cause) = read_memory(&status).and_then(|used| check_memory(used, limit)) {
+            return cause;
+        }
+    }
+}
+
+async fn end(child: &mut Child) -> Cause {
+    // An already ended process can't be killed.
+    let _ended = child.start_kill();
+    read_status(child.wait().await)
+}
+
+fn read_status(ended: std::io::Result<ExitStatus>) -> Cause {
+    match ended {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => Cause::Exited(code),
+            (None, signal) => Cause::Signalled(signal.unwrap_or_default()),
+        },
+        Err(error) => Cause::NotStarted(error.to_string()),
+    }
+}
+
+/// Returns the addresses and artifacts that a lane beside this process may open.
+fn describe_reach(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Reachable {
+    let (lender, borrower) = (Arc::clone(fleet), Arc::clone(lane));
+    Reachable {
+        lane: lane.name.clone(),
+        policy: fleet.find_policy(lane),
+        server: fleet.standing.apart.server.url.clone(),
+        open_lent: Box::new(move |reference, digest| {
+            let (fleet, lane) = (Arc::clone(&lender), Arc::clone(&borrower));
+            async move { fleet.open_lent(&lane, &reference, &digest).await }.boxed()
+        }),
+    }
+}

@@ -1,0 +1,275 @@
+//! Supervises one lane's process, from its first start until the lane reconciles nothing any more. It executes the planner's moves and reports their
+//! results to the planner.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tenure_cluster::LaneAccount;
+use tenure_planner::lane_process::{Cause, Fact, Move, ProcessRecord, Trouble};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::pods::{self, PodState};
+use super::rooms::Purse;
+use super::session::{self, Session};
+use super::{Fleet, Mail, Whereabouts, lock};
+use crate::cluster_view::key::Key;
+use crate::lane_protocol::messages::NamespaceFacts;
+
+/// A lane that is a process.
+#[derive(Debug)]
+pub(super) struct LaneHandle {
+    pub(super) name: String,
+    pub(super) account: LaneAccount,
+    pub(super) mail: Mail,
+    /// Notified when the lane may no longer be needed, or has to be ended.
+    changed: Notify,
+    /// Why the process has to be ended.
+    condemned: Mutex<Option<Cause>>,
+    /// The shared capacity of its process.
+    purse: Mutex<Weak<Purse>>,
+    /// The state of its Pods, if lanes run in Pods.
+    pub(super) pod: PodState,
+}
+
+impl LaneHandle {
+    /// Checks whether this is the lane of a tenant.
+    pub(super) fn is_tenants(&self) -> bool {
+        self.name.starts_with("tenant/")
+    }
+
+    pub(super) fn new(name: &str, account: LaneAccount) -> Self {
+        Self {
+            name: name.to_owned(),
+            account,
+            mail: Mail::default(),
+            changed: Notify::new(),
+            condemned: Mutex::default(),
+            purse: Mutex::default(),
+            pod: PodState::default(),
+        }
+    }
+
+    /// Gives the lane a namespace, or changed facts about it.
+    pub(super) fn give(&self, namespace: &str, facts: NamespaceFacts) {
+        self.mail.give(namespace, facts);
+        self.changed.notify_one();
+    }
+
+    /// Takes a namespace from the lane.
+    pub(super) fn take_away(&self, namespace: &str) {
+        drop(self.mail.take_away(namespace));
+        self.changed.notify_one();
+    }
+
+    /// Takes a namespace from the lane, and waits until the process has released it or has ended.
+    pub(super) async fn ask_to_leave(&self, namespace: &str) {
+        let left = self.mail.take_away(namespace);
+        self.changed.notify_one();
+        if let Some(left) = left {
+            let _either_way = left.await;
+        }
+    }
+
+    pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
+        self.mail.note(key, gone);
+    }
+
+    pub(super) fn note_all(&self, keys: &[Key]) {
+        keys.iter().for_each(|key| self.mail.note(key, None));
+    }
+
+    pub(super) fn wake(&self, key: &Key) {
+        self.mail.wake(key);
+    }
+
+    /// Returns the shared capacity of its process, if the process exists.
+    pub(super) fn purse(&self) -> Option<Arc<Purse>> {
+        lock(&self.purse).upgrade()
+    }
+
+    /// Creates the empty shared capacity of a new process.
+    pub(super) fn open_purse(&self) -> Arc<Purse> {
+        let purse = Arc::new(Purse::default());
+        *lock(&self.purse) = Arc::downgrade(&purse);
+        purse
+    }
+
+    /// Called after the lane's Pod has connected.
+    pub(super) fn notice_arrival(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Ends its process.
+    pub(super) fn kill(&self, cause: Cause) {
+        *lock(&self.condemned) = Some(cause);
+        self.changed.notify_one();
+    }
+}
+
+/// The running report, at everything that the lane reconciles, that its process is down.
+struct Telling {
+    trouble: Trouble,
+    task: JoinHandle<()>,
+    end: CancellationToken,
+}
+
+impl Telling {
+    /// Ends the report. After this returns, nothing is written, so the next process can overwrite it.
+    async fn end(self) {
+        self.end.cancel();
+        let _either_way = self.task.await;
+    }
+}
+
+/// Maintains a lane's process until the lane reconciles nothing, or until everything ends.
+pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
+    let began = Instant::now();
+    let mut record = ProcessRecord::new(fleet.standing.apart.patience);
+    let (tell, mut told) = mpsc::channel::<Fact>(16);
+    let mut session: Option<Session> = None;
+    let mut telling: Option<Telling> = None;
+    let mut pings = 0_u64;
+    loop {
+        if fleet.end.is_cancelled() && !fleet.farewell.is_cancelled() {
+            // Not in good order: running work must not go on beside another leader's.
+            return;
+        }
+        let now = began.elapsed();
+        if lane.pod.is_waiting() {
+            record.take(Fact::Arrived, now);
+        }
+        say(&fleet, &lane, (&record, now), &mut telling).await;
+        let is_wanted = !fleet.end.is_cancelled() && !lane.mail.is_without_namespaces();
+        let condemned = lock(&lane.condemned).take();
+        let next = match condemned {
+            Some(cause) if session.is_some() => Move::Kill(cause),
+            _ => record.decide(is_wanted, now),
+        };
+        match next {
+            Move::Start => {
+                if let Some(telling) = telling.take() {
+                    telling.end().await;
+                }
+                let started = match &fleet.whereabouts {
+                    Whereabouts::Here(home) => session::start((&fleet, home), &lane, tell.clone()).await,
+                    Whereabouts::Pods(home) => pods::expect((&fleet, home), &lane, tell.clone()).await,
+                };
+                match started {
+                    Ok(begun) => {
+                        let fact = match begun.process {
+                            Some(process) => {
+                                tracing::info!(lane = lane.name, process, "the process of a lane was started");
+                                Fact::Started
+                            }
+                            None => Fact::Expected,
+                        };
+                        session = Some(begun);
+                        record.take(fact, began.elapsed());
+                    }
+                    Err(problem) => record.take(Fact::Ended(Cause::NotStarted(problem)), began.elapsed()),
+                }
+            }
+            Move::Ask => {
+                pings = pings.wrapping_add(1);
+                lane.mail.ping(pings);
+                record.take(Fact::Asked, now);
+            }
+            Move::Stop => {
+                lane.mail.stop();
+                record.take(Fact::Stopped, now);
+            }
+            Move::GiveUp => {
+                if let Some(session) = &session {
+                    session.kill.cancel();
+                }
+                record.take(Fact::GaveUp, now);
+            }
+            Move::Kill(cause) => {
+                tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended");
+                if let Some(session) = &session {
+                    session.kill.cancel();
+                }
+                record.take(Fact::Killed(cause), now);
+            }
+            Move::Retire => {
+                // Before another process can have it.
+                fleet.clear_away(&lane).await;
+                if fleet.retire(&lane) {
+                    break;
+                }
+            }
+            Move::Wait(until) => {
+                let sleep = async {
+                    match until {
+                        Some(until) => tokio::time::sleep(until.saturating_sub(began.elapsed())).await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::select! {
+                    Some(fact) = told.recv() => take(&lane, &mut record, &mut session, fact, began.elapsed()),
+                    () = lane.changed.notified() => {}
+                    () = fleet.end.cancelled(), if is_wanted => {}
+                    () = sleep => {}
+                }
+            }
+        }
+    }
+    if let Some(telling) = telling {
+        telling.end().await;
+    }
+    fleet.set_trouble(&lane, None);
+}
+
+fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Session>, fact: Fact, now: Duration) {
+    match &fact {
+        Fact::Ended(cause) => {
+            *session = None;
+            tracing::info!(lane = lane.name, %cause, "the process of a lane ended");
+        }
+        // The reporter has already ended it.
+        Fact::Killed(cause) => tracing::warn!(lane = lane.name, %cause, "the process of a lane is ended"),
+        Fact::Works => tracing::info!(lane = lane.name, "the process of a lane works"),
+        Fact::Expected
+        | Fact::Arrived
+        | Fact::Started
+        | Fact::GaveUp
+        | Fact::Asked
+        | Fact::Answered
+        | Fact::Stopped => {}
+    }
+    record.take(fact, now);
+}
+
+/// Reports why the lane is down, or that it works again: immediately to its Surfaces, and to everything else while it is down.
+async fn say(
+    fleet: &Arc<Fleet>,
+    lane: &Arc<LaneHandle>,
+    (record, now): (&ProcessRecord, Duration),
+    telling: &mut Option<Telling>,
+) {
+    let Some(trouble) = record.trouble(now) else {
+        fleet.set_trouble(lane, None);
+        return;
+    };
+    let is_told = telling.as_ref().is_some_and(|telling| telling.trouble == trouble);
+    if is_told || trouble.until <= now {
+        return;
+    }
+    let at = Timestamp::now();
+    let at = at.checked_add(trouble.until.saturating_sub(now)).unwrap_or(at);
+    let words = trouble.describe(&lane.name, at);
+    tracing::warn!("{words}");
+    fleet.set_trouble(lane, Some(words.clone()));
+    if let Some(before) = telling.take() {
+        before.end().await;
+    }
+    let end = CancellationToken::new();
+    let (work, ended) = (Arc::clone(fleet).tell_of_pause(Arc::clone(lane), words), end.clone());
+    let task = tokio::spawn(async move {
+        ended.run_until_cancelled(work).await;
+    });
+    *telling = Some(Telling { trouble, task, end });
+}

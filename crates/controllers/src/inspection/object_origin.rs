@@ -1,0 +1,163 @@
+//! Rebuilds the applied objects of a Kustomization, to find where an object and each of its fields was written.
+//!
+//! Nothing is stored for this: the objects are rendered again, from the artifact that was applied and in the same way. So an answer exists only while
+//! that artifact is in the store, and only for users that may read the store's folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kustomize::BuiltResource;
+use tenure_api::{Kustomization, ObjectId, ObjectMeta};
+use tenure_planner::{Overlay, RenderInputs};
+use tenure_sources::{Limits, StorageError};
+
+use crate::artifacts::storage::{ArtifactRecords, Depot, make_source_key};
+use crate::context::lane_settings::LANE_FOLDERS;
+use crate::rendering::renderer;
+
+/// Why the origin is unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// The Kustomization has applied nothing yet, or names a source that has no files here.
+    #[error("Kustomization {0} has applied nothing from an artifact that is stored here")]
+    NothingApplied(String),
+    /// The source has fetched another revision since.
+    #[error("{applied} was applied, but {stored} is stored now: ask again after it is applied")]
+    MovedOn {
+        /// The revision that was applied.
+        applied: String,
+        /// The revision that is stored.
+        stored: String,
+    },
+    /// The artifact can't be read.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The applied files no longer build, or build no such object.
+    #[error("{0}")]
+    NotBuilt(String),
+}
+
+/// Returns the folders that may have artifacts: the controllers' own, and those of lanes' processes.
+fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
+    let lanes = std::fs::read_dir(artifacts.join(LANE_FOLDERS));
+    let lanes = lanes.into_iter().flatten().flatten().map(|entry| entry.path());
+    std::iter::once(artifacts.to_path_buf()).chain(lanes).collect()
+}
+
+/// The applied objects of a Kustomization, as they were built then.
+pub struct Rebuilt {
+    /// The Kustomization: namespace and name.
+    kustomization: String,
+    resources: Vec<BuiltResource>,
+    /// Sources of variables that were not read here.
+    unread: Vec<String>,
+}
+
+impl Rebuilt {
+    /// Returns one of the objects. [`BuiltResource::locate`] then returns where each field was written.
+    #[must_use]
+    pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {
+        self.resources.iter().find(|resource| is_built(resource, object))
+    }
+}
+
+fn is_built(resource: &BuiltResource, object: &ObjectId) -> bool {
+    ObjectId::of(&resource.object).is_ok_and(|found| {
+        // A namespace that the file does not name may have been set by the apply.
+        found == *object
+            || (found.namespace.is_empty()
+                && ObjectId {
+                    namespace: object.namespace.clone(),
+                    ..found
+                } == *object)
+    })
+}
+
+/// Builds the object as the Kustomization applied it: one of the objects of [`build_applied`], in the same way.
+///
+/// # Errors
+/// [`OriginError`].
+pub fn build_object(
+    artifacts: &Path,
+    applied: (&Kustomization, &ObjectMeta),
+    object: &ObjectId,
+) -> Result<BuiltResource, OriginError> {
+    let Rebuilt {
+        kustomization,
+        resources,
+        unread,
+    } = build_applied(artifacts, applied)?;
+    let found = resources.into_iter().find(|resource| is_built(resource, object));
+    found.ok_or_else(|| {
+        let unknown = if unread.is_empty() {
+            String::new()
+        } else {
+            let from = unread.join(", ");
+            format!(", as far as that can be told without the variables of {from} (spec.postBuild.substituteFrom)")
+        };
+        OriginError::NotBuilt(format!(
+            "{} is not among the objects that {kustomization} applied{unknown}",
+            object.subject()
+        ))
+    })
+}
+
+/// Builds what the Kustomization applied from its source again, from the same artifact. The source's metadata are given. `artifacts` is the folder of
+/// [`crate::Config::artifacts`], which the controllers may be using. The function reads and renders, so it blocks.
+///
+/// # Errors
+/// [`OriginError`].
+pub fn build_applied(
+    artifacts: &Path,
+    (kustomization, source): (&Kustomization, &ObjectMeta),
+) -> Result<Rebuilt, OriginError> {
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let name = kustomization.metadata.name.as_deref().unwrap_or_default();
+    let nothing = || OriginError::NothingApplied(format!("{namespace}/{name}"));
+    let status = kustomization.status.as_ref();
+    let applied = status
+        .and_then(|status| status.last_applied_revision.clone())
+        .ok_or_else(nothing)?;
+    let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
+    let (depot, record) = list_stores(artifacts)
+        .into_iter()
+        .find_map(|folder| {
+            let depot = Arc::new(Depot::look_into(&folder, Limits::default()));
+            let record = ArtifactRecords::new(Arc::clone(&depot)).record(&source)?;
+            Some((depot, record))
+        })
+        .ok_or_else(nothing)?;
+    if record.facts.revision != applied {
+        return Err(OriginError::MovedOn {
+            applied,
+            stored: record.facts.revision,
+        });
+    }
+    let tree = depot.store.load(&source, &record.facts.digest, &depot.limits)?;
+    let path = kustomization.spec.path.as_deref().unwrap_or_default();
+    let path = path.trim_start_matches("./");
+    let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
+    let post_build = kustomization.spec.post_build.as_ref();
+    let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
+    let build = |inputs: &RenderInputs| {
+        renderer::build_tree(
+            &renderer::Files(&tree),
+            path,
+            (&overlay, inputs),
+            renderer::Bounds::default(),
+        )
+        .map(|(built, _)| built)
+    };
+    let from = post_build.map_or(&[][..], |post_build| post_build.substitute_from.as_slice());
+    let built = match build(&inputs) {
+        // The variables' values are not read here. The build is retried without them, and finds objects as they are written.
+        Err(_) if !from.is_empty() => build(&RenderInputs::default()),
+        built => built,
+    };
+    let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
+    Ok(Rebuilt {
+        kustomization: format!("{namespace}/{name}"),
+        resources: built.resources,
+        unread: from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect(),
+    })
+}

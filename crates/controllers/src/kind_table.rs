@@ -1,0 +1,67 @@
+//! The only list of reconciled kinds. A kind in this list is watched, driven, and notified of changes on which it depends.
+
+use tenure_api::access::{AccessProvider, FluxAccessRequest};
+use tenure_api::{
+    Alert, ArtifactGenerator, Bucket, ExternalArtifact, GitRepository, Kustomization, OciRepository, Provider,
+    Receiver, Surface, Tenant,
+};
+
+use crate::context::enabled_kinds::{SwitchError, Switches};
+use crate::git_access::Desk;
+use crate::hub::Hub;
+use crate::lane::Shard;
+use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// The kinds of the hub, those of lanes, and those of access to hosts of repositories.
+pub(crate) struct KindTable {
+    pub(crate) hub: Vec<Entry<Hub>>,
+    pub(crate) lane: Vec<Entry<Shard>>,
+    pub(crate) access: Vec<Entry<Desk>>,
+}
+
+/// Returns all kinds.
+pub(crate) fn list_kinds() -> KindTable {
+    KindTable {
+        hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
+        lane: vec![
+            Entry::of::<GitRepository>(),
+            Entry::of::<OciRepository>(),
+            Entry::of::<Bucket>(),
+            Entry::of::<ArtifactGenerator>(),
+            Entry::of::<ExternalArtifact>(),
+            Entry::of::<Kustomization>(),
+            Entry::of::<Receiver>(),
+            Entry::of::<Provider>(),
+            Entry::of::<Alert>(),
+        ],
+        access: vec![Entry::of::<AccessProvider>(), Entry::of::<FluxAccessRequest>()],
+    }
+}
+
+/// Pairs of kinds, of which the first can't work without the second. A Kustomization applies only artifacts that the same process has fetched. An
+/// ArtifactGenerator needs the ExternalArtifacts to be made. OCIRepositories and Buckets are optional for users without registries and object stores.
+const NEEDS: [(&str, &str); 3] = [
+    (Kustomization::KIND.name, GitRepository::KIND.name),
+    (ArtifactGenerator::KIND.name, ExternalArtifact::KIND.name),
+    (ExternalArtifact::KIND.name, ArtifactGenerator::KIND.name),
+];
+
+/// Reads the reconciled kinds from a text such as `*,-tenant` (see [`Switches`]).
+///
+/// # Errors
+/// [`SwitchError`], which names the existing kinds.
+pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
+    let KindTable { hub, lane, .. } = list_kinds();
+    let hub = hub.iter().map(|entry| entry.kind.name);
+    // All kinds of access, or none.
+    let access = [AccessProvider::KIND.name];
+    let known = hub
+        .chain(lane.iter().map(|entry| entry.kind.name))
+        .chain(access)
+        .collect();
+    Switches::read(text, &known, &NEEDS)
+}
+
+#[cfg(test)]
+mod tests;

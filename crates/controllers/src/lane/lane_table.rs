@@ -1,0 +1,120 @@
+//! The existing lanes: created when something works in them, dropped when nothing does. The table knows the name of a lane, and nothing of its state.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_tenancy::lane::decide_lane;
+use tenure_tenancy::{Lane as Whose, LaneAccount, Placement, identity};
+
+use crate::context::Means;
+use crate::lane::Lane;
+
+/// Below this number of lanes, unused ones are not removed.
+const FEW: usize = 64;
+
+/// Returns the name of a lane. Namespaces without a tenant share one account and one process.
+pub(crate) fn name_lane(lane: &Whose) -> String {
+    match lane {
+        Whose::Platform => "platform".to_owned(),
+        Whose::Tenant(tenant) => format!("tenant/{tenant}"),
+        Whose::Protected(namespace) => format!("protected/{namespace}"),
+        Whose::Pool => "pool".to_owned(),
+    }
+}
+
+/// Returns the name of the limits for a namespace: its tenant's, the platform's, or its own if it has no tenant.
+pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
+    match decide_lane(placement, namespace) {
+        Whose::Pool => format!("namespace/{namespace}"),
+        whose @ (Whose::Platform | Whose::Protected(_) | Whose::Tenant(_)) => name_lane(&whose),
+    }
+}
+
+/// All lanes in use, and some unused ones, because namespaces are created and deleted.
+#[derive(Debug)]
+pub(crate) struct LaneTable {
+    means: Arc<Means>,
+    lanes: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    by_name: HashMap<String, Arc<Lane>>,
+    /// At this number, unused lanes are removed.
+    full: usize,
+}
+
+impl LaneTable {
+    /// Creates an empty table. Each lane gets these means.
+    pub(crate) fn new(means: Arc<Means>) -> Self {
+        Self {
+            means,
+            lanes: Mutex::new(Known {
+                by_name: HashMap::new(),
+                full: FEW,
+            }),
+        }
+    }
+
+    /// Returns the lane of a namespace: its tenant's, the platform's, or its own if it has no tenant. Namespaces without a tenant share one account,
+    /// but each has its own limits.
+    pub(crate) fn of(&self, placement: &Placement, namespace: &str) -> Arc<Lane> {
+        self.named(
+            name_share(placement, namespace),
+            identity::decide_for_lane(placement, namespace),
+        )
+    }
+
+    fn named(&self, name: String, account: LaneAccount) -> Arc<Lane> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        if lanes.by_name.len() >= lanes.full && !lanes.by_name.contains_key(&name) {
+            lanes.by_name.retain(|_, lane| !lane.is_idle());
+            // Half of the lanes are new before the next removal: each new lane costs a look at two.
+            lanes.full = FEW.max(lanes.by_name.len().saturating_mul(2));
+        }
+        let lane = lanes
+            .by_name
+            .entry(name)
+            .or_insert_with_key(|name| Arc::new(Lane::new(name, account, &self.means)));
+        Arc::clone(lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tenure_cluster::{Connection, Token};
+
+    use super::*;
+    use crate::context::config::Config;
+
+    #[tokio::test]
+    async fn lanes_go_when_nothing_works_in_them() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, Infallible>>()
+        });
+        let connection = Connection::in_process(service, Token::new("t", None));
+        let mut config = Config::new(connection, folder.path().join("artifacts"));
+        config.lane_width = 2;
+        let lanes = LaneTable::new(Arc::new(Means::new(config).unwrap()));
+        let nobody = Placement::Unclaimed {
+            default_service_account: "default".to_owned(),
+            is_protected: false,
+        };
+        let named = |name: &str| lanes.of(&nobody, name);
+        let held = named("held");
+        let permit = Arc::clone(&named("works").bounds.work).try_acquire_owned().unwrap();
+        for number in 0..10_000 {
+            named(&format!("team-{number}"));
+        }
+        let names = |lanes: &LaneTable| lanes.lanes.lock().unwrap().by_name.len();
+        assert!(names(&lanes) <= FEW, "{}", names(&lanes));
+        assert!(Arc::ptr_eq(&held, &named("held")));
+        // Each namespace without a tenant has its own limits and its own event queues.
+        assert!(!Arc::ptr_eq(&held, &named("works")));
+        assert_eq!(named("works").bounds.work.available_permits(), 1);
+        drop(permit);
+    }
+}

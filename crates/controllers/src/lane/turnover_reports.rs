@@ -1,0 +1,41 @@
+//! Reports between the Kustomizations of a namespace: the objects that each gains and drops with a revision. They are lost with the process, and the
+//! next process collects them again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tenure_planner::kustomization::Turnover;
+
+use crate::cluster_view::key::Key;
+
+/// The reports.
+#[derive(Debug, Default)]
+pub(crate) struct TurnoverBoard {
+    told: Mutex<HashMap<Key, Arc<Turnover>>>,
+}
+
+impl TurnoverBoard {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Turnover>>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a Kustomization's report. Returns whether it changed.
+    pub(crate) fn tell(&self, key: &Key, turnover: Turnover) -> bool {
+        let mut told = self.lock();
+        if told.get(key).is_some_and(|before| **before == turnover) {
+            return false;
+        }
+        told.insert(key.clone(), Arc::new(turnover));
+        true
+    }
+
+    /// Returns the last report of a Kustomization.
+    pub(crate) fn of(&self, key: &Key) -> Option<Arc<Turnover>> {
+        self.lock().get(key).cloned()
+    }
+
+    /// Removes the report of a deleted Kustomization.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+}

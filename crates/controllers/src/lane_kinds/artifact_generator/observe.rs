@@ -1,0 +1,146 @@
+//! The known facts about an ArtifactGenerator: its sources, as far as it may see them, and the stored artifacts of its output.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tenure_api::metadata::GENERATOR_LABEL;
+use tenure_api::{ArtifactGenerator, ExternalArtifact, ObjectId};
+use tenure_planner::artifact::{IncludedArtifact, StoredArtifact};
+use tenure_planner::artifact_generator::{FoundSource, SourceState, find_circle, list_visible};
+use tenure_planner::external_artifact::find_generator;
+use tenure_planner::kustomization::SourceFacts;
+use tenure_planner::{Live, Object};
+
+use crate::artifacts::storage::make_source_key;
+use crate::cluster_view::key::Key;
+use crate::lane::lane_references::Borrowed;
+use crate::lane::{Neighbour, Shard};
+use crate::lane_kinds::borrowed_objects::LoanBook;
+use crate::lane_kinds::reference_lookup::{FoundKey, Sight};
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// Returns its sources, by alias.
+pub(super) fn observe_sources(
+    sight: Sight<'_>,
+    loans: &LoanBook,
+    generator: &ArtifactGenerator,
+) -> BTreeMap<String, FoundSource> {
+    let own = generator.metadata.namespace.as_deref().unwrap_or_default();
+    let find = |source: &tenure_api::artifact_generator::ArtifactSource| {
+        let state = match sight.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
+            FoundKey::Nothing => SourceState::NotFound,
+            FoundKey::Apart => find_lent(sight, loans, source),
+            FoundKey::There(shard, key) => match shard.artifacts.record(&key) {
+                None => SourceState::Empty,
+                Some(stored) => SourceState::Stored {
+                    uid: key.uid().to_owned(),
+                    artifact: IncludedArtifact::from(&stored),
+                },
+            },
+        };
+        let found = FoundSource {
+            kind: source.kind.clone(),
+            namespace: source.namespace.clone().unwrap_or_else(|| own.to_owned()),
+            name: source.name.clone(),
+            state,
+        };
+        (source.alias.clone(), found)
+    };
+    list_visible(generator, sight.referrer()).map(find).collect()
+}
+
+/// Returns a source borrowed from another lane's process. An artifact of a generator there is refused: a cycle through artifacts of this lane could
+/// not be detected.
+fn find_lent(
+    sight: Sight<'_>,
+    loans: &LoanBook,
+    source: &tenure_api::artifact_generator::ArtifactSource,
+) -> SourceState {
+    if source.kind == ExternalArtifact::KIND.name {
+        return SourceState::Apart;
+    }
+    let Some(key) = sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name) else {
+        return SourceState::NotFound;
+    };
+    match loans.find(&key) {
+        Borrowed::Source {
+            source,
+            facts: SourceFacts::Found {
+                artifact: Some(facts), ..
+            },
+        } => SourceState::Stored {
+            uid: source.uid().to_owned(),
+            artifact: IncludedArtifact {
+                facts,
+                ..IncludedArtifact::default()
+            },
+        },
+        Borrowed::Source { .. } => SourceState::Empty,
+        Borrowed::Unknown(why) => SourceState::Unknown(why),
+        Borrowed::Nothing | Borrowed::Kustomization(_) => SourceState::NotFound,
+    }
+}
+
+/// Returns those of its sources that other lanes' processes may lend.
+pub(super) fn list_lent(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let mut foreign = list_foreign(sight, generator);
+    foreign.retain(|key| key.kind != ExternalArtifact::KIND);
+    foreign
+}
+
+/// Returns its sources in other namespaces, as far as it may see them: the objects to which it listens.
+pub(super) fn list_foreign(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let foreign = list_visible(generator, sight.referrer());
+    foreign
+        .filter_map(|source| sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name))
+        .collect()
+}
+
+/// Returns the cycle of generators that feed the generator's output back to it, over generators that it may see.
+pub(super) fn observe_circle(sight: Sight<'_>, generator: &ArtifactGenerator) -> Option<Vec<String>> {
+    let feeds = |name: &str| {
+        let (namespace, name) = name.split_once('/')?;
+        let Neighbour::Here(shard) = sight.find_shard(namespace) else {
+            return None;
+        };
+        let fed = shard.caches.of::<ArtifactGenerator>().get(namespace, name)?;
+        let visible = list_visible(&fed, sight.referrer());
+        let artifacts = visible.filter(|source| source.kind == ExternalArtifact::KIND.name);
+        let makers = artifacts.filter_map(|source| {
+            let namespace = source.namespace.as_deref().unwrap_or(namespace);
+            let FoundKey::There(shard, _) = sight.find_source(&source.kind, Some(namespace), &source.name) else {
+                return None;
+            };
+            let artifact = shard.caches.of::<ExternalArtifact>().get(namespace, &source.name)?;
+            Some(format!("{namespace}/{}", find_generator(&artifact)?))
+        });
+        Some(makers.collect())
+    };
+    find_circle(generator, feeds)
+}
+
+/// Returns the objects with its label.
+pub(super) fn list_children(shard: &Shard, generator: &ArtifactGenerator) -> BTreeMap<ObjectId, Live> {
+    let Some(uid) = generator.metadata.uid.as_deref() else {
+        return BTreeMap::new();
+    };
+    let labelled = shard.list_labelled((GENERATOR_LABEL, uid)).into_iter();
+    let with_id = |object| Some((ObjectId::of(&object).ok()?, Live::Present(Object(object))));
+    let mut children: BTreeMap<ObjectId, Live> = labelled.filter_map(with_id).collect();
+    children.retain(|id, _| id.kind == ExternalArtifact::KIND.name);
+    children
+}
+
+/// Returns the stored artifacts of its output, by name.
+pub(super) fn list_stored(shard: &Arc<Shard>, generator: &ArtifactGenerator) -> BTreeMap<String, StoredArtifact> {
+    let (namespace, own) = (shard.namespace.as_str(), generator.metadata.name.as_deref());
+    let artifacts = shard.caches.of::<ExternalArtifact>().in_namespace(namespace);
+    let made = artifacts
+        .iter()
+        .filter(|artifact| own.is_some() && find_generator(artifact) == own);
+    let stored = made.filter_map(|artifact| {
+        let key = make_source_key(ExternalArtifact::KIND.name, &artifact.metadata).ok()?;
+        Some((key.name().to_owned(), shard.artifacts.record(&key)?))
+    });
+    stored.collect()
+}

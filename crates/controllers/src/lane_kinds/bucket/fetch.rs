@@ -1,0 +1,41 @@
+//! Executes a fetch from an object store.
+
+use tenure_cluster::ServiceAccount;
+use tenure_planner::bucket::FetchRequest;
+use tenure_planner::source::{FetchFailure, Fetched};
+use tenure_sources::{BucketError, BucketRequest, BucketSecrets, SourceKey, fetch_bucket};
+
+use crate::lane::secret_reader::read_secret;
+use crate::lane::{Lane, Shard};
+use crate::lane_kinds::source::remember;
+
+/// Fetches as a plan requests.
+pub(super) async fn perform_fetch(
+    shard: &Shard,
+    (source, lane): (&SourceKey, &Lane),
+    account: Option<&ServiceAccount>,
+    request: &FetchRequest,
+) -> Result<Fetched, FetchFailure> {
+    let mut secrets = BucketSecrets::default();
+    let namespace = source.namespace();
+    if let Some(name) = &request.secret {
+        secrets.credentials = Some(read_secret(lane, namespace, name, account).await?);
+    }
+    if let Some(name) = &request.certificates {
+        secrets.certificates = Some(read_secret(lane, namespace, name, account).await?);
+    }
+    if let Some(name) = &request.proxy {
+        secrets.proxy = Some(read_secret(lane, namespace, name, account).await?);
+    }
+    let failed = |error: BucketError| FetchFailure::from(&error);
+    let bucket = BucketRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
+    let reach = shard.means.reach(request.platform);
+    let depot = &shard.means.depot;
+    let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
+    let fetched = fetch_bucket(&bucket, reach, limits, store, &account).await;
+    let fetched = fetched.map_err(failed)?;
+    if let Fetched::Stored { artifact, .. } = &fetched {
+        remember(shard, source, artifact)?;
+    }
+    Ok(fetched)
+}

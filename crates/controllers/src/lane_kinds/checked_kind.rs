@@ -1,0 +1,107 @@
+//! Reconciles objects that are only checked, of any kind: observe → plan → write. A kind adds its plan.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::core::object::HasStatus;
+use tenure_api::ObjectId;
+use tenure_cluster::{ClusterError, EventHistory};
+use tenure_planner::Next;
+use tenure_planner::standing::StandingPlan;
+use tenure_tenancy::Placement;
+use tokio::sync::Semaphore;
+
+use crate::cluster_view::key::Key;
+use crate::lane::Shard;
+use crate::reconcile_loop::object_loop::Reconciler;
+use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::reconciled::Reconciled;
+
+/// A kind of objects that are only checked.
+pub(crate) trait Standing: Reconciled<Home = Shard> {
+    /// Makes the plan from the known facts of the namespace.
+    fn make_plan(
+        &self,
+        shard: &Shard,
+        placement: Placement,
+        now: Timestamp,
+    ) -> StandingPlan<<Self as HasStatus>::Status>;
+
+    /// Returns the text size for which the plan is counted, in bytes.
+    fn estimate_work(&self) -> usize {
+        0
+    }
+}
+
+/// The reconciler of one object.
+pub(crate) struct StandingReconciler<K: Standing> {
+    shard: Arc<Shard>,
+    key: Key,
+    said: EventHistory,
+    kind: std::marker::PhantomData<fn() -> K>,
+}
+
+impl<K: Standing> StandingReconciler<K> {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
+        Self {
+            shard,
+            key,
+            said: EventHistory::default(),
+            kind: std::marker::PhantomData,
+        }
+    }
+
+    fn current(&self) -> Option<Arc<K>> {
+        self.shard.caches.of::<K>().get(&self.key.namespace, &self.key.name)
+    }
+}
+
+impl<K: Standing> Reconciler for StandingReconciler<K> {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.shard.is_admitted()
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.shard.lane().await.bounds.work)
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(object) = self.current() else {
+            return Ok(None);
+        };
+        // observe
+        let lane = self.shard.lane().await;
+        let placement = self.shard.place().await;
+        // plan
+        let make = || object.make_plan(&self.shard, placement, Timestamp::now());
+        let plan = lane.bounds.turns.run(object.estimate_work(), make).await;
+        tracing::debug!(plan = %plan, "planned");
+        // write
+        let own = Own::of(object.as_ref());
+        if let Some(change) = &plan.finalizer {
+            own.change_finalizer(&self.shard, change).await?;
+        }
+        if let Some(status) = &plan.status {
+            own.write_status(&self.shard, status).await?;
+        }
+        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        Ok(Some(plan.next))
+    }
+
+    fn restart(&mut self) {}
+
+    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+        true
+    }
+
+    fn forget(&mut self) {}
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}

@@ -1,0 +1,39 @@
+//! Executes the making of an artifact.
+
+use tenure_planner::external_artifact::ComposeRequest;
+use tenure_planner::source::{FetchFailure, Fetched};
+use tenure_sources::{ComposeError, SourceKey, compose, count_parts, find_made};
+use tokio::time::Instant;
+
+use crate::lane::{Lane, Shard};
+use crate::lane_kinds::source::remember;
+
+/// Makes an artifact as a plan requests.
+pub(super) async fn perform(
+    shard: &Shard,
+    (source, lane): (&SourceKey, &Lane),
+    request: &ComposeRequest,
+) -> Result<Fetched, FetchFailure> {
+    let depot = &shard.means.depot;
+    if let Some(made) = find_made(source, request, &depot.store) {
+        return Ok(made);
+    }
+    let failed = |error: ComposeError| FetchFailure::from(&error);
+    let bytes = count_parts(request, &depot.store).map_err(|error| failed(error.into()))?;
+    let deadline = Instant::now() + request.timeout / 2;
+    let room = depot.take_tree_room(&lane.bounds.name, bytes, deadline).await;
+    let room = room.map_err(|error| failed(error.into()))?;
+    let account = depot.account(&lane.bounds.name);
+    let fetched = compose(source, request, room, &depot.limits, &depot.store, &account).await;
+    let Fetched::Stored { artifact, subject } = fetched.map_err(failed)? else {
+        return Err(failed(ComposeError::Cancelled));
+    };
+    remember(shard, source, &artifact)?;
+    let known = request.known.as_ref().map(|known| &known.facts);
+    if known.is_some_and(|known| known.digest == artifact.facts.digest && known.revision == artifact.facts.revision) {
+        // The sources changed, but the result is the same: no user of the artifact needs to be notified.
+        let revision = artifact.facts.revision;
+        return Ok(Fetched::Unchanged { revision });
+    }
+    Ok(Fetched::Stored { artifact, subject })
+}

@@ -1,0 +1,22 @@
+//! The repositories that a repository includes, as the cache and the store have them: only of its own namespace.
+
+use tenure_api::GitRepository;
+use tenure_planner::git_repository::{Beside, find_included};
+
+use crate::artifacts::storage::make_source_key;
+use crate::lane::Shard;
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// Returns the facts about them.
+pub(super) fn observe_beside(shard: &Shard, repository: &GitRepository) -> Beside {
+    if repository.spec.include.is_empty() {
+        return Beside::default();
+    }
+    let namespace = repository.metadata.namespace.as_deref().unwrap_or_default();
+    let get = |name: &str| shard.caches.of::<GitRepository>().get(namespace, name);
+    let stored = |repository: &GitRepository| {
+        let key = make_source_key(GitRepository::KIND.name, &repository.metadata).ok()?;
+        shard.artifacts.record(&key)
+    };
+    find_included(repository, get, stored)
+}

@@ -1,0 +1,149 @@
+//! The known facts about a Kustomization: from caches, from the artifact store, and from watches as its own identity.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tenure_api::{Kustomization, ObjectId};
+use tenure_planner::kustomization::SurveyRequest;
+use tenure_planner::kustomization::{
+    DependencyFacts, Endings, FoundDependency, Sibling, SourceFacts, Survey, Turnover, find_cycle, find_dependencies,
+    name_source, survey_siblings,
+};
+use tenure_sources::SourceKey;
+
+use super::outlook::{Outlook, SeenSource, is_beside};
+use crate::cluster_view::key::Key;
+use crate::lane::Shard;
+use crate::lane_kinds::source::find_source_kind;
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// Returns the source that a Kustomization names, if it exists and the reference is allowed: the shard with its artifact, and its key in the store
+/// there.
+pub(super) fn find_source(
+    own: &Arc<Shard>,
+    outlook: Outlook<'_>,
+    kustomization: &Kustomization,
+) -> Option<(Arc<Shard>, SourceKey)> {
+    match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => Some((shard, key)),
+        SeenSource::Lent(source, _) => Some((Arc::clone(own), source)),
+        SeenSource::Nothing | SeenSource::Unknown(_) => None,
+    }
+}
+
+/// Returns the facts about the source.
+pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization) -> SourceFacts {
+    let (shard, key) = match outlook.find_source(kustomization) {
+        SeenSource::Here(shard, key) => (shard, key),
+        SeenSource::Nothing => return SourceFacts::NotFound,
+        SeenSource::Lent(_, facts) => return facts,
+        SeenSource::Unknown(why) => return SourceFacts::Unknown(why),
+    };
+    let kind = find_source_kind(&kustomization.spec.source_ref.kind);
+    let Some((_, conditions)) = kind.and_then(|kind| (kind.find)(&shard, key.name())) else {
+        return SourceFacts::NotFound;
+    };
+    let artifact = shard.artifacts.record(&key).map(|stored| stored.facts);
+    SourceFacts::Found { artifact, conditions }
+}
+
+/// Returns the facts about its dependencies.
+pub(super) fn observe_dependencies(
+    outlook: Outlook<'_>,
+    kustomization: &Kustomization,
+) -> BTreeMap<String, DependencyFacts> {
+    find_dependencies(kustomization, |namespace, name| {
+        outlook.find_dependency(namespace, name)
+    })
+}
+
+/// Returns the cycle of dependencies that leads back to it, if one exists, over Kustomizations that it may name itself.
+pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
+    find_cycle(kustomization, |namespace, name| {
+        match outlook.find_dependency(namespace, name) {
+            FoundDependency::There(found) => Some(found),
+            FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
+        }
+    })
+}
+
+/// Returns the state of the other Kustomizations of the same source: which ones have not reached a revision, and which ones want objects.
+pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, request: &SurveyRequest) -> Survey {
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let own = kustomization.metadata.name.as_deref().unwrap_or_default();
+    let all = shard.caches.of::<Kustomization>().in_namespace(namespace);
+    let dependents = list_depending(&all, own);
+    let others: BTreeMap<&str, (&Arc<Kustomization>, Option<Arc<Turnover>>)> = all
+        .iter()
+        .filter_map(|other| {
+            let name = other.metadata.name.as_deref()?;
+            let key = Key::new(Kustomization::KIND, namespace, name);
+            // A Kustomization for another cluster wants no object of this one.
+            let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
+            (name != own && is_beside && name_source(other) == name_source(kustomization))
+                .then(|| (name, (other, shard.turnovers.of(&key))))
+        })
+        .collect();
+    let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();
+    for id in &request.ids {
+        let named = shard.inventories.naming(id);
+        let named = named
+            .iter()
+            .filter(|key| key.namespace == namespace && others.contains_key(key.name.as_str()));
+        claims.insert(id.clone(), named.map(|key| key.name.clone()).collect());
+    }
+    for (name, (_, turnover)) in &others {
+        for id in turnover.iter().flat_map(|turnover| &turnover.gains) {
+            if let Some(claim) = claims.get_mut(id) {
+                claim.insert((*name).to_owned());
+            }
+        }
+    }
+    let siblings = others.iter().map(|(name, (kustomization, turnover))| Sibling {
+        kustomization: kustomization.as_ref(),
+        turnover: turnover.as_deref(),
+        waits_for_us: dependents.contains(*name),
+    });
+    survey_siblings(&request.revision, &claims, siblings)
+}
+
+/// Returns the Kustomizations that depend on one, directly or indirectly.
+pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<String> {
+    let mut direct: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for kustomization in all {
+        let name = kustomization.metadata.name.as_deref().unwrap_or_default();
+        let depends_on = kustomization.spec.depends_on.iter();
+        for dependency in depends_on.filter(|on| is_beside(&kustomization.metadata, on.namespace.as_deref())) {
+            direct.entry(dependency.name.as_str()).or_default().push(name);
+        }
+    }
+    let mut found = BTreeSet::new();
+    let mut next = vec![on];
+    while let Some(name) = next.pop() {
+        for dependent in direct.get(name).into_iter().flatten() {
+            if found.insert((*dependent).to_owned()) {
+                next.push(*dependent);
+            }
+        }
+    }
+    found
+}
+
+/// Returns the deletions that affect a Kustomization. Read only while the Kustomization itself is being deleted.
+pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization) -> Endings {
+    if kustomization.metadata.deletion_timestamp.is_none() {
+        return Endings::default();
+    }
+    let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
+    let status = kustomization.status.as_ref();
+    let inventory = status.and_then(|status| status.inventory.as_ref());
+    let named: BTreeSet<String> = inventory
+        .into_iter()
+        .flat_map(|inventory| &inventory.entries)
+        .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
+        .collect();
+    Endings {
+        own: shard.surroundings.find_ending(namespace),
+        namespaces: shard.surroundings.find_endings(&named).await,
+    }
+}

@@ -1,0 +1,596 @@
+//! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
+
+mod place;
+mod rendering;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tenure_api::{Kustomization, ObjectId};
+use tenure_cluster::{ClusterError, EventHistory, ForeignToken, ServiceAccount, WorkTurns};
+use tenure_planner::answer::Reason;
+use tenure_planner::kustomization::{
+    Attempt, Endings, Memory, Observed, Rendered, ServiceAccountFacts, Snapshot, SourceFacts, Step, SurveyRequest,
+    is_settled, plan,
+};
+use tenure_planner::{Answer, FinalizerChange, Live, Next};
+use tenure_sources::Held as HeldBytes;
+use tenure_tenancy::Placement;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::here::Here;
+use super::kept_rendering::KeptRendering;
+use super::look::{self, Looked};
+use super::outlook::Outlook;
+use super::put_away::{self, PutAway};
+use super::{observe, owners};
+use crate::cluster_view::key::Key;
+use crate::cluster_view::live_objects::{Held, Known, read_revision};
+use crate::cluster_view::remote_clusters::OtherCluster;
+use crate::context::attempt_marks::UnderWay;
+use crate::lane::Shard;
+use crate::lane_kinds::borrowed_objects::LoanBook;
+use crate::limits::object_memory::LookingRoom;
+use crate::reconcile_loop::object_loop::Reconciler;
+use crate::reconcile_loop::object_writer::{self, Own, Written};
+use crate::reconcile_loop::reconciled::Reconciled as _;
+use crate::reconcile_loop::step_executor::{execute, fail};
+use crate::rendering::read_files::SeenFiles;
+use crate::telemetry::spans;
+
+/// How long an attempt waits for memory for the objects that it reads.
+const LOOKING: Duration = Duration::from_secs(60);
+
+/// The reconciler of one Kustomization.
+pub(crate) struct KustomizationReconciler {
+    shard: Arc<Shard>,
+    key: Key,
+    snapshot: Option<Box<Snapshot>>,
+    held: Held,
+    /// The objects that it reads in this cluster, if it applies to another one.
+    here: Here,
+    /// The other cluster that `held` and `looked` are about.
+    cluster: Option<Arc<OtherCluster>>,
+    /// The token that is sent there, if this cluster issued it.
+    token: Option<Arc<ForeignToken>>,
+    said: EventHistory,
+    /// Objects that this attempt read or wrote, with their revisions: watches may lag behind, or not report them.
+    answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
+    /// The objects from which the last plan was made.
+    looked: Looked,
+    /// Objects among these with the labels of another Kustomization: its namespace and name.
+    labelled: BTreeMap<ObjectId, (String, String)>,
+    /// Memory for an attempt's objects, and whether it is for another cluster.
+    looking: LookingRoom,
+    looks_elsewhere: bool,
+    /// The answers and the rendered objects of a waiting attempt.
+    put_away: Option<PutAway>,
+    /// Questions about the other Kustomizations of its source in this attempt.
+    asked: Option<SurveyRequest>,
+    /// The last rendering: the same artifact, path and namespace give the same objects. An attempt that asks for it takes it out.
+    rendered: Option<KeptRendering>,
+    /// The files that were rendered.
+    seen: Option<Arc<SeenFiles>>,
+    /// Memory for the rendered objects.
+    room: Option<HeldBytes>,
+    /// The rendering of this attempt, if its objects were not kept in memory while it waited.
+    begun: Option<Rendered>,
+    /// References into other lanes' processes, and whether to ask for them again.
+    loans: LoanBook,
+    asks_for_loans: bool,
+    /// The last acting account: the watched objects were seen by that account.
+    acted: Option<ServiceAccount>,
+}
+
+impl KustomizationReconciler {
+    pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
+        Self {
+            held: Held::new(Arc::clone(&shard.live), key.clone()),
+            here: Here::new(Arc::clone(&shard.live), key.clone()),
+            cluster: None,
+            token: None,
+            looking: LookingRoom::new(shard.means.looking.clone()),
+            looks_elsewhere: false,
+            said: EventHistory::default(),
+            shard,
+            key,
+            snapshot: None,
+            answered: BTreeMap::new(),
+            looked: BTreeMap::new(),
+            labelled: BTreeMap::new(),
+            put_away: None,
+            asked: None,
+            rendered: None,
+            seen: None,
+            room: None,
+            begun: None,
+            loans: LoanBook::default(),
+            asks_for_loans: true,
+            acted: None,
+        }
+    }
+
+    /// Checks whether it applies to another cluster.
+    fn is_elsewhere(&self) -> bool {
+        self.current()
+            .is_some_and(|kustomization| kustomization.spec.kube_config.is_some())
+    }
+
+    fn current(&self) -> Option<Arc<Kustomization>> {
+        self.shard
+            .caches
+            .of::<Kustomization>()
+            .get(&self.key.namespace, &self.key.name)
+    }
+
+    /// Brings the snapshot up to date.
+    async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
+        let shard = &self.shard;
+        let placement = shard.place().await;
+        if std::mem::take(&mut self.asks_for_loans) {
+            renew_loans(&mut self.loans, shard, &placement, kustomization).await;
+        }
+        let outlook = Outlook::new(shard, &placement, &self.loans);
+        let source = observe::observe_source(outlook, kustomization);
+        let dependencies = observe::observe_dependencies(outlook, kustomization);
+        let cycle = observe::observe_cycle(outlook, kustomization);
+        let endings = observe::observe_endings(shard, kustomization).await;
+        let before = std::mem::take(&mut self.looked);
+        for id in self.held.watched() {
+            if let Some(found) = self.held.newer(id, None) {
+                self.looked.insert(id.clone(), found);
+            }
+        }
+        for (id, (revision, answer)) in &self.answered {
+            let overtaken = self.looked.contains_key(id) && self.held.newer(id, *revision).is_some();
+            if !overtaken {
+                self.looked.insert(id.clone(), answer.clone());
+            }
+        }
+        let parsed = self
+            .snapshot
+            .as_mut()
+            .map(|snapshot| std::mem::take(&mut snapshot.live));
+        let before = (&before, parsed.unwrap_or_default());
+        self.looking.begin_round();
+        self.looking.prepare(look::estimate_parsed_bytes(&self.looked)).await;
+        let read = || look::read_looked(&self.looked, before, &self.looking);
+        let live = turns.run(look::count_bytes(&self.looked), read).await;
+        self.looking.settle();
+        self.labelled = owners::list_labelled(&self.key, &live);
+        let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
+        let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
+        let here = self.here.look();
+        let survey = self.asked.as_ref();
+        let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
+        let least_interval = placement.find_least_interval(&shard.means.settings);
+        let snapshot = self.snapshot.get_or_insert_with(|| {
+            Box::new(Snapshot {
+                kustomization: kustomization.clone(),
+                placement: placement.clone(),
+                source: SourceFacts::NotFound,
+                grants: shard.means.settings.reference_grants.clone(),
+                dependencies: BTreeMap::new(),
+                cycle: None,
+                service_account: ServiceAccountFacts::NotLooked,
+                endings: Endings::default(),
+                kinds: BTreeMap::new(),
+                live: BTreeMap::new(),
+                here: BTreeMap::new(),
+                guards: shard.means.guards.clone(),
+                settings: shard.means.applying.clone(),
+                strict_sops: shard.means.strict_sops,
+                least_interval,
+                owners: BTreeMap::new(),
+                rivals: BTreeMap::new(),
+                survey: None,
+                attempt: Attempt::begin(Timestamp::now(), kustomization),
+                memory: Memory::default(),
+            })
+        });
+        snapshot.kustomization = kustomization.clone();
+        snapshot.placement = placement;
+        snapshot.least_interval = least_interval;
+        snapshot.source = source;
+        snapshot.dependencies = dependencies;
+        snapshot.cycle = cycle;
+        snapshot.endings = endings;
+        snapshot.live = live;
+        snapshot.here = here;
+        snapshot.owners = owners;
+        snapshot.rivals = rivals;
+        snapshot.survey = survey;
+    }
+
+    fn take(&mut self, answer: Answer) {
+        let told = self.snapshot.as_mut().and_then(|snapshot| snapshot.take(answer));
+        if let Some((id, live)) = told {
+            self.answered(id, live);
+        }
+    }
+
+    fn answered(&mut self, id: ObjectId, answer: Live) {
+        let revision = answer.object().map(read_revision);
+        let known = Known::keep(answer);
+        if let (Some(revision), Known::Object(json)) = (revision, &known) {
+            self.held.seed(&id, revision, Arc::clone(json));
+        }
+        self.answered.insert(id, (revision, known));
+    }
+
+    /// Takes memory for an attempt's objects, and parses its stored answers again.
+    async fn begin_looking(&mut self) {
+        if self.looking.is_asked() {
+            return;
+        }
+        let lane = self.shard.lane().await;
+        let is_elsewhere = self.is_elsewhere();
+        if self.looks_elsewhere != is_elsewhere {
+            self.looks_elsewhere = is_elsewhere;
+            self.looking = if is_elsewhere {
+                self.shard.means.elsewhere.looking()
+            } else {
+                LookingRoom::new(self.shard.means.looking.clone())
+            };
+        }
+        self.looking.take(&lane.bounds.name, Instant::now() + LOOKING).await;
+        if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
+            let bytes = answers.bytes();
+            let bring_back = || answers.bring_back(&mut snapshot.attempt, &self.looking);
+            lane.bounds.turns.run(bytes, bring_back).await;
+        }
+    }
+
+    /// Returns the text size of the attempt's work: the objects that it reads, and its rendered objects.
+    fn bytes(&self) -> usize {
+        let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
+        look::estimate_text_bytes(self.looking.bytes().saturating_add(rendered))
+    }
+
+    /// Ends the use of parsed objects until the next round: only texts stay.
+    async fn end_looking(&mut self, is_done: bool) {
+        if is_done {
+            // The next attempt begins with the objects of the watches, and reads the others again.
+            self.answered.clear();
+        }
+        let lane = self.shard.lane().await;
+        let bytes = self.bytes();
+        if let Some(snapshot) = &mut self.snapshot {
+            let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
+            let rendered = self.rendered.as_mut();
+            let put_away = || {
+                live.clear();
+                if is_done {
+                    // Another attempt gets its own answers.
+                    put_away::drop_answers(attempt);
+                    if let Some(rendered) = rendered {
+                        rendered.put_away();
+                    }
+                    return None;
+                }
+                PutAway::take(attempt)
+            };
+            self.put_away = lane.bounds.turns.run(bytes, put_away).await;
+        }
+        self.looking.give_back();
+    }
+
+    /// Executes one round: observe, plan, execute, write.
+    async fn work(&mut self) -> Result<Option<Next>, ClusterError> {
+        let Some(kustomization) = self.current() else {
+            return Ok(None);
+        };
+        let key = self.key.clone();
+        let lane = self.shard.lane().await;
+        let turns = lane.bounds.turns.clone();
+        // observe
+        self.observe(&kustomization, &turns).await;
+        // plan
+        let bytes = self.bytes();
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let bytes = bytes.saturating_add(snapshot.estimate_expression_work());
+        let planned = turns.run(bytes, || plan(snapshot, Timestamp::now()));
+        let mut plan = planned.instrument(spans::begin_plan()).await;
+        let attempted = plan.status.as_ref();
+        if let Some(revision) = attempted.and_then(|status| status.last_attempted_revision.as_deref()) {
+            spans::note_revision(revision);
+        }
+        tracing::debug!(plan = %plan, "planned");
+        if let Some(account) = &plan.identity
+            && self
+                .acted
+                .replace(account.clone())
+                .is_some_and(|before| before != *account)
+        {
+            // Objects that another account saw are not for this account, which may lack the right to read them.
+            self.held.release();
+            self.here.release();
+            return Ok(Some(Next::Restart));
+        }
+        let mut unreachable = None;
+        if let Some(account) = &plan.identity {
+            match self.enter(plan.target.as_deref(), account, &kustomization, &lane).await {
+                Ok(true) => {}
+                // Facts of another cluster say nothing about this one.
+                Ok(false) => return Ok(Some(Next::Restart)),
+                Err(problem) => unreachable = Some(problem),
+            }
+        }
+        let Some(snapshot) = &self.snapshot else {
+            return Ok(None);
+        };
+        let heard = snapshot.list_heard().into_iter();
+        let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
+        let foreign = Outlook::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
+        self.shard.listen(&key, heard.chain(foreign).collect());
+        if let Some(turnover) = &plan.memory.turnover {
+            self.shard.tell_turnover(&key, turnover);
+        }
+        // execute
+        let own = Own::of(kustomization.as_ref());
+        if let Some(change) = &plan.finalizer {
+            if matches!(change, FinalizerChange::Remove(_)) {
+                // Events about its end are written while the object exists. A process that crashes in between writes them again.
+                own.write_events(&self.shard, &mut self.said, &plan.events).await;
+            }
+            let written = own.change_finalizer(&self.shard, change).await?;
+            if matches!(change, FinalizerChange::Remove(_)) {
+                return Ok(Some(plan.next));
+            }
+            if written == Written::Gone {
+                return Ok(None);
+            }
+        }
+        if let Some(account) = &plan.identity {
+            if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+                self.here.hold(account, &lane.access(), &plan.watch_here).await;
+            }
+            if unreachable.is_some() {
+                self.held.release();
+            } else if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+                self.held.hold(account, &lane.access(), &plan.watch).await;
+            } else if !plan.watch.is_empty() {
+                // Before the apply: a shared watch reports each change once, to the holders that it has at that time.
+                self.held.hold_too(account, &lane.access(), &plan.watch).await;
+            }
+        }
+        if plan.status_first
+            && let Some(status) = &plan.status
+            && own.write_status(&self.shard, status).await? == Written::Gone
+        {
+            return Ok(None);
+        }
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.memory = plan.memory.clone();
+        }
+        let mut requests = Vec::new();
+        for step in std::mem::take(&mut plan.steps) {
+            match step {
+                Step::Render(request) => {
+                    let rendering = self.render(&request, &kustomization);
+                    rendering.instrument(spans::begin_rendering()).await;
+                }
+                Step::Survey(request) => self.asked = Some(request),
+                Step::ReadHere(target) => {
+                    if !self
+                        .read_here(&target, plan.identity.as_ref(), &lane, plan.deadline)
+                        .await
+                    {
+                        return Ok(Some(Next::Again));
+                    }
+                }
+                Step::OrderToken(order) => self.order_token(order, &lane).await,
+                Step::Ask(request) => requests.push(request),
+            }
+        }
+        if !requests.is_empty() {
+            let answers = match (&unreachable, self.client(plan.identity.as_ref(), &lane).await) {
+                (Some(problem), _) => {
+                    let fail = |request| fail(request, Reason::Unreachable, problem);
+                    requests.iter().flat_map(fail).collect()
+                }
+                (None, Some((clients, client))) => {
+                    let executed = execute(&clients, &client, &requests, plan.deadline, Some(&self.looking));
+                    executed.instrument(spans::begin_requests()).await
+                }
+                // The next plan reports the problem with the identity.
+                (None, None) => return Ok(Some(Next::Again)),
+            };
+            let bytes = self.bytes();
+            let take = || answers.into_iter().for_each(|answer| self.take(answer));
+            turns.run(bytes, take).await;
+        }
+        // write
+        if !plan.status_first
+            && let Some(status) = &plan.status
+        {
+            own.write_status(&self.shard, status).await?;
+        }
+        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
+            self.keep_rendered(&plan.next, &lane);
+        }
+        Ok(Some(plan.next))
+    }
+}
+
+/// Asks again about a Kustomization's references into other lanes' processes.
+async fn renew_loans(loans: &mut LoanBook, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
+    let named = Outlook::new(shard, placement, loans).list_foreign(kustomization);
+    // A cycle of dependencies goes through the references of other objects.
+    let look_on = |loans: &LoanBook| {
+        let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, loans), kustomization);
+    };
+    loans.renew(shard, named, look_on).await;
+}
+
+impl Reconciler for KustomizationReconciler {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn is_admitted(&self) -> bool {
+        self.shard.is_admitted()
+    }
+
+    async fn permits(&self) -> Arc<Semaphore> {
+        let bounds = &self.shard.lane().await.bounds;
+        Arc::clone(if self.is_elsewhere() {
+            &bounds.elsewhere
+        } else {
+            &bounds.work
+        })
+    }
+
+    /// Returns the semaphore for unhurried work: a commit that changes none of its files, or a new process that only confirms settled objects.
+    /// Kustomizations with changes go first.
+    async fn unhurried(&self) -> Option<Arc<Semaphore>> {
+        let kustomization = self.current()?;
+        let SourceFacts::Found {
+            artifact: Some(artifact),
+            ..
+        } = observe::observe_source(
+            Outlook::new(&self.shard, &self.shard.place().await, &self.loans),
+            &kustomization,
+        )
+        else {
+            return None;
+        };
+        let is_unhurried = match &self.rendered {
+            None => self.snapshot.is_none() && is_settled(&kustomization, &artifact),
+            Some(rendered) => {
+                let is_another = artifact.digest != rendered.artifact_digest();
+                is_another && self.is_same_in(&artifact.digest, &kustomization).await
+            }
+        };
+        is_unhurried.then_some(Arc::clone(&self.shard.lane().await.bounds.unhurried))
+    }
+
+    async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
+        self.begin_looking().await;
+        let next = self.work().await;
+        match &next {
+            Ok(Some(Next::Again | Next::Restart)) => {}
+            Ok(Some(Next::Done(_))) => self.end_looking(true).await,
+            _ => self.end_looking(false).await,
+        }
+        next
+    }
+
+    fn marks(&self) -> Option<Arc<UnderWay>> {
+        Some(Arc::clone(&self.shard.means.under_way))
+    }
+
+    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
+        object_writer::tell_of_wait::<Kustomization>(&self.shard, &self.key, crashes, until).await;
+    }
+
+    fn restart(&mut self) {
+        self.answered.clear();
+        self.here.forget_answers();
+        let put_away = self.put_away.take().and_then(PutAway::into_rendering);
+        self.looking.begin_attempt();
+        self.asked = None;
+        self.begun = None;
+        self.asks_for_loans = true;
+        let Some(kustomization) = self.current() else {
+            self.snapshot = None;
+            return;
+        };
+        let snapshot = self.snapshot.as_mut();
+        let rendered = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization));
+        if let Some(rendered) = rendered.and_then(KeptRendering::keep).or(put_away) {
+            self.rendered = Some(rendered);
+        }
+    }
+
+    async fn triggered(&mut self, changed: &HashSet<ObjectId>) -> bool {
+        let (Some(kustomization), Some(snapshot)) = (self.current(), &self.snapshot) else {
+            return true;
+        };
+        let shard = &self.shard;
+        let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
+        let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
+        let placement = shard.place().await;
+        renew_loans(&mut self.loans, shard, &placement, &kustomization).await;
+        let outlook = Outlook::new(shard, &placement, &self.loans);
+        let now = Observed {
+            kustomization: &kustomization,
+            placement: &placement,
+            source: &observe::observe_source(outlook, &kustomization),
+            dependencies: &observe::observe_dependencies(outlook, &kustomization),
+            endings: &observe::observe_endings(shard, &kustomization).await,
+            survey: survey.as_ref(),
+        };
+        if snapshot.is_overtaken(&now) {
+            return true;
+        }
+        if !snapshot.owners.is_empty() {
+            let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
+            let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
+            if snapshot.is_overtaken_by(&owners, &rivals) {
+                return true;
+            }
+        }
+        if self.here.is_another(snapshot, changed) {
+            return true;
+        }
+        let mut compared = Vec::new();
+        for id in changed {
+            // Reported objects are compared with the objects of the last plan: opening a watch is no change, and neither is the echo of an own write.
+            // A change reported before its stream broke counts too.
+            let Some(now) = self.held.noticed(id) else { continue };
+            match self.looked.get(id) {
+                None if snapshot.counts_unseen(id) => return true,
+                Some(before) if !before.is_same(&now) => compared.push((id, before, now)),
+                _ => {}
+            }
+        }
+        let turns = self.shard.lane().await.bounds.turns.clone();
+        for (id, before, now) in compared {
+            let differs = || snapshot.is_another(id, &before.read(), &now.read());
+            if turns.run(before.len().saturating_add(now.len()), differs).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn unwatched(&self) -> bool {
+        !self.held.all_synced() || !self.here.all_synced()
+    }
+
+    fn look_again(&mut self) {
+        self.answered.clear();
+        self.here.forget_answers();
+    }
+
+    fn forget(&mut self) {
+        self.held.release();
+        self.here.release();
+        self.shard.turnovers.forget(&self.key);
+        self.shard.listen(&self.key, BTreeSet::new());
+        self.asked = None;
+        self.snapshot = None;
+        (self.rendered, self.seen) = (None, None);
+        self.room = None;
+        self.begun = None;
+        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
+        self.answered.clear();
+        self.looked.clear();
+        self.labelled.clear();
+        self.put_away = None;
+        self.looking.give_back();
+        self.go_to(None);
+    }
+
+    fn exists(&self) -> bool {
+        self.current().is_some()
+    }
+}

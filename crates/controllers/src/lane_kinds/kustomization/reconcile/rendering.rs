@@ -1,0 +1,95 @@
+//! The rendering of a Kustomization: requested, reused, and kept while memory is available.
+
+use jiff::Timestamp;
+use tenure_api::Kustomization;
+use tenure_planner::Next;
+use tenure_planner::kustomization::{RenderFailure, RenderRequest};
+
+use super::super::outlook::Outlook;
+use super::KustomizationReconciler;
+use crate::lane::Lane;
+use crate::lane_kinds::kustomization::kept_rendering::KeptRendering;
+use crate::lane_kinds::kustomization::observe;
+use crate::rendering::renderer::{Renderings, Roomy};
+
+impl KustomizationReconciler {
+    /// Checks whether the files of an artifact are the same as in the last rendering.
+    pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
+        let Some(seen) = &self.seen else { return false };
+        let placement = self.shard.place().await;
+        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
+        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
+            return false;
+        };
+        let lane = self.shard.lane().await;
+        Renderings::are_same(&shard.artifacts, (&source, artifact_digest), seen, &lane.bounds).await
+    }
+
+    pub(super) async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
+        // The previous rendering frees its memory first, whether it is reused or not.
+        let mut known = self.rendered.take().filter(|rendered| rendered.is_like(request));
+        if let Some(rendered) = &mut known
+            && !rendered.is_of(request)
+        {
+            if self.is_same_in(&request.artifact_digest, kustomization).await {
+                rendered.set_artifact_digest(&request.artifact_digest);
+            } else {
+                known = None;
+            }
+        }
+        let rendered = match known {
+            Some(known) => {
+                let turns = self.shard.lane().await.bounds.turns.clone();
+                turns.run(known.bytes(), || known.bring_back()).await
+            }
+            None => None,
+        };
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if let Some(rendered) = rendered {
+            snapshot.take_rendered(rendered, Timestamp::now());
+            return;
+        }
+        self.room = None;
+        if let Some(begun) = self.begun.take().filter(|begun| !begun.is_of(request)) {
+            // The attempt has already applied another rendering. The plan sees that and starts again.
+            snapshot.attempt.rendered = Some(begun);
+            return;
+        }
+        let placement = self.shard.place().await;
+        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
+        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
+            return;
+        };
+        let (lane, artifacts) = (self.shard.lane().await, &shard.artifacts);
+        let renderings = &self.shard.means.renderings;
+        let Roomy { rendered, room, seen } = renderings.render(artifacts, &source, request, &lane.bounds).await;
+        (self.room, self.seen) = (room, seen);
+        snapshot.take_rendered(rendered, Timestamp::now());
+    }
+
+    /// Keeps the rendering while no attempt works, if memory is available. Otherwise it is rendered again.
+    pub(super) fn keep_rendered(&mut self, next: &Next, lane: &Lane) {
+        let Some(snapshot) = &mut self.snapshot else { return };
+        if matches!(next, Next::Done(_)) {
+            let rendered = snapshot.attempt.rendered.take();
+            if let Some(rendered) = rendered.and_then(KeptRendering::keep) {
+                self.rendered = Some(rendered);
+            }
+        }
+        self.room = self.shard.means.renderings.keep(&lane.bounds, self.room.take());
+        if self.room.is_some() {
+            return;
+        }
+        (self.rendered, self.seen) = (None, None);
+        // A failure needs no memory, and a waiting attempt needs it as its answer.
+        if let Some(rendered) = &mut snapshot.attempt.rendered
+            && rendered.outcome.is_ok()
+        {
+            rendered.outcome = Err(RenderFailure {
+                message: "the rendering is not cached".to_owned(),
+                artifact_missing: false,
+            });
+            self.begun = snapshot.attempt.rendered.take();
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Reconciles OCIRepositories: as all sources, with fetches from container registries.
+
+mod fetch;
+
+use std::sync::Arc;
+
+use tenure_api::metadata::SOURCE_CONTROLLER_STATUS;
+use tenure_api::{ObjectMeta, OciRepository};
+use tenure_cluster::ServiceAccount;
+use tenure_planner::Event;
+use tenure_planner::oci_repository::FetchRequest;
+use tenure_planner::source::{FetchFailure, Fetched};
+use tenure_sources::SourceKey;
+
+use crate::cluster_view::key::{Key, Kind};
+use crate::context::Means;
+use crate::lane::{Lane, Shard};
+use crate::lane_kinds::source::{self, Fetching, SourceReconciler};
+use crate::notifications;
+use crate::reconcile_loop::object_loop::Reconciler;
+use crate::reconcile_loop::reconciled::Reconciled;
+use crate::telemetry::metrics::Described;
+
+impl Reconciled for OciRepository {
+    type Home = Shard;
+
+    const KIND: &'static Kind = &Kind {
+        api_version: "source.toolkit.fluxcd.io/v1",
+        name: "OCIRepository",
+        manager: SOURCE_CONTROLLER_STATUS,
+        reporter: "source-controller",
+    };
+
+    fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
+        SourceReconciler::<Self>::new(shard, key)
+    }
+
+    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::tell::<Self>(shard, metadata, event).await;
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.spec.suspend
+    }
+
+    fn describe(&self) -> Described {
+        let artifact = self.status.as_ref().and_then(|status| status.artifact.as_ref());
+        Described {
+            revision: artifact.map(|artifact| artifact.revision.clone()).unwrap_or_default(),
+            more: Some(("url", self.spec.url.shown())),
+        }
+    }
+
+    /// Wakes the objects in other namespaces that apply from it, because they listen to it.
+    fn refresh(shard: &Shard, key: &Key) {
+        shard.tell_listeners(key);
+    }
+
+    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
+        source::take_stock::<Self>(means, shards).await;
+    }
+}
+
+impl Fetching for OciRepository {
+    async fn perform_fetch(
+        shard: &Shard,
+        of: (&SourceKey, &Lane),
+        account: Option<&ServiceAccount>,
+        request: &FetchRequest,
+    ) -> Result<Fetched, FetchFailure> {
+        fetch::perform_fetch(shard, of, account, request).await
+    }
+}

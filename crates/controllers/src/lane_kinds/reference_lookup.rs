@@ -1,0 +1,81 @@
+//! The objects outside its own namespace that an object may see: targets of its references. No lookup happens before `tenancy` has allowed the
+//! reference, and only the named object is looked up.
+
+use std::sync::Arc;
+
+use tenure_sources::SourceKey;
+use tenure_tenancy::{Placement, Referrer, reference};
+
+use crate::cluster_view::key::Key;
+use crate::lane::{Neighbour, Shard};
+use crate::lane_kinds::source::find_source_kind;
+
+/// The objects that an object of this namespace may see.
+#[derive(Clone, Copy)]
+pub(crate) struct Sight<'a> {
+    shard: &'a Arc<Shard>,
+    /// The placement of the namespace.
+    placement: &'a Placement,
+}
+
+/// The result of a lookup of a source.
+pub(crate) enum FoundKey {
+    /// The source is missing, or the reference is not allowed.
+    Nothing,
+    /// The source belongs to another lane in another process.
+    Apart,
+    /// The shard of its namespace, and its key in the artifact store.
+    There(Arc<Shard>, SourceKey),
+}
+
+impl<'a> Sight<'a> {
+    pub(crate) fn new(shard: &'a Arc<Shard>, placement: &'a Placement) -> Self {
+        Self { shard, placement }
+    }
+
+    /// Returns the referrer.
+    pub(crate) fn referrer(&self) -> Referrer<'a> {
+        Referrer {
+            namespace: &self.shard.namespace,
+            placement: self.placement,
+            grants: &self.shard.means.settings.reference_grants,
+        }
+    }
+
+    /// Checks whether a namespace is the object's own.
+    pub(crate) fn is_own(&self, namespace: &str) -> bool {
+        namespace == self.shard.namespace
+    }
+
+    /// Returns the shard of a namespace. The caller must have checked that the reference is allowed.
+    pub(crate) fn find_shard(&self, namespace: &str) -> Neighbour {
+        if self.is_own(namespace) {
+            return Neighbour::Here(Arc::clone(self.shard));
+        }
+        self.shard.surroundings.find_neighbour(namespace)
+    }
+
+    /// Returns a source by kind, namespace and name, if it exists and the reference is allowed.
+    pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> FoundKey {
+        if reference::check_source(self.referrer(), kind, namespace, name).is_err() {
+            return FoundKey::Nothing;
+        }
+        let shard = match self.find_shard(namespace.unwrap_or(&self.shard.namespace)) {
+            Neighbour::Here(shard) => shard,
+            Neighbour::Nothing => return FoundKey::Nothing,
+            Neighbour::Apart => return FoundKey::Apart,
+        };
+        let found = find_source_kind(kind).and_then(|kind| (kind.find)(&shard, name));
+        match found {
+            Some((key, _)) => FoundKey::There(shard, key),
+            None => FoundKey::Nothing,
+        }
+    }
+
+    /// Returns the key of a source of another namespace, if the reference is allowed: the object to listen to.
+    pub(crate) fn find_foreign(&self, kind: &str, namespace: Option<&str>, name: &str) -> Option<Key> {
+        let other = namespace.filter(|other| !self.is_own(other))?;
+        reference::check_source(self.referrer(), kind, Some(other), name).ok()?;
+        Some(Key::new(find_source_kind(kind)?.kind, other, name))
+    }
+}

@@ -1,0 +1,49 @@
+//! Reconciles sources of any kind: observe → plan → fetch → write. A kind adds its fetch.
+
+mod kinds;
+mod reconcile;
+mod stock;
+
+use kube::core::object::HasStatus;
+use tenure_cluster::ServiceAccount;
+use tenure_planner::artifact::StoredArtifact;
+use tenure_planner::source::{FetchFailure, FetchReason, Fetched, Source};
+use tenure_sources::SourceKey;
+
+use crate::lane::{Lane, Shard};
+use crate::reconcile_loop::reconciled::Reconciled;
+
+pub(crate) use kinds::find_source_kind;
+pub(crate) use reconcile::SourceReconciler;
+pub(crate) use stock::take_stock;
+
+/// A kind of sources that is reconciled here.
+pub(crate) trait Fetching:
+    Reconciled<Home = Shard> + Source<Status = <Self as HasStatus>::Status, Request: Send + Sync, Beside: Send + Sync>
+{
+    /// Returns the facts about other objects that the source needs.
+    fn observe_beside(_shard: &Shard, _source: &Self) -> Self::Beside {
+        Self::Beside::default()
+    }
+
+    /// Fetches as a plan requests. A failure is part of the answer: it becomes a status.
+    fn perform_fetch(
+        shard: &Shard,
+        of: (&SourceKey, &Lane),
+        account: Option<&ServiceAccount>,
+        request: &Self::Request,
+    ) -> impl Future<Output = Result<Fetched, FetchFailure>> + Send;
+}
+
+/// Records the stored artifact of a source.
+pub(crate) fn remember(shard: &Shard, source: &SourceKey, artifact: &StoredArtifact) -> Result<(), FetchFailure> {
+    shard
+        .artifacts
+        .remember(source, artifact)
+        .map_err(|error| FetchFailure {
+            reason: FetchReason::ArchiveOperationFailed,
+            message: format!("artifact storage: can't write the record of {}: {error}", artifact.path),
+            terminal: false,
+            retry_after: None,
+        })
+}

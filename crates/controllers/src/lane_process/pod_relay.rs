@@ -1,0 +1,546 @@
+//! The relay in a lane's Pod. It connects to the hub and starts the lane's process, which is the same and as confined as beside a hub. It forwards
+//! the messages of both, and opens the connections that the lane requests, by the policy that the hub sends.
+//!
+//! The relay has the Pod's tokens. It gives the lane the token for the API server. The other token goes only to the hub. The relay ends a lane whose
+//! hub is silent: by then another Pod may have its orders.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use tenure_cluster::Token;
+use tenure_sources::{ConnectFailure, ConnectRefusal};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadHalf};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::Child;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::artifacts::untrusted_folder::open_archive;
+use crate::context::lane_settings::LaneProgram;
+use crate::endpoints::lane_endpoint::PodStream;
+use crate::lane::lane_references::Reference;
+use crate::lane_protocol::dial_channel::DialLine;
+use crate::lane_protocol::dial_server::{self, Reachable};
+use crate::lane_protocol::file_transfer::{Deliveries, Undelivered, send_file};
+use crate::lane_protocol::message_rate::Pace;
+use crate::lane_protocol::messages::{Answer, FrameError, FromLane, Question, ToLane, decode, encode, read_length};
+use crate::lane_protocol::pod_connection::{
+    FromPod, Hello, LENT_AT_ONCE, Part, PodEnd, PodWriter, Posting, ToPod, VERSION, read_part, write_hello,
+};
+use crate::lane_protocol::process_starter::Starter;
+
+/// The time limit for the hub to accept the connection. After that, the Pod connects again.
+const TAKEN_IN: Duration = Duration::from_secs(60);
+/// The time limit for a lane to end its running work after its Pod gets the order to end.
+const FAREWELL: Duration = Duration::from_secs(15);
+/// The time limit for the last messages.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The time limit for a borrowed archive to arrive.
+const LENT: Duration = Duration::from_secs(50);
+/// The length limit of a lane's question for a token.
+const TOKEN_QUESTION: usize = 128;
+/// The number of the first `Alive` message.
+const FIRST: u64 = 1;
+/// Frames that wait to be taken by the lane.
+const WAITING: usize = 64;
+
+/// Reads a token that the kubelet renews.
+type ReadToken = dyn Fn() -> std::io::Result<String> + Send + Sync;
+
+/// The relay in a lane's Pod.
+pub struct LaneRelay {
+    starter: Starter,
+    folder: PathBuf,
+    read_token: Arc<ReadToken>,
+    works: Arc<AtomicBool>,
+}
+
+impl fmt::Debug for LaneRelay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("LaneRelay").finish_non_exhaustive()
+    }
+}
+
+/// How a connection to the hub ended. The lane has ended in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RelayEnd {
+    /// The hub did not accept the connection.
+    NotTakenIn,
+    /// The lane had started.
+    LaneEnded,
+}
+
+impl LaneRelay {
+    /// Creates a relay that starts the lane's program in its own folder below `folder`. The token is read again for each question of the lane. Must
+    /// be called inside a tokio runtime.
+    #[must_use]
+    pub fn new(
+        program: &LaneProgram,
+        folder: PathBuf,
+        read_token: impl Fn() -> std::io::Result<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            starter: Starter::new(program),
+            folder,
+            read_token: Arc::new(read_token),
+            works: Arc::default(),
+        }
+    }
+
+    /// Returns the flag whether a lane runs here.
+    #[must_use]
+    pub fn works(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.works)
+    }
+
+    fn lane_folder(&self) -> PathBuf {
+        self.folder.join("lane")
+    }
+
+    /// Serves the hub at the other end of a connection, until the lane or the connection ends, or the Pod gets the order to end.
+    pub async fn serve(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
+        hub_token: String,
+        end: &CancellationToken,
+    ) -> RelayEnd {
+        let mut stream: PodStream = Box::pin(stream);
+        let hello = Hello {
+            version: VERSION.to_owned(),
+            token: hub_token,
+            folder: self.lane_folder(),
+        };
+        let beginning = async {
+            write_hello(&mut stream, &hello).await.ok()?;
+            match read_part::<ToPod>(&mut stream).await {
+                Ok(Some(Part::Own(ToPod::Begin(posting)))) => Some(posting),
+                _ => None,
+            }
+        };
+        let posting = tokio::select! {
+            begun = tokio::time::timeout(TAKEN_IN, beginning) => begun.ok().flatten(),
+            () = end.cancelled() => None,
+        };
+        let Some(posting) = posting else {
+            return RelayEnd::NotTakenIn;
+        };
+        let (mut read, write) = tokio::io::split(stream);
+        let writer = Arc::new(PodWriter::new(write));
+        // The order to begin may be old. The lane starts only after the hub has answered a new message.
+        let lease = Lease::new(posting.lease);
+        let confirming = tokio::time::timeout(posting.lease, lease.confirm(&mut read, &writer)).await;
+        if confirming != Ok(true) {
+            return RelayEnd::NotTakenIn;
+        }
+        let ended = self.run_lane((read, &writer), (*posting, lease), end).await;
+        self.works.store(false, Ordering::Release);
+        let last_words = async {
+            if let Some(ended) = ended {
+                tracing::info!(?ended, "the lane ended");
+                let _the_hub_may_be_gone = writer.tell(&FromPod::Ended(ended)).await;
+            }
+            writer.shut_down().await;
+        };
+        let _late = tokio::time::timeout(LAST_WORDS, last_words).await;
+        RelayEnd::LaneEnded
+    }
+
+    /// Runs the lane until it has ended. Returns how it ended, if the hub can still be informed.
+    async fn run_lane(
+        &self,
+        (read, writer): (ReadHalf<PodStream>, &Arc<PodWriter>),
+        (posting, lease): (Posting, Lease),
+        end: &CancellationToken,
+    ) -> Option<PodEnd> {
+        let folder = self.lane_folder();
+        let made = {
+            use std::os::unix::fs::DirBuilderExt as _;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)
+        };
+        if let Err(error) = made {
+            return Some(PodEnd::NotStarted(format!("{}: {error}", folder.display())));
+        }
+        let (mut child, line, dial_line) = match self.starter.start(None).await {
+            Ok(started) => started,
+            Err(error) => return Some(PodEnd::NotStarted(error.to_string())),
+        };
+        self.works.store(true, Ordering::Release);
+        tracing::info!(lane = posting.lane, "the lane was started");
+        let talk = Arc::new(Talk::new(Arc::clone(writer), folder, &self.folder));
+        let line = (read, line, dial_line);
+        let said = self.attend(&talk, line, (posting, lease), &mut child, end).await;
+        // The lane's process is dead before this function returns, in every case.
+        match said {
+            Said::Ended(status) => Some(read_status(status)),
+            Said::Misspoke(problem) => {
+                kill(&mut child).await;
+                Some(PodEnd::Misspoke(problem))
+            }
+            Said::HubGone => {
+                kill(&mut child).await;
+                None
+            }
+            Said::Alone => {
+                kill(&mut child).await;
+                Some(PodEnd::Alone)
+            }
+            Said::Leaving => {
+                kill(&mut child).await;
+                Some(PodEnd::Left)
+            }
+        }
+    }
+
+    async fn attend(
+        &self,
+        talk: &Arc<Talk>,
+        (read, line, dial_line): (ReadHalf<PodStream>, UnixStream, DialLine),
+        (posting, lease): (Posting, Lease),
+        child: &mut Child,
+        end: &CancellationToken,
+    ) -> Said {
+        let (from_lane, to_lane) = line.into_split();
+        let (tell, told) = mpsc::channel(WAITING);
+        let lender = Arc::clone(talk);
+        let reachable = Reachable {
+            lane: posting.lane,
+            policy: posting.policy,
+            server: posting.server,
+            open_lent: Box::new(move |reference, digest| {
+                let talk = Arc::clone(&lender);
+                async move { talk.borrow(reference, digest).await }.boxed()
+            }),
+        };
+        let hearing = hear_hub(talk, read, &lease, &tell);
+        let telling = tell_lane(to_lane, told);
+        let handing_on = hand_on(talk, from_lane, &self.read_token, &tell);
+        let dialing = dial_server::serve(dial_line, reachable);
+        let living = lease.keep(&talk.writer);
+        let leaving = async {
+            end.cancelled().await;
+            if let Ok(stop) = encode(&ToLane::Stop) {
+                let _gone = tell.send(stop).await;
+            }
+            tokio::time::sleep(FAREWELL).await;
+        };
+        let said = tokio::select! {
+            () = hearing => Said::HubGone,
+            // The lane's process is about to end.
+            () = telling => std::future::pending().await,
+            said = handing_on => said,
+            said = dialing => said.map_or(Said::HubGone, Said::Misspoke),
+            () = living => Said::Alone,
+            ended = child.wait() => Said::Ended(ended),
+            () = leaving => Said::Leaving,
+        };
+        match said {
+            Said::Ended(_) if end.is_cancelled() => Said::Leaving,
+            said => said,
+        }
+    }
+}
+
+/// The reason why the relay stops serving a lane.
+enum Said {
+    Ended(std::io::Result<ExitStatus>),
+    Misspoke(String),
+    HubGone,
+    Alone,
+    Leaving,
+}
+
+async fn kill(child: &mut Child) {
+    // An already ended process can't be killed.
+    let _ended = child.start_kill();
+    let _whatever_it_was = child.wait().await;
+}
+
+fn read_status(ended: std::io::Result<ExitStatus>) -> PodEnd {
+    match ended {
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => PodEnd::Exited(code),
+            (None, signal) => PodEnd::Signalled(signal.unwrap_or_default()),
+        },
+        Err(error) => PodEnd::NotStarted(error.to_string()),
+    }
+}
+
+/// The time for which the lane may go on, counted from the last `Alive` message that the hub answered. After that, another Pod may have its orders.
+struct Lease {
+    length: Duration,
+    began: Instant,
+    state: Mutex<Words>,
+}
+
+/// Sent `Alive` messages, and the last one that the hub answered. The number of messages is bounded by the length of the lease.
+#[derive(Default)]
+struct Words {
+    sent: VecDeque<(u64, Instant)>,
+    heard: Option<Instant>,
+}
+
+impl Lease {
+    fn new(length: Duration) -> Self {
+        Self {
+            length,
+            began: Instant::now(),
+            state: Mutex::default(),
+        }
+    }
+
+    fn note_sent(&self, number: u64, now: Instant) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sent.push_back((number, now));
+    }
+
+    /// Records that the hub has received this message and all before it.
+    fn note_heard(&self, number: u64) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(place) = state.sent.iter().position(|(sent, _)| *sent == number) else {
+            return;
+        };
+        // Earlier messages need no answer any more.
+        let heard = state.sent.drain(..=place).next_back();
+        state.heard = heard.map(|(_, at)| at);
+    }
+
+    fn end(&self) -> Instant {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heard.unwrap_or(self.began) + self.length
+    }
+
+    /// Sends the first `Alive` message, and returns whether the hub has answered it.
+    async fn confirm(&self, read: &mut ReadHalf<PodStream>, writer: &PodWriter) -> bool {
+        self.note_sent(FIRST, Instant::now());
+        if writer.tell(&FromPod::Alive(FIRST)).await.is_err() {
+            return false;
+        }
+        match read_part::<ToPod>(read).await {
+            Ok(Some(Part::Own(ToPod::Heard(FIRST)))) => {
+                self.note_heard(FIRST);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Sends `Alive` messages until the hub has not answered for too long.
+    async fn keep(&self, writer: &PodWriter) {
+        let saying = async {
+            let mut number = FIRST;
+            let mut often = tokio::time::interval(self.length / 4);
+            loop {
+                often.tick().await;
+                number += 1;
+                self.note_sent(number, Instant::now());
+                if writer.tell(&FromPod::Alive(number)).await.is_err() {
+                    // The reader of the line notices its end.
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let watching = async {
+            loop {
+                let end = self.end();
+                if end <= Instant::now() {
+                    return;
+                }
+                tokio::time::sleep_until(end).await;
+            }
+        };
+        tokio::select! {
+            () = saying => {}
+            () = watching => {}
+        }
+    }
+}
+
+/// The writer to the hub, and the running requests to it.
+struct Talk {
+    writer: Arc<PodWriter>,
+    /// The lane's folder.
+    folder: PathBuf,
+    /// The folder for borrowed archives while they arrive.
+    spool: PathBuf,
+    wanted: Deliveries<ConnectRefusal>,
+    room: Semaphore,
+}
+
+fn refuse(message: impl Into<String>) -> ConnectRefusal {
+    ConnectRefusal {
+        failure: ConnectFailure::Unreachable,
+        message: message.into(),
+    }
+}
+
+impl Talk {
+    fn new(writer: Arc<PodWriter>, folder: PathBuf, above: &std::path::Path) -> Self {
+        Self {
+            writer,
+            folder,
+            spool: above.join("lent"),
+            wanted: Deliveries::default(),
+            room: Semaphore::new(LENT_AT_ONCE),
+        }
+    }
+
+    /// Receives an artifact that another lane has fetched, from the hub.
+    async fn borrow(&self, reference: Reference, digest: String) -> Result<std::fs::File, ConnectRefusal> {
+        let _room = self.room.acquire().await;
+        let delivery = self.wanted.expect();
+        let wants = FromPod::Wants {
+            number: delivery.number,
+            reference,
+            digest,
+        };
+        let receiving = async {
+            self.writer
+                .tell(&wants)
+                .await
+                .map_err(|error| refuse(error.to_string()))?;
+            // The hub enforces the size limit of an archive.
+            let received = delivery.receive(&self.spool, u64::MAX).await;
+            received.map_err(|undelivered| match undelivered {
+                Undelivered::Refused(refusal) => refusal,
+                Undelivered::Broken(error) => refuse(format!("the archive did not arrive: {error}")),
+            })
+        };
+        let received = tokio::time::timeout(LENT, receiving).await;
+        received.unwrap_or_else(|_| Err(refuse("the archive did not arrive in time")))
+    }
+
+    /// Sends a file of the lane's folder.
+    async fn send(self: Arc<Self>, number: u64, path: PathBuf, most: u64) {
+        let sent = match open_archive(self.folder.clone(), path).await {
+            Some(file) => send_file(&self.writer, number, file, most).await,
+            None => self.writer.tell(&FromPod::Missing { number }).await,
+        };
+        if let Err(error) = sent {
+            tracing::debug!(%error, "a file could not be sent to the controllers");
+        }
+    }
+}
+
+/// Reads the hub's messages until the hub is gone or sends an unreadable message.
+async fn hear_hub(talk: &Arc<Talk>, mut read: ReadHalf<PodStream>, lease: &Lease, tell: &mpsc::Sender<Vec<u8>>) {
+    let mut sending = JoinSet::new();
+    loop {
+        while sending.try_join_next().is_some() {}
+        match read_part::<ToPod>(&mut read).await {
+            Ok(Some(Part::Lane(frame))) => {
+                // A lane that reads nothing blocks the hub's messages, and the hub then ends the lane.
+                if tell.send(add_length(&frame)).await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+            Ok(Some(Part::Piece { number, bytes })) => {
+                talk.wanted.take_piece(number, bytes).await;
+            }
+            Ok(Some(Part::Own(ToPod::Heard(number)))) => lease.note_heard(number),
+            Ok(Some(Part::Own(ToPod::Open { number, path, most }))) => {
+                sending.spawn(Arc::clone(talk).send(number, path, most));
+            }
+            Ok(Some(Part::Own(ToPod::Refused { number, refusal }))) => talk.wanted.refuse(number, refusal).await,
+            Ok(Some(Part::Own(ToPod::Begin(_))) | None) => return,
+            Err(error) => {
+                tracing::debug!(%error, "the line to the controllers ended");
+                return;
+            }
+        }
+    }
+}
+
+fn add_length(frame: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(frame.len()).unwrap_or(u32::MAX);
+    [&length.to_be_bytes(), frame].concat()
+}
+
+/// Sends the hub's messages to the lane.
+async fn tell_lane(mut to_lane: OwnedWriteHalf, mut told: mpsc::Receiver<Vec<u8>>) {
+    while let Some(frame) = told.recv().await {
+        if to_lane.write_all(&frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Forwards the lane's messages, as fast as the hub reads them. The relay itself answers questions for the lane's token.
+async fn hand_on(
+    talk: &Talk,
+    mut from_lane: OwnedReadHalf,
+    read_token: &Arc<ReadToken>,
+    tell: &mpsc::Sender<Vec<u8>>,
+) -> Said {
+    let mut pace = Pace::new(Instant::now().into_std());
+    loop {
+        let frame = match read_raw(&mut from_lane).await {
+            Ok(Some(frame)) => frame,
+            // The lane is about to end.
+            Ok(None) | Err(FrameError::Broken(_)) => return std::future::pending().await,
+            Err(error) => return Said::Misspoke(error.to_string()),
+        };
+        tokio::time::sleep(pace.take(frame.len(), Instant::now().into_std())).await;
+        if let Some(number) = find_token_question(&frame) {
+            let token = read_own_token(read_token).await;
+            let answer = Answer::Token(token.map(|token| Token::new(token, None).hand_over()));
+            let Ok(answer) = encode(&ToLane::Answer { number, answer }) else {
+                continue;
+            };
+            if tell.send(answer).await.is_err() {
+                return std::future::pending().await;
+            }
+            continue;
+        }
+        if talk.writer.hand_on(&frame).await.is_err() {
+            return Said::HubGone;
+        }
+    }
+}
+
+/// Returns the number of the question, if a frame asks for the lane's own token.
+fn find_token_question(frame: &[u8]) -> Option<u64> {
+    let body = frame.get(4..).filter(|body| body.len() <= TOKEN_QUESTION)?;
+    match decode(body) {
+        Ok(FromLane::Question {
+            number,
+            question: Question::Token { .. },
+        }) => Some(number),
+        _ => None,
+    }
+}
+
+async fn read_own_token(read_token: &Arc<ReadToken>) -> Result<String, String> {
+    let read_token = Arc::clone(read_token);
+    let reading = tokio::task::spawn_blocking(move || read_token()).await;
+    let read = reading.map_err(|error| error.to_string())?;
+    read.map_err(|error| format!("the Pod's token can't be read: {error}"))
+}
+
+/// Reads a frame with its length before it, unchanged.
+async fn read_raw(line: &mut (impl AsyncRead + Unpin)) -> Result<Option<Vec<u8>>, FrameError> {
+    let mut head = [0; 4];
+    if line.read(&mut head[..1]).await? == 0 {
+        return Ok(None);
+    }
+    line.read_exact(&mut head[1..]).await?;
+    let length = read_length(head)?;
+    let mut frame = head.to_vec();
+    line.take(length.into()).read_to_end(&mut frame).await?;
+    if (frame.len() as u64) < u64::from(length) + 4 {
+        return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+    }
+    Ok(Some(frame))
+}
+
+#[cfg(test)]
+mod tests;

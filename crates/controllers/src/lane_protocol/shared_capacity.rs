@@ -1,0 +1,129 @@
+//! The list of capacities that all lanes share. A lane that is a process has of them what the hub has granted.
+
+use serde::{Deserialize, Serialize};
+use tenure_planner::lane_process::room::RoomTerms;
+use tenure_sources::ByteBudget;
+
+use crate::context::Means;
+
+/// A lane keeps one part in this many of a capacity without using it. The part is so small that many idle lanes leave capacity for busy ones.
+const KEPT: u64 = 256;
+/// The disk that a lane keeps without using it: a transfer can't wait, and needs many bytes.
+const KEPT_OF_DISK: u64 = 16 << 20;
+
+/// A capacity that all lanes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub(crate) enum SharedRoom {
+    Trees,
+    Fetches,
+    Archives,
+    Looking,
+    SmallRenderings,
+    LargeRenderings,
+    KeptRenderings,
+    Clusters,
+    ClusterRequests,
+    ClusterWatches,
+    ClusterWords,
+    ClusterObjects,
+}
+
+impl SharedRoom {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Trees,
+        Self::Fetches,
+        Self::Archives,
+        Self::Looking,
+        Self::SmallRenderings,
+        Self::LargeRenderings,
+        Self::KeptRenderings,
+        Self::Clusters,
+        Self::ClusterRequests,
+        Self::ClusterWatches,
+        Self::ClusterWords,
+        Self::ClusterObjects,
+    ];
+
+    /// Makes a budget the share of one process with one or several lanes. Each of several lanes gets at most half. Renderings are an exception: one
+    /// rendering may request everything that a rendering may have, and returns it within a minute. So lanes get the whole of these budgets in turn.
+    pub(crate) fn follow_share(self, budget: &ByteBudget, has_many: bool) {
+        let is_of_renderings = matches!(self, Self::SmallRenderings | Self::LargeRenderings);
+        budget.follow_share(has_many && !is_of_renderings);
+    }
+
+    /// Returns how a lane uses its share of it.
+    pub(crate) fn terms(self, budget: &ByteBudget) -> RoomTerms {
+        let room = budget.whole();
+        let stays = self == Self::Archives;
+        let most = room.lane.min(room.all);
+        let kept = if stays {
+            KEPT_OF_DISK.min(room.all / KEPT)
+        } else {
+            room.all / KEPT
+        };
+        RoomTerms {
+            kept: kept.max(1).min(most),
+            most,
+            doubles: !stays,
+        }
+    }
+}
+
+impl Means {
+    /// Returns the budget of a capacity: for all lanes if lanes are tasks, the whole in the hub of processes, or the process's share.
+    pub(crate) fn room(&self, room: SharedRoom) -> &ByteBudget {
+        let [small, large, kept] = self.renderings.rooms();
+        let [clusters, requests, watches, words, objects] = self.elsewhere.rooms();
+        match room {
+            SharedRoom::Trees => self.depot.tree_room(),
+            SharedRoom::Fetches => self.depot.fetch_room(),
+            SharedRoom::Archives => self.depot.store.disk(),
+            SharedRoom::Looking => &self.looking,
+            SharedRoom::SmallRenderings => small,
+            SharedRoom::LargeRenderings => large,
+            SharedRoom::KeptRenderings => kept,
+            SharedRoom::Clusters => clusters,
+            SharedRoom::ClusterRequests => requests,
+            SharedRoom::ClusterWatches => watches,
+            SharedRoom::ClusterWords => words,
+            SharedRoom::ClusterObjects => objects,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::allow_attributes, reason = "tests may panic")]
+
+    use super::*;
+    use crate::limits::budgets::Budgets;
+    use crate::rendering::renderer::{RenderLimits, Renderings};
+
+    /// As in the pool's process: a rendering that fits elsewhere also fits here, however little is available for all.
+    #[test]
+    fn where_namespaces_share_a_process_one_may_render_what_a_tenant_may() {
+        let little = RenderLimits {
+            all_bytes: 1,
+            ..RenderLimits::default()
+        };
+        for limits in [RenderLimits::default(), little] {
+            let renderings = Renderings::new(limits);
+            let [small, large, _] = renderings.rooms();
+            let rooms = [
+                (SharedRoom::SmallRenderings, small),
+                (SharedRoom::LargeRenderings, large),
+            ];
+            for ((room, budget), asked) in rooms.into_iter().zip(renderings.list_asks()) {
+                room.follow_share(budget, true);
+                budget.add_share(budget.whole().lane);
+                assert!(budget.try_acquire("a", asked).is_ok(), "{room:?}: {asked} bytes");
+            }
+        }
+        // The control: of capacity that is held longer, one lane leaves half.
+        let trees = Budgets::default().trees();
+        SharedRoom::Trees.follow_share(&trees, true);
+        trees.add_share(trees.whole().lane);
+        assert!(trees.try_acquire("a", trees.whole().lane).is_err());
+        assert!(trees.try_acquire("a", trees.whole().lane / 2).is_ok());
+    }
+}

@@ -1,0 +1,553 @@
+//! Starts everything: the watches of the reconciled kinds as the controller, a task for every object, and their orderly end.
+
+pub(crate) mod election;
+pub(crate) mod lease_name;
+pub(crate) mod shard_tasks;
+mod watches;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use serde_json::Value;
+use tenure_api::access::AccessProvider;
+use tenure_api::metadata::{LANE_BINDING, LANE_LABEL, LANE_PREFIX, PLATFORM_NAMESPACE, TENANT_LABEL};
+use tenure_api::{Tenant, installation};
+use tenure_planner::policies::is_ours;
+use tenure_sources::StorageError;
+use tenure_tenancy::Instance;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use self::watches::OpenedWatch;
+use crate::cluster_view::cache::Cache;
+use crate::cluster_view::key::Key;
+use crate::cluster_view::object_change::Told;
+use crate::context::Means;
+use crate::context::config::Config;
+use crate::context::lane_settings::LANE_FOLDERS;
+use crate::endpoints::artifact_endpoint::ArtifactKeeper;
+use crate::endpoints::receiver_endpoint::Courier;
+use crate::git_access::Desk;
+use crate::hub::Hub;
+use crate::hub::access_lookup::AccessBoard;
+use crate::hub::lane_fleet::{Fleet, Overview, remove_folder};
+use crate::hub::lane_report;
+use crate::hub::lane_rights;
+use crate::hub::policies;
+use crate::hub::task_table::EstateTable;
+use crate::kind_table::{self, KindTable};
+use crate::lane::Shard;
+use crate::manager::lease_name::LeaseName;
+use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::reconciled::{Home, Reconciled as _};
+use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
+use crate::telemetry::metrics::{AccessView, StateView};
+
+/// The time limit for the tasks to end.
+const FAREWELL: Duration = Duration::from_secs(20);
+/// The interval at which unused file trees are dropped.
+const SWEEP: Duration = Duration::from_secs(15);
+
+/// Why the controllers could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The folder for artifacts can't be used.
+    #[error("the folder for artifacts can't be used: {0}")]
+    Artifacts(#[from] StorageError),
+    /// Another process leads, or may lead.
+    #[error(
+        "another process may lead from now on: the Lease was taken, or could not be renewed in time; everything has stopped here"
+    )]
+    Deposed,
+    /// A program other than Tenure began to reconcile the same kinds.
+    #[error(
+        "{} in {} is held by {holder}, which reconciles the same kinds: everything has stopped here; scale that controller to 0",
+        .lease.name,
+        .lease.namespace
+    )]
+    OtherController {
+        /// The Lease of that program.
+        lease: LeaseName,
+        /// The holder's name in the Lease.
+        holder: String,
+    },
+}
+
+/// Runs all controllers until `shutdown`. Running work then has at most twenty seconds to end.
+///
+/// The controllers wait for the kinds that everything needs (`watches::NEEDED_BY_ALL`). Any other unserved kind stops only its own reconcilers and
+/// the objects that refer to it. The controllers watch a kind as soon as the API server serves it.
+///
+/// # Errors
+/// [`RunError`] when they can't start.
+pub fn run(config: Config, shutdown: CancellationToken) -> BoxFuture<'static, Result<(), RunError>> {
+    Box::pin(run_kinds(kind_table::list_kinds(), config, shutdown))
+}
+
+/// Runs the controllers of these kinds.
+pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
+    let given = config.clone();
+    let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
+    let desk = Desk::new(Arc::clone(&hub), kinds.access);
+    let end = shutdown.child_token();
+    // Dropping this future also ends everything that it started.
+    let _end = end.clone().drop_guard();
+    let tasks = TaskTracker::new();
+    let board = given.shards.clone();
+    let is_only = board.as_ref().is_none_or(|board| board.instance == Instance::Only);
+    let estates = Arc::new(EstateTable::new(is_only, &tasks, &end));
+    hub.set_estates(Arc::clone(&estates));
+    hub.set_access(Arc::downgrade(&desk) as Weak<dyn AccessBoard>);
+    hub.means
+        .figures
+        .set_access(Arc::downgrade(&desk) as Weak<dyn AccessView>);
+    let manager = Manager {
+        hub: Arc::clone(&hub),
+        desk,
+        tasks,
+        estates,
+        seen: Arc::default(),
+        end,
+    };
+    hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
+    let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
+    hub.means.hooks.set_courier(Arc::downgrade(&hub) as Weak<dyn Courier>);
+    given
+        .artifact_endpoint
+        .set_keeper(Arc::downgrade(&hub) as Weak<dyn ArtifactKeeper>);
+    match Fleet::of(
+        &given,
+        (overview, &hub.means, &hub.lane_kinds),
+        &manager.tasks,
+        (&manager.end, &shutdown),
+    ) {
+        Some(fleet) => {
+            let beyond = Arc::downgrade(&fleet);
+            hub.means.mailboxes.set_beyond(move |key| {
+                if let Some(fleet) = beyond.upgrade() {
+                    fleet.wake(key);
+                }
+            });
+            hub.set_fleet(fleet);
+        }
+        // Artifacts from an earlier run with lane processes are useless here.
+        None => drop(remove_folder(&given.artifacts.join(LANE_FOLDERS))),
+    }
+    let _whether_it_was_ended = manager.end.run_until_cancelled(manager.start(board)).await;
+    let mut sweep = tokio::time::interval(SWEEP);
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => break,
+            _ = sweep.tick() => hub.means.depot.sweep(),
+        }
+    }
+    manager.tasks.close();
+    if tokio::time::timeout(FAREWELL, manager.tasks.wait()).await.is_err() {
+        tracing::warn!("some reconciliations were still under way at the end");
+    }
+    Ok(())
+}
+
+/// Returns the hub's cache for objects of a kind.
+type CacheOfHub = fn(&Hub) -> &Cache<DynamicObject>;
+
+/// A Tenant's objects in its namespaces: version, kind and cache.
+const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
+    ("rbac.authorization.k8s.io/v1", "RoleBinding", |hub| &hub.role_bindings),
+    ("v1", "ServiceAccount", |hub| &hub.service_accounts),
+    ("v1", "LimitRange", |hub| &hub.limit_ranges),
+    ("networking.k8s.io/v1", "NetworkPolicy", |hub| &hub.network_policies),
+    ("v1", "ResourceQuota", |hub| &hub.resource_quotas),
+];
+
+#[derive(Clone)]
+pub(crate) struct Manager {
+    pub(crate) hub: Arc<Hub>,
+    /// The watched objects of access to Git hosts.
+    desk: Arc<Desk>,
+    tasks: TaskTracker,
+    /// The part that this instance reconciles.
+    pub(crate) estates: Arc<EstateTable>,
+    pub(crate) seen: Arc<SeenRevisions>,
+    end: CancellationToken,
+}
+
+impl Manager {
+    /// Opens the watches, and starts the reconcilers after all existing objects have been seen: with half of the Tenants, the tenant of a namespace
+    /// is unknown.
+    async fn start(&self, board: Option<Arc<ShardBoard>>) {
+        let is_on = |kind: &str| self.hub.means.switches.is_on(kind);
+        // A kind that no reconciler reads is not watched: the controllers have no right to read it either.
+        let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
+        let mut synced = vec![
+            self.watch(("v1", "Namespace", None), Self::take_namespace),
+            self.watch(
+                ("rbac.authorization.k8s.io/v1", "RoleBinding", Some(LANE_LABEL)),
+                Self::take_lane_binding,
+            ),
+            self.watch(("v1", "ServiceAccount", Some(LANE_LABEL)), Self::take_lane_account),
+        ];
+        if is_on(Tenant::KIND.name) {
+            for (api_version, kind, cache) in TENANT_OBJECTS {
+                synced.push(
+                    self.watch((api_version, kind, Some(TENANT_LABEL)), move |manager, told| {
+                        manager.take_tenant_object(cache, told);
+                    }),
+                );
+            }
+        }
+        let keeps_policies = self.keeps_policies(board.as_deref());
+        if keeps_policies && self.hub.means.settings.has_policies {
+            synced.push(
+                self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, told| {
+                    manager.take_policy(|hub| &hub.policies, told);
+                }),
+            );
+            synced.push(
+                self.watch((policies::BINDING.0, policies::BINDING.1, None), |manager, told| {
+                    manager.take_policy(|hub| &hub.policy_bindings, told);
+                }),
+            );
+        }
+        self.keep_rights(&self.hub.means.settings.platform_namespace);
+        for (at, entry) in self.hub.kinds.iter().enumerate() {
+            if !is_watched(entry.kind.name) {
+                continue;
+            }
+            let watched = (entry.kind.api_version, entry.kind.name, None);
+            synced.push(self.watch(watched, move |manager, told| {
+                if let Some(entry) = manager.hub.kinds.get(at) {
+                    manager.take_own(&manager.hub, entry, told);
+                }
+            }));
+        }
+        for (at, entry) in self.hub.lane_kinds.iter().enumerate() {
+            if !is_watched(entry.kind.name) {
+                continue;
+            }
+            let watched = (entry.kind.api_version, entry.kind.name, None);
+            synced.push(self.watch(watched, move |manager, told| {
+                if let Some(entry) = manager.hub.lane_kinds.get(at) {
+                    manager.take_of_lane(entry, told);
+                }
+            }));
+        }
+        let mut access = Vec::new();
+        if is_on(AccessProvider::KIND.name) {
+            self.watch_access(&mut access);
+        }
+        for watch in synced.iter_mut().chain(&mut access) {
+            tokio::select! {
+                () = watch.wait() => {}
+                () = self.end.cancelled() => return,
+            }
+        }
+        let unserved: Vec<&'static str> = synced
+            .iter()
+            .filter(|watch| watch.is_unserved())
+            .map(|watch| watch.kind)
+            .collect();
+        if let Some(board) = board.as_ref().filter(|_| self.estates.is_all()) {
+            board.wait_until_alone().await;
+        }
+        self.take_stock(&unserved).await;
+        self.hub.means.ready.cancel();
+        self.begin_access(access);
+        self.hub.tell_all();
+        if let Some(fleet) = self.hub.fleet() {
+            fleet.begin();
+        }
+        if keeps_policies {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(policies::keep(hub)).await.map(drop) });
+        } else if self.hub.means.settings.has_policies {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(policies::follow(hub)).await.map(drop) });
+        }
+        if self.hub.means.reports_lanes && !is_of_shard(board.as_deref()) {
+            let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(lane_report::keep(hub)).await.map(drop) });
+        }
+        if let Some(board) = board.filter(|_| !self.estates.is_all()) {
+            let grounds: Arc<dyn Grounds> = Arc::new(self.clone());
+            let end = self.end.clone();
+            self.tasks
+                .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
+        }
+    }
+
+    /// Starts the reconcilers of access after all kinds of access have been seen: with half of them, the choice of the credential to end would be
+    /// wrong.
+    fn begin_access(&self, mut watches: Vec<OpenedWatch>) {
+        let (desk, end) = (Arc::clone(&self.desk), self.end.clone());
+        let beginning = async move {
+            for watch in &mut watches {
+                watch.wait_until_synced().await;
+            }
+            desk.begin();
+        };
+        self.tasks
+            .spawn(async move { end.run_until_cancelled(beginning).await });
+    }
+
+    /// Opens the watches of access. Kinds that count only in the platform namespace are watched only there.
+    fn watch_access(&self, synced: &mut Vec<OpenedWatch>) {
+        let api_version = AccessProvider::KIND.api_version;
+        for (at, entry) in self.desk.kinds.iter().enumerate() {
+            synced.push(
+                self.watch_in_platform((api_version, entry.kind.name), move |manager, told| {
+                    if let Some(entry) = manager.desk.kinds.get(at) {
+                        manager.take_own(&manager.desk, entry, told);
+                    }
+                }),
+            );
+        }
+        synced.push(
+            self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, told| {
+                if let Some(change) = told.take(&manager.desk.grants) {
+                    manager.desk.take_grant(&change);
+                }
+            }),
+        );
+        synced.push(
+            self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, told| {
+                if told.take(&manager.desk.standing).is_some() {
+                    manager.desk.take_standing();
+                }
+            }),
+        );
+        synced.push(self.watch((api_version, "FluxAccess", None), |manager, told| {
+            if let Some(change) = told.take(&manager.desk.asked) {
+                manager.desk.take_asked(&change);
+            }
+        }));
+        synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, told| {
+            drop(told.take(&manager.desk.targets));
+        }));
+    }
+
+    /// Checks whether this instance maintains the policies, or the facts on namespaces. Of several instances, only the main one does.
+    fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
+        self.hub.means.settings.judges_writes() && !is_of_shard(board)
+    }
+
+    /// Lets each kind look at existing objects before reconciling starts, and drops the records of running work for deleted objects. Records of
+    /// unserved kinds stay, because the kinds may be served again.
+    async fn take_stock(&self, unserved: &[&str]) {
+        let (hub, means) = (&self.hub, &self.hub.means);
+        means.under_way.forget_gone(|kind, namespace, name| {
+            if unserved.contains(&kind) {
+                return true;
+            }
+            let shard = hub.find_shard(namespace);
+            let in_lane = hub.lane_kinds.iter().find(|entry| entry.kind.name == kind);
+            let in_hub = hub.kinds.iter().find(|entry| entry.kind.name == kind);
+            in_lane
+                .zip(shard)
+                .is_some_and(|(entry, shard)| (entry.exists)(&shard, namespace, name))
+                || in_hub.is_some_and(|entry| (entry.exists)(hub, namespace, name))
+        });
+        let is_served = |kind: &str| !unserved.contains(&kind);
+        for entry in hub.lane_kinds.iter().filter(|entry| is_served(entry.kind.name)) {
+            // If lanes are processes, they have their artifacts, and none are here.
+            let shards = if hub.fleet().is_some() {
+                Vec::new()
+            } else {
+                hub.list_shards()
+            };
+            (entry.take_stock)(Arc::clone(means), shards).await;
+        }
+        for entry in hub.kinds.iter().filter(|entry| is_served(entry.kind.name)) {
+            (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
+        }
+    }
+
+    fn take_namespace(&self, told: Told<'_>) {
+        let Some(change) = told.take(&self.hub.namespaces) else {
+            return;
+        };
+        self.desk.take_namespace(&change);
+        if self.hub.take_namespace(&change.name) {
+            return;
+        }
+        let marks = |namespace: &Arc<Namespace>| (namespace.labels().clone(), namespace.annotations().clone());
+        if let Some(namespace) = &change.new
+            && change.old.as_ref().map(marks) != Some(marks(namespace))
+            && let Some(tenant) = namespace.labels().get(TENANT_LABEL)
+        {
+            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
+        }
+        let annotations = |namespace: &Option<Arc<Namespace>>| namespace.as_ref()?.metadata.annotations.clone();
+        if annotations(&change.old) != annotations(&change.new) {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
+    /// Handles a changed policy or binding. Policies of others are not cached.
+    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
+        if is_ours(told.name()) && told.take(cache(&self.hub)).is_some() {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
+    /// Handles a changed object with the label of a Tenant: wakes that Tenant, and the Tenant of the previous label.
+    fn take_tenant_object(&self, cache: CacheOfHub, told: Told<'_>) {
+        let Some(change) = told.take(cache(&self.hub)) else {
+            return;
+        };
+        let tenant = |object: &Option<Arc<DynamicObject>>| object.as_ref()?.labels().get(TENANT_LABEL).cloned();
+        let (old, new) = (tenant(&change.old), tenant(&change.new));
+        // The used amount of a quota changes with each Pod, but few Tenants' plans depend on it.
+        let counting = |object: &Arc<DynamicObject>| (object.metadata.labels.clone(), object.data.get("spec").cloned());
+        let is_quota = change.new.as_ref().and_then(|object| object.types.as_ref());
+        if is_quota.is_some_and(|types| types.kind == "ResourceQuota")
+            && change.old.as_ref().map(counting) == change.new.as_ref().map(counting)
+            && !new.as_ref().is_some_and(|tenant| self.hub.shares_quotas(tenant))
+        {
+            return;
+        }
+        for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
+            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
+        }
+    }
+
+    /// Maintains a lane's rights in a namespace while something is reconciled there.
+    pub(crate) fn keep_rights(&self, namespace: &str) {
+        let key = Key::of_rights(namespace);
+        self.estates.spawn(&key, |end| {
+            let (mailbox, new) = self.hub.means.mailboxes.get_or_add(&key);
+            mailbox.wake();
+            new.then(|| lane_rights::run(Arc::clone(&self.hub), namespace.to_owned(), mailbox, end))
+        });
+    }
+
+    /// Handles a changed RoleBinding of a lane. Other objects with the label are not cached, because a tenant may make many.
+    fn take_lane_binding(&self, told: Told<'_>) {
+        if told.name() == LANE_BINDING && told.take(&self.hub.lane_bindings).is_some() {
+            self.keep_rights(told.namespace());
+        }
+    }
+
+    /// Handles a changed or deleted account of a lane: where that lane has rights, its rights are checked again. A new account needs no check,
+    /// because its creator knows of it.
+    fn take_lane_account(&self, told: Told<'_>) {
+        let is_account = told.namespace() == PLATFORM_NAMESPACE && told.name().starts_with(LANE_PREFIX);
+        let known = is_account.then(|| told.take(&self.hub.lane_accounts)).flatten();
+        if known.is_none_or(|change| change.old.is_none()) {
+            return;
+        }
+        for binding in self.hub.lane_bindings.all() {
+            if binding.data.pointer("/subjects/0/name").and_then(Value::as_str) == Some(told.name()) {
+                let namespace = binding.namespace().unwrap_or_default();
+                self.hub.means.mailboxes.wake(&Key::of_rights(&namespace));
+            }
+        }
+    }
+
+    /// Passes a changed object of a lane's kind to its lane.
+    fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
+        let shard = self.hub.open_shard(told.namespace());
+        let has_gone = matches!(told, Told::Gone(..));
+        if let Some(fleet) = self.hub.fleet() {
+            self.take_beyond(fleet, &shard, entry, told);
+        } else if let Some(key) = self.take_own(&shard, entry, told) {
+            shard.tell_dependents(&key);
+        }
+        if !self.estates.is_all() {
+            self.hub.hold(&shard, has_gone);
+        }
+    }
+
+    /// Like `take_of_lane`, if lanes are processes: notifies the lane's process, because nothing is reconciled here.
+    fn take_beyond(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, entry: &Entry<Shard>, told: Told<'_>) {
+        let (is_new, gone) = match told {
+            Told::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
+            Told::Gone(_, revision) => (false, Some(revision)),
+        };
+        let key = match told {
+            Told::Changed(object) => (entry.take_seen)(shard, object),
+            Told::Gone(object, revision) => Some((entry.take_gone)(shard, object, revision)),
+        };
+        let Some(key) = key else { return };
+        self.hub.tell_dependents(&key);
+        self.desk.tell(&key);
+        self.tell_policies(&key);
+        if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
+            return;
+        }
+        if gone.is_some() {
+            shard.turnovers.forget(&key);
+            self.hub.means.figures.forget(&key);
+            self.hub.means.hooks.set(&key, None);
+        }
+        self.note(fleet, shard, &key, gone);
+        if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {
+            self.keep_rights(&key.namespace);
+        }
+    }
+
+    /// Notifies the policies if a changed object may change the facts that they read.
+    fn tell_policies(&self, changed: &Key) {
+        if self.hub.means.settings.judges_writes() && policies::concerns(&self.hub, changed) {
+            self.hub.policy_news.notify_one();
+        }
+    }
+
+    /// Handles a changed object of a reconciled kind: wakes its reconciler and the objects in the hub that depend on it.
+    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
+        let key = match told {
+            Told::Changed(object) => (entry.take_seen)(home, object)?,
+            Told::Gone(object, revision) => {
+                let key = (entry.take_gone)(home, object, revision);
+                self.hub.means.figures.forget(&key);
+                key
+            }
+        };
+        self.hub.tell_dependents(&key);
+        self.desk.tell(&key);
+        self.tell_policies(&key);
+        if !self.hub.means.switches.is_on(entry.kind.name) {
+            return Some(key);
+        }
+        self.start_one(home, entry, &key, matches!(told, Told::Gone(..)));
+        Some(key)
+    }
+
+    /// Starts the task of an object if this instance works on it, or wakes the running task.
+    pub(crate) fn start_one<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, key: &Key, is_gone: bool) {
+        let mut is_new = false;
+        self.estates.spawn(key, |end| {
+            let (mailbox, new) = home.mailboxes().get_or_add(key);
+            mailbox.wake();
+            is_new = new;
+            new.then(|| (entry.run)(Arc::clone(home), key.clone(), mailbox, end))
+        });
+        if !key.namespace.is_empty() && (is_new || is_gone) {
+            self.keep_rights(&key.namespace);
+        }
+    }
+
+    /// Notifies the process of a lane, if this instance works on the object.
+    pub(crate) fn note(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+        // Runs while the namespace can't be released: a later message must not bring it back.
+        self.estates.spawn(key, |_| {
+            fleet.note(shard, key, gone);
+            None::<std::future::Ready<()>>
+        });
+    }
+}
+
+/// Checks whether this instance reconciles one shard beside the main instance.
+fn is_of_shard(board: Option<&ShardBoard>) -> bool {
+    board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The manager's part for one of several instances: begins and ends the tasks of a Tenant or a namespace, in this process or in a lane's process. The
+//! choice is made elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::json;
+use tenure_api::metadata::{LANE_BINDING, SHARDING_KEY};
+use tenure_api::{ArtifactGenerator, ObjectView, Tenant};
+use tenure_cluster::{EventHistory, EventRecorder};
+use tenure_planner::sharding::Progress;
+use tenure_planner::{Event, EventKind, EventPlace};
+use tenure_sources::SourceKey;
+use tenure_tenancy::{Estate, Realm};
+
+use crate::cluster_view::key::Key;
+use crate::lane::Shard;
+use crate::lane_kinds::source::find_source_kind;
+use crate::manager::Manager;
+use crate::reconcile_loop::object_writer::describe_event;
+use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
+use crate::sharding::Grounds;
+
+impl Grounds for Manager {
+    fn look(&self) -> (Progress, Arc<Realm>, Progress) {
+        let known = self.seen.known();
+        let realm = Arc::new(self.hub.copy_facts().to_realm());
+        (known, realm, self.seen.changed())
+    }
+
+    fn changed(&self) -> BoxFuture<'_, ()> {
+        self.hub.realm_news().notified().boxed()
+    }
+
+    fn begin(&self, estate: &Estate) {
+        self.estates.begin(estate);
+        let hub = &self.hub;
+        let is_on = |kind: &str| hub.means.switches.is_on(kind);
+        for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
+            let is_its = |key: &Key| match estate {
+                Estate::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
+                Estate::Namespace(namespace) => key.namespace == *namespace,
+            };
+            for key in (entry.list_keys)(hub).into_iter().filter(is_its) {
+                self.start_one(hub, entry, &key, false);
+            }
+        }
+        let Estate::Namespace(namespace) = estate else { return };
+        if let Some(shard) = hub.find_shard(namespace) {
+            for entry in hub.lane_kinds.iter() {
+                for key in (entry.list_keys)(&shard) {
+                    match hub.fleet() {
+                        Some(fleet) => self.note(fleet, &shard, &key, None),
+                        None if is_on(entry.kind.name) => self.start_one(&shard, entry, &key, false),
+                        None => {}
+                    }
+                }
+            }
+        }
+        if hub.is_worked_in(namespace) || hub.lane_bindings.get(namespace, LANE_BINDING).is_some() {
+            self.keep_rights(namespace);
+        }
+    }
+
+    fn leave<'a>(&'a self, estate: &'a Estate) -> BoxFuture<'a, ()> {
+        async move {
+            self.estates.leave(estate).await;
+            let hub = &self.hub;
+            let namespace = match estate {
+                Estate::Tenant(name) => {
+                    hub.means
+                        .mailboxes
+                        .remove_unless(&Key::new(Tenant::KIND, "", name), || false);
+                    return;
+                }
+                Estate::Namespace(namespace) => namespace,
+            };
+            if let Some(fleet) = hub.fleet() {
+                fleet.let_go(namespace).await;
+            }
+            let surfaces = hub.kinds.iter().flat_map(|entry| (entry.list_keys)(hub));
+            let mut keys: Vec<Key> = surfaces.filter(|key| key.namespace == *namespace).collect();
+            keys.push(Key::of_rights(namespace));
+            if let Some(shard) = hub.find_shard(namespace) {
+                keys.extend(shard.list_keys());
+                forget_artifacts(&shard).await;
+                for key in shard.list_keys() {
+                    shard.turnovers.forget(&key);
+                    if key.kind == ArtifactGenerator::KIND {
+                        shard.recipes.forget(&key.name);
+                    }
+                }
+            }
+            for key in &keys {
+                hub.means.mailboxes.remove_unless(key, || false);
+                hub.means.listeners.listen(key, BTreeSet::new());
+                hub.means.hooks.set(key, None);
+            }
+            hub.admit(namespace, None);
+        }
+        .boxed()
+    }
+
+    fn tell_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()> {
+        async move {
+            let event = Event {
+                kind: EventKind::Warning,
+                reason: "ShardNotServed".to_owned(),
+                message: format!(
+                    "no instance of the controllers reconciles Tenants and namespaces with {SHARDING_KEY}={}: start one with \
+                     --watch-label-selector, or change the label",
+                    keys.join(", ")
+                ),
+                annotations: BTreeMap::new(),
+                place: EventPlace::Platform,
+            };
+            let platform = self.hub.platform_namespace().to_owned();
+            let metadata = json!({ "namespace": platform, "name": platform });
+            let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
+            let recorder = EventRecorder::new(self.hub.bookkeeper_of(&platform).await, "tenure-controller");
+            let mut said = EventHistory::default();
+            recorder.record(&mut said, &object, &describe_event(&event, None)).await;
+        }
+        .boxed()
+    }
+}
+
+/// Removes the artifacts of a namespace. The next instance fetches them itself.
+async fn forget_artifacts(shard: &Arc<Shard>) {
+    let shard = Arc::clone(shard);
+    let removing = tokio::task::spawn_blocking(move || {
+        let is_source = |key: &&Key| find_source_kind(key.kind.name).is_some();
+        for key in shard.list_keys().iter().filter(is_source) {
+            let uid = shard.write_object(key);
+            let uid = uid.map(|object| ObjectView::of(&object).read_text("/metadata/uid").to_owned());
+            let source = SourceKey::new(key.kind.name, &key.namespace, &key.name, &uid.unwrap_or_default());
+            let removed = source.and_then(|source| shard.artifacts.remove(&source));
+            if let Err(error) = removed {
+                tracing::warn!(source = %key, %error, "the artifacts for another instance's source could not be removed");
+            }
+        }
+    });
+    if let Err(error) = removing.await {
+        tracing::warn!(%error, "the fetched artifacts could not be removed");
+    }
+}

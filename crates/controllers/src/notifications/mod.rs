@@ -1,0 +1,182 @@
+//! Sends the events of one lane to the receivers that Alerts name.
+//!
+//! ```text
+//! write_events ──▶ news (bounded, each once in a while) ──[choose]──▶ a line for each Provider (bounded, at its rate) ──▶ attempts
+//! ```
+//!
+//! No reconciliation waits for this module. An event goes into a queue, and an event that does not fit is lost and reported as lost. Providers do not
+//! block each other, except by the limits of their lane, and no lane sees another's events. Waiting events are lost when the process ends. Events
+//! about Alerts themselves are not sent: a failure here becomes an event on the Alert, and that event never comes back here.
+
+mod complaint;
+mod send;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use jiff::Timestamp;
+use tenure_api::{Alert, ObjectMeta, reason};
+use tenure_planner::Event;
+use tenure_planner::alert::{Candidate, Chosen, Combined, choose, estimate_work, is_about, may_name};
+use tenure_planner::maxima::{ALERTS_LOOKED_AT, ALERTS_TOLD};
+use tenure_planner::news::News;
+use tenure_tenancy::Placement;
+
+use crate::lane::notification_queue::Parcel;
+use crate::lane::{Lane, Shard};
+use crate::reconcile_loop::reconciled::Reconciled;
+use complaint::{Complaint, complain};
+
+/// The pause until a Provider may be called again.
+const TURN: Duration = Duration::from_millis(100);
+/// The text size that is counted for each checked Alert, in bytes.
+const GLANCE: usize = 256;
+
+/// Queues an event about an object for the receivers of Alerts. The caller does not wait for them.
+pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+    if !shard.means.switches.is_on(Alert::KIND.name) {
+        return;
+    }
+    let kind = R::KIND;
+    let of = (kind.api_version, kind.name, kind.reporter);
+    let Some(news) = News::of(of, metadata, event, Timestamp::now()) else {
+        return;
+    };
+    let lane = shard.lane().await;
+    if !lane.list_shards().iter().any(|shard| has_alerts(shard)) || !lane.herald.take_news(news) {
+        return;
+    }
+    tokio::spawn(async move {
+        while let Some(news) = lane.herald.next_news() {
+            let matched = AssertUnwindSafe(find_wanted(&lane, news)).catch_unwind();
+            if matched.await.is_err() {
+                tracing::error!("matching an event with Alerts panicked");
+            }
+        }
+    });
+}
+
+/// Queues an event for its Provider.
+fn hand_on(lane: &Arc<Lane>, parcel: Parcel) -> Result<(), String> {
+    let name = (parcel.namespace.clone(), parcel.alert.spec.provider_ref.name.clone());
+    if !lane.herald.take_parcel(&name, parcel)? {
+        return Ok(());
+    }
+    let lane = Arc::clone(lane);
+    tokio::spawn(async move {
+        while let Some(parcel) = lane.herald.next_parcel(&name) {
+            while !lane.herald.take_turn(&name) {
+                tokio::time::sleep(TURN).await;
+            }
+            let told = AssertUnwindSafe(tell_one(&lane, &parcel)).catch_unwind();
+            if told.await.is_err() {
+                tracing::error!(namespace = name.0, provider = name.1, "telling a Provider panicked");
+            }
+        }
+    });
+    Ok(())
+}
+
+fn has_alerts(shard: &Shard) -> bool {
+    !shard.caches.of::<Alert>().is_empty()
+}
+
+async fn tell_one(lane: &Arc<Lane>, parcel: &Parcel) {
+    if let Err(problem) = send::send(lane, parcel).await {
+        let object = parcel.news.object.describe();
+        let message = format!("failed to send notification for {object}: {problem}");
+        let complaint = Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message);
+        complain(lane, (&parcel.namespace, &parcel.alert), complaint).await;
+    }
+}
+
+/// An Alert, with its shard and its placement.
+struct Seen {
+    shard: Arc<Shard>,
+    alert: Arc<Alert>,
+    placement: Arc<Placement>,
+}
+
+impl Seen {
+    fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            alert: &self.alert,
+            placement: &self.placement,
+        }
+    }
+}
+
+/// Returns the Alerts of the lane that select an event and may do so, up to a limit. Those of the event's namespace come first.
+async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
+    let mut found: Vec<Seen> = Vec::new();
+    let mut shards = lane.list_shards();
+    shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
+    for shard in shards {
+        let alerts = shard.caches.of::<Alert>().all();
+        let look = || {
+            let about = alerts.iter().filter(|alert| is_about(alert, news));
+            about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
+        };
+        let about = lane.bounds.turns.run(alerts.len().saturating_mul(GLANCE), look).await;
+        if about.is_empty() {
+            continue;
+        }
+        let placement = Arc::new(shard.place().await);
+        let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
+        let seen = about.into_iter().map(|alert| Seen {
+            shard: Arc::clone(&shard),
+            alert,
+            placement: Arc::clone(&placement),
+        });
+        found.extend(seen.filter(|seen| may_name(&seen.candidate(), news)).take(room));
+    }
+    found
+}
+
+async fn find_wanted(lane: &Arc<Lane>, news: News) {
+    let about = list_about(lane, &news).await;
+    if about.is_empty() {
+        return;
+    }
+    let candidates: Vec<Candidate<'_>> = about.iter().map(Seen::candidate).collect();
+    let work = estimate_work(&candidates, &news);
+    let chosen = lane.bounds.turns.run(work, || choose(&candidates, &news)).await;
+    drop(candidates);
+    tell_chosen(lane, &about, chosen, Arc::new(news)).await;
+}
+
+async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc<News>) {
+    let failed = |problem: &str| {
+        let message = format!(
+            "failed to dispatch notification for {}: {problem}",
+            news.object.describe()
+        );
+        Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
+    };
+    for (index, combined) in chosen.told {
+        let Some(Seen { shard, alert, .. }) = about.get(index) else {
+            continue;
+        };
+        let Combined { metadata, conflicts } = combined;
+        if !conflicts.is_empty() {
+            complain(lane, (&shard.namespace, alert), Complaint::of_conflicts(conflicts)).await;
+        }
+        let parcel = Parcel {
+            namespace: shard.namespace.clone(),
+            alert: Arc::clone(alert),
+            news: Arc::clone(&news),
+            metadata,
+        };
+        if let Err(problem) = hand_on(lane, parcel) {
+            complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+        }
+    }
+    if let Some(Seen { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
+        let problem = format!(
+            "this Alert and others are skipped: at most {ALERTS_TOLD} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
+        );
+        complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+    }
+}
