@@ -6,36 +6,36 @@ use tenure_api::{
     Receiver, Surface, Tenant,
 };
 
-use crate::context::enabled_kinds::{SwitchError, Switches};
-use crate::git_access::Desk;
+use crate::context::enabled_kinds::{EnabledKinds, EnabledKindsError};
+use crate::git_access::AccessHub;
 use crate::hub::Hub;
 use crate::lane::Shard;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// The kinds of the hub, those of lanes, and those of access to hosts of repositories.
 pub(crate) struct KindTable {
-    pub(crate) hub: Vec<Entry<Hub>>,
-    pub(crate) lane: Vec<Entry<Shard>>,
-    pub(crate) access: Vec<Entry<Desk>>,
+    pub(crate) hub: Vec<KindEntry<Hub>>,
+    pub(crate) lane: Vec<KindEntry<Shard>>,
+    pub(crate) access: Vec<KindEntry<AccessHub>>,
 }
 
 /// Returns all kinds.
 pub(crate) fn list_kinds() -> KindTable {
     KindTable {
-        hub: vec![Entry::of::<Tenant>(), Entry::of::<Surface>()],
+        hub: vec![KindEntry::of::<Tenant>(), KindEntry::of::<Surface>()],
         lane: vec![
-            Entry::of::<GitRepository>(),
-            Entry::of::<OciRepository>(),
-            Entry::of::<Bucket>(),
-            Entry::of::<ArtifactGenerator>(),
-            Entry::of::<ExternalArtifact>(),
-            Entry::of::<Kustomization>(),
-            Entry::of::<Receiver>(),
-            Entry::of::<Provider>(),
-            Entry::of::<Alert>(),
+            KindEntry::of::<GitRepository>(),
+            KindEntry::of::<OciRepository>(),
+            KindEntry::of::<Bucket>(),
+            KindEntry::of::<ArtifactGenerator>(),
+            KindEntry::of::<ExternalArtifact>(),
+            KindEntry::of::<Kustomization>(),
+            KindEntry::of::<Receiver>(),
+            KindEntry::of::<Provider>(),
+            KindEntry::of::<Alert>(),
         ],
-        access: vec![Entry::of::<AccessProvider>(), Entry::of::<FluxAccessRequest>()],
+        access: vec![KindEntry::of::<AccessProvider>(), KindEntry::of::<FluxAccessRequest>()],
     }
 }
 
@@ -47,11 +47,11 @@ const NEEDS: [(&str, &str); 3] = [
     (ExternalArtifact::KIND.name, ArtifactGenerator::KIND.name),
 ];
 
-/// Reads the reconciled kinds from a text such as `*,-tenant` (see [`Switches`]).
+/// Reads the reconciled kinds from a text such as `*,-tenant` (see [`EnabledKinds`]).
 ///
 /// # Errors
-/// [`SwitchError`], which names the existing kinds.
-pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
+/// [`EnabledKindsError`], which names the existing kinds.
+pub fn read_switches(text: &str) -> Result<EnabledKinds, EnabledKindsError> {
     let KindTable { hub, lane, .. } = list_kinds();
     let hub = hub.iter().map(|entry| entry.kind.name);
     // All kinds of access, or none.
@@ -60,7 +60,7 @@ pub fn read_switches(text: &str) -> Result<Switches, SwitchError> {
         .chain(lane.iter().map(|entry| entry.kind.name))
         .chain(access)
         .collect();
-    Switches::read(text, &known, &NEEDS)
+    EnabledKinds::read(text, &known, &NEEDS)
 }
 
 #[cfg(test)]

@@ -13,21 +13,21 @@ use tenure_cluster::{Connection, Token};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::context::config::Config;
 use crate::context::lane_settings::{ApartSettings, LaneServer};
 use crate::hub::Hub;
-use crate::hub::lane_fleet::{Fleet, Overview};
+use crate::hub::lane_fleet::{HubOverview, LaneFleet};
 use crate::kind_table;
 
 /// A hub, and its configuration.
-pub(crate) struct Stage {
+pub(crate) struct TestHub {
     pub(crate) hub: Arc<Hub>,
     config: Config,
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Stage {
+impl TestHub {
     /// Creates a hub that has seen nothing, with a changed configuration.
     pub(crate) fn set(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::TempDir::new().unwrap();
@@ -38,8 +38,8 @@ impl Stage {
         let mut config = Config::new(connection, folder.path().join("artifacts"));
         change(&mut config);
         let table = kind_table::list_kinds();
-        let means = Means::new(config.clone()).unwrap();
-        let hub = Hub::new(means, table.hub.into(), table.lane.into());
+        let context = ControllerContext::new(config.clone()).unwrap();
+        let hub = Hub::new(context, table.hub.into(), table.lane.into());
         Self { hub, config, folder }
     }
 
@@ -78,12 +78,12 @@ impl Stage {
     }
 
     /// Creates a fleet of lanes that are not tasks.
-    pub(crate) fn make_fleet(&self) -> Arc<Fleet> {
-        let overview = Arc::downgrade(&self.hub) as Weak<dyn Overview>;
+    pub(crate) fn make_fleet(&self) -> Arc<LaneFleet> {
+        let overview = Arc::downgrade(&self.hub) as Weak<dyn HubOverview>;
         let (end, farewell) = (CancellationToken::new(), CancellationToken::new());
-        let fleet = Fleet::of(
+        let fleet = LaneFleet::of(
             &self.config,
-            (overview, &self.hub.means, &self.hub.lane_kinds),
+            (overview, &self.hub.context, &self.hub.lane_kinds),
             &TaskTracker::new(),
             (&end, &farewell),
         );

@@ -125,11 +125,11 @@ pub(crate) struct OpenDoor {
 
 /// Starts the listener, which answers until the process ends.
 pub(crate) async fn open(settings: AdmissionSettings, config: &Config) -> Result<OpenDoor, Failure> {
-    if !config.switches.is_on("Tenant") {
-        return Err(Failure::usage(
-            "--admission-address: its rules follow from Tenants, and the controller tenant is off",
-        )
-        .hint("add tenant to --controllers, or leave out --admission-address"));
+    if !config.enabled_kinds.is_on("Tenant") {
+        return Err(
+            Failure::usage("--admission-address: its rules follow from Tenants, and the controller tenant is off")
+                .hint("add tenant to --controllers, or leave out --admission-address"),
+        );
     }
     let listener = listen(settings.address, "--admission-address").await?;
     let is_in_a_cluster = settings.place == WebhookPlace::Service;

@@ -16,7 +16,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tenure_apiserver::listening::{ListenerBounds, Shown, accept_all};
-use tenure_controllers::{Admission, HEADERS, Hooks, Verdict};
+use tenure_controllers::{AdmittedRequest, HEADERS, ReceiverEndpoint, Verdict};
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
@@ -40,12 +40,15 @@ const HEAD_BYTES: usize = 32 << 10;
 const HEAD_LINES: usize = 64;
 
 /// Listens, and answers until the future is dropped.
-pub(crate) async fn serve_hooks(address: SocketAddr, hooks: Hooks) -> Result<impl Future<Output = ()>, Failure> {
+pub(crate) async fn serve_hooks(
+    address: SocketAddr,
+    hooks: ReceiverEndpoint,
+) -> Result<impl Future<Output = ()>, Failure> {
     let listener = listen(address, "--hook-address").await?;
     Ok(answer_hooks(listener, hooks))
 }
 
-async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
+async fn answer_hooks(listener: TcpListener, hooks: ReceiverEndpoint) {
     accept_all(listener, BOUNDS, Shown::Nothing, move |stream, _| {
         let hooks = hooks.clone();
         async move {
@@ -67,7 +70,7 @@ async fn answer_hooks(listener: TcpListener, hooks: Hooks) {
 }
 
 /// Answers a request, or returns the status for an invalid one.
-async fn answer(hooks: &Hooks, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
+async fn answer(hooks: &ReceiverEndpoint, request: Request<Incoming>) -> Result<Verdict, StatusCode> {
     if request.method() != Method::POST {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
@@ -94,7 +97,10 @@ fn choose_headers(headers: &HeaderMap) -> BTreeMap<String, String> {
 }
 
 /// Reads a body in pieces, and charges each to the tenant before it is stored.
-async fn read_body(admission: &mut Admission, mut body: Incoming) -> Result<Vec<u8>, Result<Verdict, StatusCode>> {
+async fn read_body(
+    admission: &mut AdmittedRequest,
+    mut body: Incoming,
+) -> Result<Vec<u8>, Result<Verdict, StatusCode>> {
     let told = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if told > tenure_controllers::WHOLE_BODY {
         return Err(Err(StatusCode::PAYLOAD_TOO_LARGE));

@@ -12,7 +12,7 @@ use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE};
 use tenure_api::workload::LanePods;
 use tenure_apiserver::Server;
 use tenure_cluster::{Connection, Installation, Token};
-use tenure_controllers::{ArtifactEndpoint, Hooks, LaneServer, Switches};
+use tenure_controllers::{ArtifactEndpoint, EnabledKinds, LaneServer, ReceiverEndpoint};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_sources::Endpoint;
 use tenure_tenancy::Settings;
@@ -65,7 +65,7 @@ pub(crate) async fn apply(installation: &Installation, settings: &ControllerSett
 /// Returns the objects of an installation, for the enabled controllers of the main instance and of these shards. The policies that bound Tenure's accounts treat
 /// `protected_namespaces` as protected.
 pub(crate) fn list_objects(
-    switches: &Switches,
+    switches: &EnabledKinds,
     shards: &[String],
     protected_namespaces: &[String],
 ) -> Result<Vec<Value>, Failure> {
@@ -95,7 +95,7 @@ pub(crate) fn list_policing() -> Vec<Value> {
 /// controller needs. Returns the definition's name.
 pub(crate) async fn leave_definition_of_tenants(
     installation: &Installation,
-    switches: &Switches,
+    switches: &EnabledKinds,
     objects: &mut Vec<Value>,
 ) -> Result<Option<String>, Failure> {
     let is_it = |object: &Value| ObjectView::of(object).read_text("/spec/names/kind") == TENANT;
@@ -176,7 +176,7 @@ pub(crate) struct InPlane {
     /// Addresses that sources of the platform namespace may reach, in addition to those that the settings allow for all.
     pub(crate) platform_sources: Vec<Endpoint>,
     /// The handler for requests to Receivers, used by their listener.
-    pub(crate) hooks: Hooks,
+    pub(crate) hooks: ReceiverEndpoint,
     /// The handler for artifacts, used by their server, and the advertised address.
     pub(crate) artifact_endpoint: ArtifactEndpoint,
     pub(crate) advertised: Option<ArtifactBase>,
@@ -207,7 +207,7 @@ pub(crate) fn start_controllers(
     let health = connection.health();
     server.add_ready_check("controllers", move || health.is_good());
     let mut config = tenure_controllers::Config::new(connection, data.join("artifacts"));
-    let figures = config.figures.clone();
+    let figures = config.metrics.clone();
     // With many objects the metrics take long, so other tasks of this worker move to another thread.
     server.add_figures(move |out| tokio::task::block_in_place(|| figures.write(out)));
     config.lanes = settings.write_lanes(LaneServer {
@@ -217,7 +217,7 @@ pub(crate) fn start_controllers(
         unchecked: false,
     });
     settings.set_into(&mut config, surroundings.platform_sources);
-    config.hooks = surroundings.hooks;
+    config.receiver_endpoint = surroundings.hooks;
     config.artifact_endpoint = surroundings.artifact_endpoint;
     config.advertised = surroundings.advertised;
     config.settings.is_guarded = true;

@@ -14,7 +14,7 @@ use tenure_api::metadata::{LANE_PREFIX, MANAGED_BY, MANAGED_BY_TENURE, PLATFORM_
 use tenure_api::workload::{LANE_AUDIENCE, LANE_AUTHORITY, LANE_SECRET, LanePods, usual_hub};
 use tenure_apiserver::listening::{ListenerBounds, Shown, Stream, accept_all};
 use tenure_cluster::{ApplyOptions, Client, ClientPool};
-use tenure_controllers::{ApartSettings, Config, LaneCall, LaneDoor, PodSettings, ProvenPod};
+use tenure_controllers::{ApartSettings, Config, LaneConnection, LaneEndpoint, PodSettings, ProvenPod};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -131,7 +131,7 @@ impl LanePodSettings {
                     log,
                     ..LanePods::default()
                 },
-                door: LaneDoor::default(),
+                door: LaneEndpoint::default(),
                 apart,
             },
         }
@@ -244,7 +244,7 @@ async fn publish(client: &Client, trust: &TrustKeeper) {
 struct Gate {
     reviewer: Reviewer,
     reviews: Semaphore,
-    door: LaneDoor,
+    door: LaneEndpoint,
 }
 
 impl Gate {
@@ -274,7 +274,7 @@ impl Gate {
             Either::Right(tls) => tls.get_ref().0,
         };
         let _slower_without = socket.set_nodelay(true);
-        let hearing = tokio::time::timeout(GREETING, LaneCall::hear(stream)).await;
+        let hearing = tokio::time::timeout(GREETING, LaneConnection::read_greeting(stream)).await;
         let call = hearing.map_err(|_| "it sends no greeting in time")?;
         let call = call.map_err(|error| error.to_string())?;
         let asking = async {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, StatusCode};
 use serde_json::json;
-use tenure_controllers::Figures;
+use tenure_controllers::Metrics;
 use tokio::sync::Semaphore;
 
 use crate::failure::Failure;
@@ -27,7 +27,7 @@ const TOKENS: usize = 64;
 /// Listens, and answers until the future is dropped. The client is the controllers' own.
 pub(crate) async fn serve_metrics(
     address: SocketAddr,
-    figures: Figures,
+    figures: Metrics,
     client: kube::Client,
 ) -> Result<impl Future<Output = ()>, Failure> {
     let listener = plain_http::listen(address, "--metrics-address").await?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tenure_admission::EmbeddedGuard;
 use tenure_apiserver::{Config, Counter, Server, ServerError};
 use tenure_cluster::Installation;
-use tenure_controllers::{ArtifactEndpoint, Hooks};
+use tenure_controllers::{ArtifactEndpoint, ReceiverEndpoint};
 use tenure_planner::artifact_address::ArtifactBase;
 use tenure_tenancy::identity;
 use tokio::net::TcpListener;
@@ -92,7 +92,7 @@ impl Plane {
         );
         let server = open(&options, &told).await?;
         // The repositories start after the store has taken the folder, so a folder of another store stays unchanged.
-        let hooks = Hooks::default();
+        let hooks = ReceiverEndpoint::default();
         let repositories = Repositories::start(&options.data, named, options.repository_port, &hooks).await?;
         let served = parse_allowances("--repository", repositories.address().as_slice())?;
         let address = SocketAddr::new(told.host, bound.port());

@@ -11,7 +11,7 @@ use serde_json::Value;
 use structured_merge::{FieldPath, PathElement};
 use tenure_api::metadata::{KUSTOMIZE_CONTROLLER, OWNER_NAME, OWNER_NAMESPACE};
 use tenure_api::{Kustomization, ObjectId, ObjectMeta, ObjectView, Tenant};
-use tenure_controllers::Rebuilt;
+use tenure_controllers::RebuiltObject;
 use tenure_planner::inspection::describe_identity;
 use tenure_tenancy::{NamespaceFacts, Placement, Realm, Settings, TenantFacts};
 
@@ -160,7 +160,11 @@ async fn find_source(client: &kube::Client, kustomization: &Value) -> Result<Val
 }
 
 /// Returns the objects of a Kustomization as Git defines them, or the reason why they are unknown.
-pub(crate) async fn rebuild(client: &kube::Client, kustomization: &Value, artifacts: &Path) -> Result<Rebuilt, String> {
+pub(crate) async fn rebuild(
+    client: &kube::Client,
+    kustomization: &Value,
+    artifacts: &Path,
+) -> Result<RebuiltObject, String> {
     let source = find_source(client, kustomization).await?;
     let (kustomization, source) = read_applied(artifacts, kustomization, &source)?;
     tenure_controllers::build_applied(artifacts, (&kustomization, &source)).map_err(|error| error.to_string())

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tenure_controllers::Hooks;
+use tenure_controllers::ReceiverEndpoint;
 use tenure_git_server::{GitServer, Mirror, Options};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -27,7 +27,7 @@ impl Repositories {
         data: &Path,
         named: Vec<(String, PathBuf)>,
         port: u16,
-        hooks: &Hooks,
+        hooks: &ReceiverEndpoint,
     ) -> Result<Self, Failure> {
         let mut repositories = Self {
             serving: None,

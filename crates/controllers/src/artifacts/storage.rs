@@ -35,7 +35,7 @@ pub(crate) fn locate_archive(source: &SourceKey, digest: &str) -> Result<PathBuf
 
 /// The disk and the memory that all artifacts share: the store and its records, the trees, and their limits.
 #[derive(Debug)]
-pub(crate) struct Depot {
+pub(crate) struct ArtifactStorage {
     pub(crate) store: ArtifactStore,
     pub(crate) limits: Limits,
     folder: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct Depot {
     unpacking: ByteBudget,
 }
 
-impl Depot {
+impl ArtifactStorage {
     /// Opens the store below a folder.
     pub(crate) fn open(folder: &Path, limits: Limits, budgets: Budgets) -> Result<Self, StorageError> {
         let store = ArtifactStore::open(folder.join(STORE), budgets.archives())?;
@@ -52,7 +52,7 @@ impl Depot {
     }
 
     /// Opens the store below a folder read-only, while the controllers may be using the folder.
-    pub(crate) fn look_into(folder: &Path, limits: Limits) -> Self {
+    pub(crate) fn open_read_only(folder: &Path, limits: Limits) -> Self {
         let store = ArtifactStore::look_into(folder.join(STORE));
         Self::of(folder, store, limits, Budgets::default())
     }
@@ -129,14 +129,14 @@ impl Depot {
 /// The stored artifacts of the sources of one namespace.
 #[derive(Debug)]
 pub(crate) struct ArtifactRecords {
-    pub(crate) depot: Arc<Depot>,
+    pub(crate) artifact_storage: Arc<ArtifactStorage>,
     known: Mutex<HashMap<SourceKey, Option<StoredArtifact>>>,
 }
 
 impl ArtifactRecords {
-    pub(crate) fn new(depot: Arc<Depot>) -> Self {
+    pub(crate) fn new(artifact_storage: Arc<ArtifactStorage>) -> Self {
         Self {
-            depot,
+            artifact_storage,
             known: Mutex::default(),
         }
     }
@@ -147,15 +147,15 @@ impl ArtifactRecords {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known
                 .entry(source.clone())
-                .or_insert_with(|| read(&self.depot.file(source)))
+                .or_insert_with(|| read(&self.artifact_storage.file(source)))
                 .clone()
         };
-        record.filter(|record| self.depot.store.contains(source, &record.facts.digest))
+        record.filter(|record| self.artifact_storage.store.contains(source, &record.facts.digest))
     }
 
     /// Records the stored artifact of a source.
     pub(crate) fn remember(&self, source: &SourceKey, record: &StoredArtifact) -> std::io::Result<()> {
-        let file = self.depot.file(source);
+        let file = self.artifact_storage.file(source);
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder)?;
         }
@@ -174,10 +174,10 @@ impl ArtifactRecords {
     pub(crate) fn remove(&self, source: &SourceKey) -> Result<(), StorageError> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(source);
         // A record without an archive has no effect, so it may stay.
-        let file = self.depot.file(source);
+        let file = self.artifact_storage.file(source);
         let _ = std::fs::remove_file(&file);
         let _ = file.parent().map(std::fs::remove_dir);
-        self.depot.store.remove(source)
+        self.artifact_storage.store.remove(source)
     }
 
     /// Returns the files of an artifact, charged to a lane, as soon as memory is available.
@@ -187,13 +187,13 @@ impl ArtifactRecords {
         lane: &str,
         deadline: tokio::time::Instant,
     ) -> Result<TreeInUse, StorageError> {
-        self.depot.trees.load(artifact, lane, deadline).await
+        self.artifact_storage.trees.load(artifact, lane, deadline).await
     }
 
     /// Charges a source's artifact from an earlier run to a lane. An artifact without capacity is fetched again when it is needed.
     pub(crate) fn adopt(&self, source: &SourceKey, lane: &str) -> Result<(), StorageError> {
         match self.record(source) {
-            Some(record) => self.depot.store.adopt(source, &record.facts.digest, lane),
+            Some(record) => self.artifact_storage.store.adopt(source, &record.facts.digest, lane),
             None => Ok(()),
         }
     }

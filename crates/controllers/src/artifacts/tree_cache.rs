@@ -65,7 +65,7 @@ impl Deref for TreeInUse {
 impl Drop for TreeInUse {
     fn drop(&mut self) {
         drop(self.loaded.take());
-        self.trees.let_go();
+        self.trees.drop_unused();
     }
 }
 
@@ -153,12 +153,12 @@ impl TreeCache {
         {
             return answer;
         }
-        self.let_go();
+        self.drop_unused();
         waiting.await
     }
 
     /// Drops unused trees while callers wait for their memory.
-    fn let_go(&self) {
+    fn drop_unused(&self) {
         while self.budget.is_wanted() {
             let mut cached = self.cached();
             let idle = cached.iter().filter(|(_, cached)| self.is_in_the_way(cached));

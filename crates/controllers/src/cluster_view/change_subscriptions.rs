@@ -8,7 +8,7 @@ use crate::cluster_view::key::Key;
 
 /// The listeners of each object.
 #[derive(Debug, Default)]
-pub(crate) struct Listeners {
+pub(crate) struct ChangeSubscriptions {
     state: Mutex<State>,
 }
 
@@ -19,7 +19,7 @@ struct State {
     listening: HashMap<Key, BTreeSet<Key>>,
 }
 
-impl Listeners {
+impl ChangeSubscriptions {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -11,7 +11,7 @@ use crate::cluster_view::key::Key;
 
 /// The objects that each Kustomization names.
 #[derive(Debug, Default)]
-pub(crate) struct Inventories {
+pub(crate) struct InventoryIndex {
     state: Mutex<State>,
 }
 
@@ -21,7 +21,7 @@ struct State {
     seen: HashMap<Arc<Key>, Arc<Kustomization>>,
 }
 
-impl Inventories {
+impl InventoryIndex {
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,7 +107,7 @@ mod tests {
     use serde_json::json;
     use tenure_api::{Kustomization, ObjectId};
 
-    use super::Inventories;
+    use super::InventoryIndex;
     use crate::cluster_view::key::Key;
     use crate::reconcile_loop::reconciled::Reconciled as _;
 
@@ -115,7 +115,7 @@ mod tests {
         Key::new(tenure_api::Kustomization::KIND, "team", name)
     }
 
-    fn set(inventories: &Inventories, name: &str, objects: Option<&[&str]>) {
+    fn set(inventories: &InventoryIndex, name: &str, objects: Option<&[&str]>) {
         let kustomization = objects.map(|objects| {
             let entries: Vec<_> = objects
                 .iter()
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_index_follows_every_change() {
-        let inventories = Inventories::default();
+        let inventories = InventoryIndex::default();
         let id = |name: &str| -> ObjectId { format!("team_{name}__ConfigMap").parse().unwrap() };
         let names = |name: &str| -> Vec<String> {
             let mut names: Vec<String> = inventories

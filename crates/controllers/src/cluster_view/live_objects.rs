@@ -18,7 +18,7 @@ use tenure_planner::plan::Watched;
 use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::MailboxTable;
 
-pub(crate) use stream::{KeptRoom, Known, read_revision};
+pub(crate) use stream::{ObservedState, RemoteObjectBudget, read_revision};
 use stream::{Stream, feed, lock};
 
 /// The open streams.
@@ -27,7 +27,7 @@ pub(crate) struct LiveObjects {
     clients: ClientPool,
     mailboxes: Arc<MailboxTable>,
     /// The memory for objects of another cluster.
-    kept: Option<Arc<KeptRoom>>,
+    kept: Option<Arc<RemoteObjectBudget>>,
     open: Mutex<HashMap<WatchKey, Slot>>,
 }
 
@@ -41,7 +41,7 @@ struct Slot {
 
 /// The objects that one reconciler watches, and the stream of each. Dropping it releases everything.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct WatchedObjects {
     live: Arc<LiveObjects>,
     key: Key,
     objects: BTreeMap<ObjectId, Arc<WatchKey>>,
@@ -56,7 +56,7 @@ struct HeldStream {
 
 impl LiveObjects {
     /// Creates an empty table. With `kept`, for another cluster, only requested objects are stored, and only as memory allows.
-    pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>, kept: Option<KeptRoom>) -> Self {
+    pub(crate) fn new(clients: ClientPool, mailboxes: Arc<MailboxTable>, kept: Option<RemoteObjectBudget>) -> Self {
         Self {
             clients,
             mailboxes,
@@ -106,7 +106,7 @@ impl LiveObjects {
     }
 }
 
-impl Held {
+impl WatchedObjects {
     /// Creates an empty set of watched objects for this reconciler.
     pub(crate) fn new(live: Arc<LiveObjects>, key: Key) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Held {
     }
 
     /// Watches these objects too. A running attempt closes no watch, because it would be opened again before the attempt ends.
-    pub(crate) async fn hold_too(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
+    pub(crate) async fn watch_also(&mut self, account: &ServiceAccount, lane: &LaneAccess, watched: &[Watched]) {
         if self.holds_all(account, lane, watched) {
             return;
         }
@@ -260,7 +260,7 @@ impl Held {
 
     /// Returns the known state of a watched object. Returns `None` if the watch has not reached the revision `than`: an answer of that revision is
     /// newer.
-    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<Known> {
+    pub(crate) fn newer(&self, id: &ObjectId, than: Option<u64>) -> Option<ObservedState> {
         let stream = lock(self.stream(id)?);
         let entry = stream
             .objects
@@ -274,7 +274,7 @@ impl Held {
 
     /// Returns the last reported state of a watched object, even if its stream has broken since. This is enough to detect a change, but not to act on
     /// it.
-    pub(crate) fn noticed(&self, id: &ObjectId) -> Option<Known> {
+    pub(crate) fn last_reported(&self, id: &ObjectId) -> Option<ObservedState> {
         let stream = lock(self.stream(id)?);
         let entry = stream.objects.get(&id.name).filter(|entry| entry.is_kept())?;
         Some(entry.known())
@@ -301,7 +301,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for WatchedObjects {
     fn drop(&mut self) {
         self.release();
     }

@@ -7,14 +7,14 @@ use tenure_cluster::Seen;
 use crate::cluster_view::cache::{Cache, Change};
 
 /// A watch event.
-pub(crate) enum Told<'a> {
+pub(crate) enum ObjectChange<'a> {
     /// The object exists in this version.
     Changed(&'a Seen),
     /// The object, by namespace and name, was deleted at a revision.
     Gone((&'a str, &'a str), &'a str),
 }
 
-impl Told<'_> {
+impl ObjectChange<'_> {
     /// Returns the namespace of the object.
     pub(crate) fn namespace(&self) -> &str {
         match self {

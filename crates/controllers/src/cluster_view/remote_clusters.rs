@@ -20,9 +20,9 @@ use tenure_sources::{ByteBudget, Held, Hidden, Peer, PeerClient, PeerTls, Reach,
 use tenure_tenancy::TokenOrder;
 use zeroize::Zeroizing;
 
-use crate::cluster_view::live_objects::{KeptRoom, LiveObjects};
+use crate::cluster_view::live_objects::{LiveObjects, RemoteObjectBudget};
 use crate::cluster_view::mailbox::MailboxTable;
-use crate::limits::object_memory::LookingRoom;
+use crate::limits::object_memory::ObjectMemory;
 
 /// The limit of an answer and of an event. An object has at most 3 MB, and so do the kinds of the largest clusters.
 const LONGEST_ANSWER: usize = 8 << 20;
@@ -31,7 +31,7 @@ const MOST_OBJECTS: usize = 10_000;
 
 /// Budgets that all lanes share.
 #[derive(Debug)]
-pub(crate) struct ElsewhereBudgets {
+pub(crate) struct RemoteClusterBudgets {
     /// Open clusters.
     clusters: ByteBudget,
     /// Connections for requests.
@@ -41,10 +41,10 @@ pub(crate) struct ElsewhereBudgets {
     /// Bytes of answers while they are read, and of stored objects.
     told: ByteBudget,
     /// Memory for objects of attempts: waiting for a slow cluster must not block attempts in this cluster.
-    looking: ByteBudget,
+    object_memory: ByteBudget,
 }
 
-impl Default for ElsewhereBudgets {
+impl Default for RemoteClusterBudgets {
     fn default() -> Self {
         let budget = |what, lane, all| {
             ByteBudget::new(Room {
@@ -61,7 +61,7 @@ impl Default for ElsewhereBudgets {
             requests: budget("connections to other clusters", 64, 512),
             watches: budget("watches in other clusters", 128, 1024),
             told: budget("what other clusters say", 32 << 20, 96 << 20),
-            looking: budget(
+            object_memory: budget(
                 "objects of other clusters that reconciliations look at",
                 32 << 20,
                 96 << 20,
@@ -70,10 +70,16 @@ impl Default for ElsewhereBudgets {
     }
 }
 
-impl ElsewhereBudgets {
+impl RemoteClusterBudgets {
     /// Returns the budgets for clusters, for connections for requests and for watches, for answers, and for objects of attempts.
     pub(crate) fn rooms(&self) -> [&ByteBudget; 5] {
-        [&self.clusters, &self.requests, &self.watches, &self.told, &self.looking]
+        [
+            &self.clusters,
+            &self.requests,
+            &self.watches,
+            &self.told,
+            &self.object_memory,
+        ]
     }
 
     /// Waits for capacity for one more cluster, if this process has only a share and may get more, because `open` can't wait. Without capacity,
@@ -86,13 +92,13 @@ impl ElsewhereBudgets {
     }
 
     /// Returns memory for the objects of attempts in other clusters.
-    pub(crate) fn looking(&self) -> LookingRoom {
-        LookingRoom::new(self.looking.clone())
+    pub(crate) fn object_memory(&self) -> ObjectMemory {
+        ObjectMemory::new(self.object_memory.clone())
     }
 }
 
 /// An open cluster.
-pub(crate) struct OtherCluster {
+pub(crate) struct RemoteCluster {
     /// The name of the cluster in statuses.
     pub(crate) cluster: String,
     /// Clients for its user.
@@ -103,13 +109,13 @@ pub(crate) struct OtherCluster {
     _held: Held,
 }
 
-impl fmt::Debug for OtherCluster {
+impl fmt::Debug for RemoteCluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "OtherCluster({})", self.cluster)
     }
 }
 
-impl OtherCluster {
+impl RemoteCluster {
     /// Checks whether this is the cluster that the account reaches with this kubeconfig.
     pub(crate) fn is_for(&self, target: &Target, account: &ServiceAccount) -> bool {
         self.key == (target.key(), account.clone())
@@ -121,12 +127,12 @@ type ClusterKey = (TargetKey, ServiceAccount);
 
 /// The open clusters of one namespace.
 #[derive(Debug, Default)]
-pub(crate) struct ClusterTable {
-    open: Mutex<HashMap<ClusterKey, Weak<OtherCluster>>>,
+pub(crate) struct RemoteClusterTable {
+    open: Mutex<HashMap<ClusterKey, Weak<RemoteCluster>>>,
     tokens: Mutex<HashMap<TokenOrder, Weak<ForeignToken>>>,
 }
 
-impl ClusterTable {
+impl RemoteClusterTable {
     /// Returns the token of an order. From now on this lane requests it.
     pub(crate) fn order_token(&self, clients: &ClientPool, order: &TokenOrder, lane: &LaneAccess) -> Arc<ForeignToken> {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,10 +152,10 @@ impl ClusterTable {
     /// When the certificates in it can't be used, or too many clusters are open.
     pub(crate) fn open(
         &self,
-        way: Way<'_>,
+        way: ConnectContext<'_>,
         target: &Target,
         account: &ServiceAccount,
-    ) -> Result<Arc<OtherCluster>, String> {
+    ) -> Result<Arc<RemoteCluster>, String> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, cluster| cluster.strong_count() > 0);
         let key = (target.key(), account.clone());
@@ -164,9 +170,9 @@ impl ClusterTable {
     }
 }
 
-/// The means of a lane to reach other clusters.
-pub(crate) struct Way<'a> {
-    pub(crate) budgets: &'a ElsewhereBudgets,
+/// A lane's context for connections to other clusters.
+pub(crate) struct ConnectContext<'a> {
+    pub(crate) budgets: &'a RemoteClusterBudgets,
     /// The addresses that may be connected to.
     pub(crate) reach: &'a Reach,
     /// The mailboxes that are notified of changes there.
@@ -179,10 +185,10 @@ pub(crate) struct Way<'a> {
 }
 
 fn connect(
-    way: Way<'_>,
+    way: ConnectContext<'_>,
     (target, token): (&Target, Option<Arc<ForeignToken>>),
     key: ClusterKey,
-) -> Result<OtherCluster, String> {
+) -> Result<RemoteCluster, String> {
     let (budgets, reach, name) = (way.budgets, way.reach, way.lane);
     let held = budgets
         .clusters
@@ -213,11 +219,11 @@ fn connect(
         set_terms((target, token.clone()), &budgets.told, name),
     );
     let clients = ClientPool::new(connection);
-    let kept = KeptRoom {
+    let kept = RemoteObjectBudget {
         budget: budgets.told.clone(),
         lane: name.to_owned(),
     };
-    Ok(OtherCluster {
+    Ok(RemoteCluster {
         cluster: target.cluster(),
         live: Arc::new(LiveObjects::new(clients.clone(), Arc::clone(way.mailboxes), Some(kept))),
         clients,

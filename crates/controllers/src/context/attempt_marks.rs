@@ -33,7 +33,7 @@ struct Mark {
 
 /// The running reconciliations, and those that ran when an earlier process ended.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct AttemptMarks {
     folder: PathBuf,
     /// How often a process ended during its reconciliation, by the name of the mark.
     found: Mutex<HashMap<String, Mark>>,
@@ -42,7 +42,7 @@ pub(crate) struct UnderWay {
     others: watch::Sender<usize>,
 }
 
-impl UnderWay {
+impl AttemptMarks {
     /// Reads the marks of an earlier process. An unreadable or unwritable mark does not prevent the start.
     pub(crate) fn open(folder: PathBuf) -> Self {
         if let Err(error) = std::fs::create_dir_all(&folder) {
@@ -87,7 +87,7 @@ impl UnderWay {
     }
 
     /// Marks the beginning of an attempt. The attempt has ended when the returned value is dropped.
-    pub(crate) fn begin(&self, key: &Key) -> Marked<'_> {
+    pub(crate) fn begin(&self, key: &Key) -> AttemptMark<'_> {
         let name = file(key);
         let path = self.folder.join(&name);
         let mark = Mark {
@@ -98,8 +98,8 @@ impl UnderWay {
             begun: true,
         };
         write(&path, &mark);
-        Marked {
-            under_way: self,
+        AttemptMark {
+            attempt_marks: self,
             name,
             path,
         }
@@ -144,15 +144,15 @@ impl UnderWay {
 
 /// A running attempt.
 #[derive(Debug)]
-pub(crate) struct Marked<'a> {
-    under_way: &'a UnderWay,
+pub(crate) struct AttemptMark<'a> {
+    attempt_marks: &'a AttemptMarks,
     name: String,
     path: PathBuf,
 }
 
-impl Drop for Marked<'_> {
+impl Drop for AttemptMark<'_> {
     fn drop(&mut self) {
-        self.under_way.lock().remove(&self.name);
+        self.attempt_marks.lock().remove(&self.name);
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(%error, "a mark could not be removed");
         }
@@ -161,7 +161,7 @@ impl Drop for Marked<'_> {
 
 /// A first attempt that has not ended.
 #[derive(Debug)]
-pub(crate) struct First<'a>(&'a UnderWay);
+pub(crate) struct First<'a>(&'a AttemptMarks);
 
 impl Drop for First<'_> {
     fn drop(&mut self) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// Simulates a crash: a process that crashes drops nothing.
-    fn crash(mark: Marked<'_>) {
+    fn crash(mark: AttemptMark<'_>) {
         std::mem::forget(mark);
     }
 
@@ -205,14 +205,15 @@ mod tests {
     fn only_what_was_begun_counts() {
         let folder = std::env::temp_dir().join(format!("tenure-under-way-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        let open = || UnderWay::open(folder.clone());
+        let open = || AttemptMarks::open(folder.clone());
         let first = open();
         drop(first.begin(&key("ended")));
         crash(first.begin(&key("culprit")));
         crash(first.begin(&key("beside")));
 
         let second = open();
-        let counts = |under_way: &UnderWay| ["ended", "culprit", "beside"].map(|name| under_way.crashes(&key(name)));
+        let counts =
+            |attempt_marks: &AttemptMarks| ["ended", "culprit", "beside"].map(|name| attempt_marks.crashes(&key(name)));
         assert_eq!(counts(&second), [0, 1, 1]);
         // The other object waits while this one ends the process again.
         crash(second.begin(&key("culprit")));
@@ -237,14 +238,14 @@ mod tests {
     #[tokio::test]
     async fn they_begin_after_the_others_and_one_at_a_time() {
         let folder = std::env::temp_dir().join(format!("tenure-under-way-turns-{}", std::process::id()));
-        let under_way = UnderWay::open(folder.clone());
-        let other = under_way.first();
-        let waiting = under_way.turn();
+        let attempt_marks = AttemptMarks::open(folder.clone());
+        let other = attempt_marks.first();
+        let waiting = attempt_marks.turn();
         tokio::pin!(waiting);
         assert!(futures::poll!(&mut waiting).is_pending());
         drop(other);
         let turn = waiting.await;
-        let next = under_way.turn();
+        let next = attempt_marks.turn();
         tokio::pin!(next);
         assert!(futures::poll!(&mut next).is_pending());
         drop(turn);

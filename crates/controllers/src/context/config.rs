@@ -10,15 +10,15 @@ use tenure_planner::kustomization::{ApplySettings, Guards};
 use tenure_sources::{Limits, Policy};
 use tenure_tenancy::{Instance, Settings};
 
-use crate::context::enabled_kinds::Switches;
+use crate::context::enabled_kinds::EnabledKinds;
 use crate::context::lane_settings::LaneMode;
 use crate::endpoints::artifact_endpoint::ArtifactEndpoint;
-use crate::endpoints::receiver_endpoint::Hooks;
+use crate::endpoints::receiver_endpoint::ReceiverEndpoint;
 use crate::limits::budgets::Budgets;
 use crate::rendering::renderer::RenderLimits;
-use crate::sharding::ShardBoard;
+use crate::sharding::ShardPeers;
 use crate::telemetry::lane_spans::SpanSink;
-use crate::telemetry::metrics::Figures;
+use crate::telemetry::metrics::Metrics;
 
 /// The configuration of the controllers.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Config {
     /// The platform namespace, and the default ServiceAccounts that an administrator set.
     pub settings: Settings,
     /// The kinds that are reconciled.
-    pub switches: Switches,
+    pub enabled_kinds: EnabledKinds,
     /// The addresses that sources of the platform namespace may reach.
     pub platform_sources: Policy,
     /// The addresses that all other sources may reach.
@@ -52,11 +52,11 @@ pub struct Config {
     /// Whether an encrypted file that was changed after encryption is refused. Otherwise the change is only reported.
     pub strict_sops: bool,
     /// The metrics. The server of the metrics has a clone.
-    pub figures: Figures,
+    pub metrics: Metrics,
     /// The exporter for spans of lanes that run apart, if spans are exported.
     pub spans: Option<SpanSink>,
     /// Answers the listener for requests to Receivers.
-    pub hooks: Hooks,
+    pub receiver_endpoint: ReceiverEndpoint,
     /// Answers the server of artifacts for other controllers.
     pub artifact_endpoint: ArtifactEndpoint,
     /// The base address of that server, as in statuses. Absent if artifacts are not served.
@@ -69,7 +69,7 @@ pub struct Config {
     /// The instance that this is, out of one or several.
     pub instance: Instance,
     /// The known state of the other instances.
-    pub(crate) shards: Option<Arc<ShardBoard>>,
+    pub(crate) shards: Option<Arc<ShardPeers>>,
 }
 
 impl Config {
@@ -80,7 +80,7 @@ impl Config {
             connection,
             artifacts: artifacts.into(),
             settings: Settings::default(),
-            switches: Switches::default(),
+            enabled_kinds: EnabledKinds::default(),
             platform_sources: Policy::default(),
             tenant_sources: Policy::default(),
             limits: Limits::default(),
@@ -91,9 +91,9 @@ impl Config {
             applying: ApplySettings::default(),
             lanes: LaneMode::default(),
             strict_sops: false,
-            figures: Figures::default(),
+            metrics: Metrics::default(),
             spans: None,
-            hooks: Hooks::default(),
+            receiver_endpoint: ReceiverEndpoint::default(),
             artifact_endpoint: ArtifactEndpoint::default(),
             advertised: None,
             policy_interval: Duration::from_secs(30),

@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 ///
 /// Written as kube-controller-manager's `--controllers`: names with commas between them, `*` for all, and `-name` for all but this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Switches {
+pub struct EnabledKinds {
     off: BTreeSet<&'static str>,
 }
 
 /// Why a list of kinds is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SwitchError {
+pub enum EnabledKindsError {
     /// The kind does not exist here.
     #[error("{name:?} is not a controller: there are {known}, * for all, and -NAME to switch one off")]
     Unknown {
@@ -36,7 +36,7 @@ pub enum SwitchError {
     Nothing,
 }
 
-impl Switches {
+impl EnabledKinds {
     /// Checks whether objects of a kind, for example `Tenant`, are reconciled here.
     #[must_use]
     pub fn is_on(&self, kind: &str) -> bool {
@@ -54,10 +54,10 @@ impl Switches {
         text: &str,
         known: &BTreeSet<&'static str>,
         needs: &[(&str, &str)],
-    ) -> Result<Self, SwitchError> {
+    ) -> Result<Self, EnabledKindsError> {
         let find = |name: &str| {
             let found = known.iter().find(|kind| kind.eq_ignore_ascii_case(name));
-            found.copied().ok_or_else(|| SwitchError::Unknown {
+            found.copied().ok_or_else(|| EnabledKindsError::Unknown {
                 name: name.to_owned(),
                 known: known.iter().copied().collect::<Vec<_>>().join(", ").to_lowercase(),
             })
@@ -75,13 +75,13 @@ impl Switches {
             .iter()
             .find(|(one, other)| on.contains(one) && !on.contains(other))
         {
-            return Err(SwitchError::Without {
+            return Err(EnabledKindsError::Without {
                 one: one.to_lowercase(),
                 other: other.to_lowercase(),
             });
         }
         if on.is_empty() {
-            return Err(SwitchError::Nothing);
+            return Err(EnabledKindsError::Nothing);
         }
         Ok(Self {
             off: known.difference(&on).copied().collect(),
@@ -94,10 +94,10 @@ mod tests {
     use super::*;
 
     /// Returns the kinds that are off.
-    fn read(text: &str) -> Result<Vec<&'static str>, SwitchError> {
+    fn read(text: &str) -> Result<Vec<&'static str>, EnabledKindsError> {
         let known = BTreeSet::from(["GitRepository", "Kustomization", "Surface", "Tenant"]);
         let needs = [("Kustomization", "GitRepository")];
-        Switches::read(text, &known, &needs).map(|Switches { off }| off.into_iter().collect())
+        EnabledKinds::read(text, &known, &needs).map(|EnabledKinds { off }| off.into_iter().collect())
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(read("*"), Ok(vec![]));
         assert_eq!(read("*,-tenant"), Ok(vec!["Tenant"]));
         assert_eq!(read("-Tenant, *"), Ok(vec!["Tenant"]));
-        let off = Switches {
+        let off = EnabledKinds {
             off: BTreeSet::from(["Surface", "Tenant"]),
         };
         assert_eq!(read(&off.write()), Ok(vec!["Surface", "Tenant"]));
@@ -124,7 +124,7 @@ mod tests {
             alone.to_string(),
             "kustomization needs gitrepository: it uses the data that the same process stores"
         );
-        assert_eq!(read("-tenant"), Err(SwitchError::Nothing));
-        assert_eq!(read(""), Err(SwitchError::Nothing));
+        assert_eq!(read("-tenant"), Err(EnabledKindsError::Nothing));
+        assert_eq!(read(""), Err(EnabledKindsError::Nothing));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tenure_api::workload::LanePods;
 
-use crate::endpoints::lane_endpoint::LaneDoor;
+use crate::endpoints::lane_endpoint::LaneEndpoint;
 
 /// Below the folder for artifacts: a folder for each lane that is a process.
 pub(crate) const LANE_FOLDERS: &str = "lanes";
@@ -63,7 +63,7 @@ pub struct PodSettings {
     /// The parts of a Deployment that are the same for all lanes. Its memory and its disk follow from the budgets.
     pub pods: LanePods,
     /// The door for Pods.
-    pub door: LaneDoor,
+    pub door: LaneEndpoint,
     /// Settings of the lanes.
     pub apart: ApartSettings,
 }

@@ -1,5 +1,10 @@
-//! Means that every lane uses and no lane owns: the connection to the API server, an administrator's settings, the budgets that all lanes share, and
-//! the mailboxes. They hold names at most, and no objects.
+//! The context that all lanes share and no lane owns: the connection to the API server, an administrator's settings, the common budgets, and the
+//! mailboxes. It has names at most, and no objects.
+//!
+//! - `attempt_marks`: marks on disk of running attempts, to find the attempt that a crash ended.
+//! - `config`: the configuration of the controllers.
+//! - `enabled_kinds`: the reconciled kinds, as an administrator names them.
+//! - `lane_settings`: where lanes run, and how their processes are started.
 
 pub(crate) mod attempt_marks;
 pub(crate) mod config;
@@ -17,32 +22,32 @@ use tenure_tenancy::Settings;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::storage::Depot;
-use crate::cluster_view::change_subscriptions::Listeners;
+use crate::artifacts::storage::ArtifactStorage;
+use crate::cluster_view::change_subscriptions::ChangeSubscriptions;
 use crate::cluster_view::mailbox::MailboxTable;
-use crate::cluster_view::remote_clusters::ElsewhereBudgets;
-use crate::context::attempt_marks::UnderWay;
+use crate::cluster_view::remote_clusters::RemoteClusterBudgets;
+use crate::context::attempt_marks::AttemptMarks;
 use crate::context::config::Config;
-use crate::context::enabled_kinds::Switches;
-use crate::endpoints::receiver_endpoint::Hooks;
-use crate::rendering::renderer::Renderings;
-use crate::telemetry::metrics::Figures;
+use crate::context::enabled_kinds::EnabledKinds;
+use crate::endpoints::receiver_endpoint::ReceiverEndpoint;
+use crate::rendering::renderer::Renderer;
+use crate::telemetry::metrics::Metrics;
 
-/// The means of every lane.
+/// The context of every lane.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct ControllerContext {
     pub(crate) clients: ClientPool,
     /// The controller's own client, in turns that it shares with no lane.
     pub(crate) controller: Client,
     pub(crate) settings: Settings,
-    pub(crate) switches: Switches,
+    pub(crate) enabled_kinds: EnabledKinds,
     platform_sources: Reach,
     tenant_sources: Reach,
     pub(crate) guards: Guards,
     pub(crate) applying: ApplySettings,
     pub(crate) strict_sops: bool,
     /// The paths of Receivers.
-    pub(crate) hooks: Hooks,
+    pub(crate) receiver_endpoint: ReceiverEndpoint,
     /// The base address at which artifacts are served to other controllers, if they are.
     pub(crate) advertised: Option<ArtifactBase>,
     /// The interval at which policies are checked without a reported change.
@@ -54,22 +59,22 @@ pub(crate) struct Means {
     /// Bounds the number of namespaces for which lanes' rights are reconciled at the same time.
     pub(crate) rights: Arc<Semaphore>,
     /// The memory that the renderings of all lanes share.
-    pub(crate) renderings: Renderings,
+    pub(crate) renderer: Renderer,
     /// The disk and the memory that the artifacts of all lanes share.
-    pub(crate) depot: Arc<Depot>,
+    pub(crate) artifact_storage: Arc<ArtifactStorage>,
     /// Memory for the objects that reconciliations read.
-    pub(crate) looking: ByteBudget,
+    pub(crate) object_memory: ByteBudget,
     /// Budgets for other clusters.
-    pub(crate) elsewhere: ElsewhereBudgets,
-    pub(crate) under_way: Arc<UnderWay>,
-    pub(crate) figures: Figures,
+    pub(crate) remote_clusters: RemoteClusterBudgets,
+    pub(crate) attempt_marks: Arc<AttemptMarks>,
+    pub(crate) metrics: Metrics,
     pub(crate) mailboxes: Arc<MailboxTable>,
-    pub(crate) listeners: Listeners,
+    pub(crate) change_subscriptions: ChangeSubscriptions,
     /// Cancelled after all existing objects have been seen.
     pub(crate) ready: CancellationToken,
 }
 
-impl Means {
+impl ControllerContext {
     /// Returns the addresses from which a source of the platform, or any other source, may be fetched.
     pub(crate) fn reach(&self, platform: bool) -> &Reach {
         if platform {
@@ -86,32 +91,32 @@ impl Means {
     }
 
     pub(crate) fn new(config: Config) -> Result<Self, StorageError> {
-        config.figures.set_requests(config.connection.requests());
+        config.metrics.set_requests(config.connection.requests());
         let clients = ClientPool::new(config.connection);
         Ok(Self {
             controller: clients.controller(),
             clients,
             settings: config.settings,
-            switches: config.switches,
+            enabled_kinds: config.enabled_kinds,
             platform_sources: (&config.platform_sources).into(),
             tenant_sources: (&config.tenant_sources).into(),
             guards: config.guards,
             applying: config.applying,
             strict_sops: config.strict_sops,
-            hooks: config.hooks,
+            receiver_endpoint: config.receiver_endpoint,
             advertised: config.advertised,
             policy_interval: config.policy_interval,
             reports_lanes: config.reports_lanes,
             lane_width: config.lane_width,
             rights: Arc::new(Semaphore::new(config.lane_width.max(1))),
-            renderings: Renderings::new(config.rendering),
-            depot: Arc::new(Depot::open(&config.artifacts, config.limits, config.budgets)?),
-            looking: config.budgets.looking(),
-            elsewhere: ElsewhereBudgets::default(),
-            under_way: Arc::new(UnderWay::open(config.artifacts.join("under-way"))),
-            figures: config.figures,
+            renderer: Renderer::new(config.rendering),
+            artifact_storage: Arc::new(ArtifactStorage::open(&config.artifacts, config.limits, config.budgets)?),
+            object_memory: config.budgets.object_memory(),
+            remote_clusters: RemoteClusterBudgets::default(),
+            attempt_marks: Arc::new(AttemptMarks::open(config.artifacts.join("under-way"))),
+            metrics: config.metrics,
             mailboxes: Arc::default(),
-            listeners: Listeners::default(),
+            change_subscriptions: ChangeSubscriptions::default(),
             ready: CancellationToken::new(),
         })
     }

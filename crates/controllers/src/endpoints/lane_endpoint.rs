@@ -1,5 +1,5 @@
-//! The door by which lanes in Pods come to the hub. The listener passes on a connection with its proven identity. The hub accepts it while it leads,
-//! if the lane exists. The door verifies no token, and reads no message of the Pod.
+//! Connections of lanes in Pods to the hub. The listener passes on a connection with its proven identity. The hub accepts it while it leads,
+//! if the lane exists. This module verifies no token, and reads no message of the Pod.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub struct ProvenPod {
 
 /// Why a proven Pod was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unadmitted {
+pub enum PodRefusal {
     /// The controllers don't lead, or have not seen all objects yet.
     #[error("these controllers don't lead")]
     NotLeading,
@@ -37,19 +37,19 @@ pub enum Unadmitted {
 }
 
 /// A connected peer with its claims, which are not trusted.
-pub struct LaneCall {
+pub struct LaneConnection {
     token: String,
     pub(crate) folder: PathBuf,
     pub(crate) stream: PodStream,
 }
 
-impl fmt::Debug for LaneCall {
+impl fmt::Debug for LaneConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("LaneCall").finish_non_exhaustive()
     }
 }
 
-impl LaneCall {
+impl LaneConnection {
     pub(crate) fn new(token: String, folder: PathBuf, stream: PodStream) -> Self {
         Self { token, folder, stream }
     }
@@ -62,24 +62,24 @@ impl LaneCall {
 }
 
 /// Accepts Pods.
-pub(crate) trait Doorkeeper: Send + Sync + fmt::Debug {
+pub(crate) trait PodAcceptor: Send + Sync + fmt::Debug {
     /// Accepts a Pod, if its lane exists.
-    fn take_in(&self, pod: ProvenPod, call: LaneCall) -> Result<(), Unadmitted>;
+    fn accept_pod(&self, pod: ProvenPod, call: LaneConnection) -> Result<(), PodRefusal>;
 }
 
-/// The door. Cheap to clone; all clones share one state.
+/// The endpoint. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct LaneDoor {
-    keeper: Arc<Mutex<Option<Weak<dyn Doorkeeper>>>>,
+pub struct LaneEndpoint {
+    keeper: Arc<Mutex<Option<Weak<dyn PodAcceptor>>>>,
 }
 
-impl LaneDoor {
+impl LaneEndpoint {
     /// Accepts Pods from now on, while the keeper exists.
-    pub(crate) fn set_keeper(&self, keeper: Weak<dyn Doorkeeper>) {
+    pub(crate) fn set_keeper(&self, keeper: Weak<dyn PodAcceptor>) {
         *self.keeper.lock().unwrap_or_else(PoisonError::into_inner) = Some(keeper);
     }
 
-    fn keeper(&self) -> Option<Arc<dyn Doorkeeper>> {
+    fn keeper(&self) -> Option<Arc<dyn PodAcceptor>> {
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
         keeper.as_ref().and_then(Weak::upgrade)
     }
@@ -93,8 +93,8 @@ impl LaneDoor {
     /// Passes on a proven Pod.
     ///
     /// # Errors
-    /// [`Unadmitted`]; the connection is closed.
-    pub fn admit(&self, pod: ProvenPod, call: LaneCall) -> Result<(), Unadmitted> {
-        self.keeper().ok_or(Unadmitted::NotLeading)?.take_in(pod, call)
+    /// [`PodRefusal`]; the connection is closed.
+    pub fn admit(&self, pod: ProvenPod, call: LaneConnection) -> Result<(), PodRefusal> {
+        self.keeper().ok_or(PodRefusal::NotLeading)?.accept_pod(pod, call)
     }
 }

@@ -27,7 +27,7 @@ const NAMESAKES: usize = 4;
 const FEW: usize = 256;
 
 /// Carries requests to the lane of a Receiver.
-pub(crate) trait Courier: Send + Sync + fmt::Debug {
+pub(crate) trait RequestForwarder: Send + Sync + fmt::Debug {
     /// Checks whether all existing objects have been seen.
     fn is_ready(&self) -> bool;
 
@@ -35,7 +35,7 @@ pub(crate) trait Courier: Send + Sync + fmt::Debug {
     fn name_share(&self, namespace: &str) -> String;
 
     /// Sends a request to its lane, and returns the answer.
-    fn bring<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict>;
+    fn deliver<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict>;
 
     /// Asks every source that fetches from an address to fetch now.
     fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()>;
@@ -43,26 +43,26 @@ pub(crate) trait Courier: Send + Sync + fmt::Debug {
 
 /// The paths of all Receivers. Cheap to clone; all clones share one state.
 #[derive(Clone, Debug)]
-pub struct Hooks {
+pub struct ReceiverEndpoint {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    courier: Mutex<Option<Weak<dyn Courier>>>,
-    doors: RwLock<Doors>,
+    forwarder: Mutex<Option<Weak<dyn RequestForwarder>>>,
+    doors: RwLock<ReceiverPaths>,
     rates: Mutex<Rates>,
     bodies: ByteBudget,
     began: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Doors {
+struct ReceiverPaths {
     receivers: HashMap<HookPath, Vec<Key>>,
     paths: HashMap<Key, HookPath>,
 }
 
-impl Doors {
+impl ReceiverPaths {
     fn close(&mut self, receiver: &Key) {
         let Some(path) = self.paths.remove(receiver) else {
             return;
@@ -82,7 +82,7 @@ struct Rates {
     tenants: HashMap<String, Bucket>,
 }
 
-impl Default for Hooks {
+impl Default for ReceiverEndpoint {
     fn default() -> Self {
         let room = Room {
             what: "bodies of requests to Receivers",
@@ -94,7 +94,7 @@ impl Default for Hooks {
         };
         Self {
             shared: Arc::new(Shared {
-                courier: Mutex::default(),
+                forwarder: Mutex::default(),
                 doors: RwLock::default(),
                 rates: Mutex::default(),
                 bodies: ByteBudget::new(room),
@@ -110,23 +110,23 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// An admitted request, of which only the path is known.
 #[derive(Debug)]
-pub struct Admission {
-    hooks: Hooks,
+pub struct AdmittedRequest {
+    receiver_endpoint: ReceiverEndpoint,
     receivers: Vec<Key>,
     path: HookPath,
     share: String,
     held: Option<Held>,
 }
 
-impl Hooks {
-    /// Sets the courier from now on, and drops everything known from the previous courier.
-    pub(crate) fn set_courier(&self, courier: Weak<dyn Courier>) {
-        *lock(&self.shared.courier) = Some(courier);
-        *self.shared.doors.write().unwrap_or_else(PoisonError::into_inner) = Doors::default();
+impl ReceiverEndpoint {
+    /// Sets the forwarder from now on, and drops everything known from the previous one.
+    pub(crate) fn set_forwarder(&self, forwarder: Weak<dyn RequestForwarder>) {
+        *lock(&self.shared.forwarder) = Some(forwarder);
+        *self.shared.doors.write().unwrap_or_else(PoisonError::into_inner) = ReceiverPaths::default();
     }
 
-    fn courier(&self) -> Option<Arc<dyn Courier>> {
-        lock(&self.shared.courier).as_ref().and_then(Weak::upgrade)
+    fn forwarder(&self) -> Option<Arc<dyn RequestForwarder>> {
+        lock(&self.shared.forwarder).as_ref().and_then(Weak::upgrade)
     }
 
     /// Sets the path at which a Receiver takes requests, or removes the path.
@@ -154,20 +154,20 @@ impl Hooks {
     ///
     /// # Errors
     /// The answer to send, without reading more of the request.
-    pub fn admit(&self, path: &str) -> Result<Admission, Verdict> {
-        let courier = self.courier().filter(|courier| courier.is_ready());
-        let courier = courier.ok_or(Verdict::Unavailable)?;
+    pub fn admit(&self, path: &str) -> Result<AdmittedRequest, Verdict> {
+        let forwarder = self.forwarder().filter(|forwarder| forwarder.is_ready());
+        let forwarder = forwarder.ok_or(Verdict::Unavailable)?;
         let path = name_path(path).ok_or(Verdict::Unknown)?;
         let doors = self.shared.doors.read().unwrap_or_else(PoisonError::into_inner);
         let receivers = doors.receivers.get(&path).cloned().unwrap_or_default();
         drop(doors);
         let first = receivers.first().ok_or(Verdict::Unknown)?;
-        let share = courier.name_share(&first.namespace);
+        let share = forwarder.name_share(&first.namespace);
         if !receivers.iter().all(|receiver| self.take_turn(receiver, &share)) {
             return Err(Verdict::TooMany);
         }
-        Ok(Admission {
-            hooks: self.clone(),
+        Ok(AdmittedRequest {
+            receiver_endpoint: self.clone(),
             receivers,
             path,
             share,
@@ -178,8 +178,8 @@ impl Hooks {
     /// Called after a change in a local repository at this address: its sources fetch now. No request leads here.
     pub async fn announce(&self, url: &str) {
         // Sources that start later fetch anyway.
-        if let Some(courier) = self.courier().filter(|courier| courier.is_ready()) {
-            courier.announce(url).await;
+        if let Some(forwarder) = self.forwarder().filter(|forwarder| forwarder.is_ready()) {
+            forwarder.announce(url).await;
         }
     }
 
@@ -202,7 +202,7 @@ fn drop_full<K>(buckets: &mut HashMap<K, Bucket>, now: Duration) {
     }
 }
 
-impl Admission {
+impl AdmittedRequest {
     /// Takes memory for a body of this size in all, as it arrives.
     ///
     /// # Errors
@@ -214,16 +214,21 @@ impl Admission {
         let bytes = bytes as u64;
         let held = match &mut self.held {
             Some(held) => held.try_grow_to(bytes),
-            None => self.hooks.shared.bodies.try_acquire(&self.share, bytes).map(|held| {
-                self.held = Some(held);
-            }),
+            None => self
+                .receiver_endpoint
+                .shared
+                .bodies
+                .try_acquire(&self.share, bytes)
+                .map(|held| {
+                    self.held = Some(held);
+                }),
         };
         held.map_err(|_| Verdict::TooMany)
     }
 
     /// Sends the request to its lane, and returns the answer.
     pub async fn deliver(self, headers: BTreeMap<String, String>, body: Vec<u8>) -> Verdict {
-        let Some(courier) = self.hooks.courier() else {
+        let Some(forwarder) = self.receiver_endpoint.forwarder() else {
             return Verdict::Unavailable;
         };
         let delivery = Delivery {
@@ -231,8 +236,8 @@ impl Admission {
             headers,
             body,
         };
-        let bring = |receiver| courier.bring(receiver, &delivery);
-        let brought = join_all(self.receivers.iter().map(bring));
+        let deliver = |receiver| forwarder.deliver(receiver, &delivery);
+        let brought = join_all(self.receivers.iter().map(deliver));
         let verdicts = tokio::time::timeout(PATIENCE, brought).await.unwrap_or_default();
         // Of several Receivers at one path, the answer of one that recognised the sender counts.
         let known = verdicts.iter().filter(|verdict| **verdict != Verdict::Unknown).min();

@@ -18,7 +18,7 @@ const TOLD: usize = 5;
 impl Actor {
     /// Reads the accounts of the entry in a namespace.
     pub(super) async fn look_at_accounts(&self, namespace: &str) -> AccountsSeen {
-        if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
+        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
             return AccountsSeen::Seen(Vec::new());
         }
         let client = match self.writer().await {

@@ -13,7 +13,7 @@ use tenure_planner::access::configuration::{Configuration, File, Reading, read_f
 use tenure_planner::artifact_address::ArtifactAddress;
 use tenure_sources::{Entry, Tree, read_archive, read_archive_size};
 
-use super::Desk;
+use super::AccessHub;
 use crate::cluster_view::key::Key;
 use crate::endpoints::artifact_endpoint::ArtifactKeeper as _;
 use crate::lane_kinds::source::find_source_kind;
@@ -36,7 +36,7 @@ pub(super) struct LastRead {
 }
 
 /// Reads the configuration of a provider's agent, if it changed.
-pub(super) async fn read(desk: &Desk, provider: &AccessProvider, last: &mut LastRead) {
+pub(super) async fn read(access_hub: &AccessHub, provider: &AccessProvider, last: &mut LastRead) {
     let Some(agent) = &provider.spec.agent else {
         *last = LastRead::default();
         return;
@@ -48,7 +48,7 @@ pub(super) async fn read(desk: &Desk, provider: &AccessProvider, last: &mut Last
             ..LastRead::default()
         };
     }
-    match look(desk, agent, &last.digest).await {
+    match look(access_hub, agent, &last.digest).await {
         Ok(None) => {}
         Ok(Some((digest, revision, tree))) => {
             last.digest = digest;
@@ -66,11 +66,11 @@ pub(super) async fn read(desk: &Desk, provider: &AccessProvider, last: &mut Last
 }
 
 /// Returns the artifact, unless it has the digest `before`.
-async fn look(desk: &Desk, agent: &Agent, before: &str) -> Result<Option<(String, String, Tree)>, String> {
-    let platform = desk.platform();
+async fn look(access_hub: &AccessHub, agent: &Agent, before: &str) -> Result<Option<(String, String, Tree)>, String> {
+    let platform = access_hub.platform();
     let source = &agent.source_ref;
     let name = format!("{} {platform}/{}", source.kind, source.name);
-    let shard = desk.hub.find_shard(platform);
+    let shard = access_hub.hub.find_shard(platform);
     let object: Option<Value> = shard
         .zip(find_source_kind(&source.kind))
         .and_then(|(shard, kind)| shard.write_object(&Key::new(kind.kind, platform, &source.name)));
@@ -87,11 +87,16 @@ async fn look(desk: &Desk, agent: &Agent, before: &str) -> Result<Option<(String
     let revision = view.read_text("/status/artifact/revision").to_owned();
     let gone = || format!("the artifact of {name} is not there yet");
     let address = ArtifactAddress::of(&source.kind, (platform, &source.name), &digest).ok_or_else(gone)?;
-    let (file, _) = desk.hub.open(&address).await.ok_or_else(gone)?;
-    let limits = desk.hub.means.depot.limits;
+    let (file, _) = access_hub.hub.open(&address).await.ok_or_else(gone)?;
+    let limits = access_hub.hub.context.artifact_storage.limits;
     let size = read_archive_size(&file).map_err(|error| format!("the artifact of {name}: {error}"))?;
     let deadline = tokio::time::Instant::now() + PATIENCE;
-    let room = desk.hub.means.depot.take_tree_room("platform", size, deadline).await;
+    let room = access_hub
+        .hub
+        .context
+        .artifact_storage
+        .take_tree_room("platform", size, deadline)
+        .await;
     let _room = room.map_err(|error| format!("the artifact of {name} can't be read now: {error}"))?;
     let expected = digest.clone();
     let reading = tokio::task::spawn_blocking(move || read_archive(&file, &expected, &limits));

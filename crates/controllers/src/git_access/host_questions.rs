@@ -37,7 +37,7 @@ impl ProviderReconciler {
             if !has_some {
                 continue;
             }
-            let actor = Actor::new(&self.desk, Arc::new(request.clone())).await;
+            let actor = Actor::new(&self.access_hub, Arc::new(request.clone())).await;
             let target = actor.target();
             let key = (target.scope, target.id);
             if !done.insert(key)
@@ -78,7 +78,7 @@ impl ProviderReconciler {
             self.listed.insert(key, asked_at);
             // The records are read after the host's list.
             let all = self
-                .desk
+                .access_hub
                 .caches()
                 .of::<FluxAccessRequest>()
                 .in_namespace(&self.key.namespace);
@@ -112,7 +112,7 @@ impl ProviderReconciler {
                     tracing::warn!(provider = self.key.name, id, %trouble, "it could not be revoked");
                     break;
                 }
-                self.desk.count(&self.key.name, "Swept");
+                self.access_hub.count(&self.key.name, "Swept");
             }
             let listing = Listing {
                 asked_at,
@@ -121,7 +121,7 @@ impl ProviderReconciler {
             actor.host.keep_listing(&target, actor.kind, listing);
             for known in &all {
                 if known.spec.provider == self.key.name && known.spec.target.id == target.id {
-                    self.desk.wake(&Key::of(FluxAccessRequest::KIND, &known.metadata));
+                    self.access_hub.wake(&Key::of(FluxAccessRequest::KIND, &known.metadata));
                 }
             }
         }
@@ -202,6 +202,6 @@ impl ProviderReconciler {
             role: "read_repository".to_owned(),
             ..FluxAccessRequestSpec::default()
         };
-        Actor::new(&self.desk, Arc::new(FluxAccessRequest::new("", spec))).await
+        Actor::new(&self.access_hub, Arc::new(FluxAccessRequest::new("", spec))).await
     }
 }

@@ -7,24 +7,41 @@
 //!
 //! Records are written as the controller. The authoriser's Secret and the staging Secret are written as the account that the AccessProvider names.
 //! Delivered Secrets are written as the account that writes credentials. This module makes no choice, and stores no value longer than one step takes.
+//!
+//! - `accounts`: `imagePullSecrets` of ServiceAccounts.
+//! - `action_counts`: metrics of actions on credentials.
+//! - `configuration`: the configuration of an agent.
+//! - `host_questions`: questions to a host that belong to no request.
+//! - `hosts`: connections to hosts.
+//! - `manual_secrets`: Secrets that a user writes by hand.
+//! - `notice`: the issue at the host that shows a request.
+//! - `provider`, `request`: the reconcilers.
+//! - `request_facts`: the facts that a request's steps depend on.
+//! - `secret_parts`: the parts of a Secret besides its value.
+//! - `secret_readers`: other readers of a delivered Secret.
+//! - `secrets`: delivered Secrets.
+//! - `source_observation`: the sources that use a credential.
+//! - `staging`: staging Secrets.
+//! - `status_reports`: statuses of FluxAccesses, grants and targets.
+//! - `steps`: the orders of the rotation.
 
 mod accounts;
-mod by_hand;
-mod circumstances;
+mod action_counts;
 mod configuration;
-mod count;
 mod host_questions;
 mod hosts;
+mod manual_secrets;
 mod notice;
 mod provider;
 mod request;
+mod request_facts;
+mod secret_parts;
+mod secret_readers;
 mod secrets;
-mod sources_seen;
+mod source_observation;
 mod staging;
-mod statements;
+mod status_reports;
 mod steps;
-mod strict;
-mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,10 +57,10 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
+use tenure_planner::access::access_hub::Plan;
+use tenure_planner::access::access_hub::handover::{Holding, list_holdings};
 use tenure_planner::access::choice::opens;
 use tenure_planner::access::delivery::{Standing, list_delivered};
-use tenure_planner::access::desk::Plan;
-use tenure_planner::access::desk::handover::{Holding, list_holdings};
 use tenure_planner::access::notice::NoticeBook;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
@@ -55,11 +72,11 @@ use crate::cluster_view::cache::{Cache, CacheByKind, Change};
 use crate::cluster_view::key::{Key, Kind};
 use crate::cluster_view::mailbox::MailboxTable;
 use crate::hub::Hub;
-use crate::hub::access_lookup::AccessBoard;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::hub::access_lookup::AccessLookup;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::{Home, Reconciled};
-use crate::telemetry::metrics::Figures;
+use crate::telemetry::metrics::Metrics;
 use hosts::HostSlot;
 
 /// Name of the namespace whose uid identifies this cluster.
@@ -70,7 +87,7 @@ type Places = BTreeMap<String, Arc<BTreeSet<String>>>;
 
 /// The last findings about the requests of a provider, by name.
 #[derive(Clone, Debug, Default)]
-struct Board {
+struct ProviderFindings {
     /// The namespaces in which each request delivers.
     deliveries: Places,
     /// The namespaces in which each request would deliver if it was approved.
@@ -79,7 +96,7 @@ struct Board {
     relatives: BTreeMap<String, Relatives>,
 }
 
-impl Board {
+impl ProviderFindings {
     /// Checks whether another board has the same facts about one request.
     fn agrees_with(&self, other: &Self, request: &str) -> bool {
         self.deliveries.get(request) == other.deliveries.get(request)
@@ -97,11 +114,11 @@ struct Relatives {
 
 /// The watched objects of access, and the hosts of repositories.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct AccessHub {
     pub(crate) hub: Arc<Hub>,
     /// AccessProviders and FluxAccessRequests, of the platform namespace.
     caches: CacheByKind,
-    pub(crate) kinds: Vec<Entry<Self>>,
+    pub(crate) kinds: Vec<KindEntry<Self>>,
     /// FluxAccesses of all namespaces.
     pub(crate) asked: Cache<FluxAccess>,
     /// FluxAccessGrants of the platform namespace, by the request that they answer.
@@ -110,11 +127,11 @@ pub(crate) struct Desk {
     pub(crate) standing: Cache<FluxAccessStandingGrant>,
     pub(crate) targets: Cache<FluxAccessTarget>,
     /// The last board of each provider.
-    boards: Mutex<HashMap<String, Board>>,
+    boards: Mutex<HashMap<String, ProviderFindings>>,
     hosts: Mutex<HashMap<String, Arc<HostSlot>>>,
     /// The requests that wait for sources, by namespace.
     waiting: Mutex<HashMap<String, BTreeSet<Key>>>,
-    counts: Mutex<count::Counts>,
+    counts: Mutex<action_counts::Counts>,
     /// The issues that were last begun.
     notices: Mutex<NoticeBook>,
     /// The namespaces in which each request has its Secret, as Surfaces were last notified.
@@ -127,15 +144,15 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk {
+impl AccessHub {
     /// Starts the reconcilers after all kinds of access have been seen.
     pub(crate) fn begin(&self) {
         self.ready.cancel();
-        self.hub.means.mailboxes.wake_all();
+        self.hub.context.mailboxes.wake_all();
     }
 
     /// Creates a desk that has seen no object.
-    pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<Entry<Self>>) -> Arc<Self> {
+    pub(crate) fn new(hub: Arc<Hub>, kinds: Vec<KindEntry<Self>>) -> Arc<Self> {
         let caches = CacheByKind::default();
         for entry in &kinds {
             (entry.open_cache)(&caches);
@@ -159,7 +176,7 @@ impl Desk {
     }
 
     fn platform(&self) -> &str {
-        &self.hub.means.settings.platform_namespace
+        &self.hub.context.settings.platform_namespace
     }
 
     fn find_provider(&self, name: &str) -> Option<Arc<AccessProvider>> {
@@ -196,7 +213,7 @@ impl Desk {
             grants: &grants,
             standing: &standing,
             platform,
-            judges_writes: self.hub.means.settings.judges_writes(),
+            judges_writes: self.hub.context.settings.judges_writes(),
             now: &Time(Timestamp::now()),
         })
     }
@@ -262,7 +279,7 @@ impl Desk {
     }
 
     /// Wakes a request's predecessors, its successors and the provider after a recorded change of its holdings.
-    fn tell_relatives(&self, request: &FluxAccessRequest, status: &FluxAccessRequestStatus) {
+    fn wake_related_requests(&self, request: &FluxAccessRequest, status: &FluxAccessRequestStatus) {
         if request.status.as_ref().map(list_holdings).unwrap_or_default() == list_holdings(status) {
             return;
         }
@@ -290,7 +307,7 @@ impl Desk {
             let heir = relatives.entry(heir.clone()).or_default();
             heir.predecessors.insert(earlier.clone());
         }
-        let found = Board {
+        let found = ProviderFindings {
             deliveries: share(&planned.deliveries),
             reaching: share(&planned.reaching),
             relatives,
@@ -306,7 +323,7 @@ impl Desk {
     }
 
     fn wake(&self, key: &Key) {
-        self.hub.means.mailboxes.wake(key);
+        self.hub.context.mailboxes.wake(key);
     }
 
     fn wake_provider(&self, name: &str) {
@@ -314,7 +331,7 @@ impl Desk {
     }
 
     fn wake_all(&self, kinds: &[&'static Kind]) {
-        self.hub.means.mailboxes.wake_where(|key| kinds.contains(&key.kind));
+        self.hub.context.mailboxes.wake_where(|key| kinds.contains(&key.kind));
     }
 
     /// Returns the time until the next check of a delivered Secret.
@@ -324,7 +341,7 @@ impl Desk {
     }
 
     /// Notifies the Surfaces of namespaces in which a request has its Secret now, or no longer has it.
-    fn tell_surfaces(&self, key: &Key) {
+    fn wake_surfaces(&self, key: &Key) {
         let request = self.caches.of::<FluxAccessRequest>().get(&key.namespace, &key.name);
         let now = request.as_deref().map(list_delivered).unwrap_or_default();
         let before = match now.is_empty() {
@@ -334,7 +351,7 @@ impl Desk {
         let changed: BTreeSet<String> = now.symmetric_difference(&before.unwrap_or_default()).cloned().collect();
         if !changed.is_empty() {
             let is_meant = |key: &Key| key.kind == Surface::KIND && changed.contains(&key.namespace);
-            self.hub.means.mailboxes.wake_where(is_meant);
+            self.hub.context.mailboxes.wake_where(is_meant);
         }
     }
 
@@ -366,7 +383,7 @@ impl Desk {
                 kind: changed.kind.name.to_owned(),
             };
             for key in waiting {
-                self.hub.means.mailboxes.object_changed(&key, &id);
+                self.hub.context.mailboxes.object_changed(&key, &id);
             }
         }
         if changed.namespace == self.platform() {
@@ -428,7 +445,7 @@ fn list_accounts_of(provider: &AccessProvider) -> Vec<String> {
     authoriser.chain(&spec.writer_service_account_name).cloned().collect()
 }
 
-impl AccessBoard for Desk {
+impl AccessLookup for AccessHub {
     fn find_accounts(&self, provider: &str) -> Option<Vec<String>> {
         let provider = self.caches.of::<AccessProvider>().get(self.platform(), provider)?;
         Some(list_accounts_of(&provider))
@@ -452,26 +469,26 @@ impl AccessBoard for Desk {
     }
 }
 
-impl Home for Desk {
+impl Home for AccessHub {
     fn caches(&self) -> &CacheByKind {
         &self.caches
     }
 
-    fn figures(&self) -> &Figures {
-        &self.hub.means.figures
+    fn metrics(&self) -> &Metrics {
+        &self.hub.context.metrics
     }
 
     fn mailboxes(&self) -> &MailboxTable {
-        &self.hub.means.mailboxes
+        &self.hub.context.mailboxes
     }
 
     fn controller(&self) -> &Client {
-        &self.hub.means.controller
+        &self.hub.context.controller
     }
 
     /// The controller writes the records of access itself, not a lane.
     async fn bookkeeper_of(&self, _namespace: &str) -> Client {
-        self.hub.means.controller.clone()
+        self.hub.context.controller.clone()
     }
 
     fn platform_namespace(&self) -> &str {
@@ -484,7 +501,7 @@ impl Home for Desk {
 }
 
 impl Reconciled for AccessProvider {
-    type Home = Desk;
+    type Home = AccessHub;
 
     const KIND: &'static Kind = &Kind {
         api_version: "tenure.dev/v1alpha1",
@@ -493,27 +510,27 @@ impl Reconciled for AccessProvider {
         reporter: "tenure-controller",
     };
 
-    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
-        provider::ProviderReconciler::new(desk, key)
+    fn reconciler(access_hub: Arc<AccessHub>, key: Key) -> impl Reconciler {
+        provider::ProviderReconciler::new(access_hub, key)
     }
 
     fn is_suspended(&self) -> bool {
         self.spec.suspend
     }
 
-    fn take_change(desk: &Desk, change: &Change<Self>) {
+    fn take_change(access_hub: &AccessHub, change: &Change<Self>) {
         let spec = |provider: &Option<Arc<Self>>| {
             let provider = provider.as_ref()?;
             Some((provider.spec.clone(), provider.metadata.deletion_timestamp.is_some()))
         };
         if spec(&change.old) != spec(&change.new) {
-            desk.wake_all(&[FluxAccessRequest::KIND]);
+            access_hub.wake_all(&[FluxAccessRequest::KIND]);
         }
     }
 }
 
 impl Reconciled for FluxAccessRequest {
-    type Home = Desk;
+    type Home = AccessHub;
 
     const KIND: &'static Kind = &Kind {
         api_version: "tenure.dev/v1alpha1",
@@ -525,15 +542,15 @@ impl Reconciled for FluxAccessRequest {
     // The record lists credentials that exist at a host. It is written over the version that was read, or not at all.
     const SHARED_RECORD: Option<&'static str> = Some("credentials");
 
-    fn reconciler(desk: Arc<Desk>, key: Key) -> impl Reconciler {
-        request::RequestReconciler::new(desk, key)
+    fn reconciler(access_hub: Arc<AccessHub>, key: Key) -> impl Reconciler {
+        request::RequestReconciler::new(access_hub, key)
     }
 
-    fn refresh(desk: &Desk, key: &Key) {
-        desk.tell_surfaces(key);
+    fn refresh(access_hub: &AccessHub, key: &Key) {
+        access_hub.wake_surfaces(key);
     }
 
-    fn take_change(desk: &Desk, change: &Change<Self>) {
+    fn take_change(access_hub: &AccessHub, change: &Change<Self>) {
         let mark = |request: &Option<Arc<Self>>| {
             let request = request.as_ref()?;
             Some((
@@ -543,7 +560,7 @@ impl Reconciled for FluxAccessRequest {
         };
         if mark(&change.old) != mark(&change.new) {
             for request in change.old.iter().chain(&change.new) {
-                desk.wake_provider(&request.spec.provider);
+                access_hub.wake_provider(&request.spec.provider);
             }
         }
     }

@@ -13,11 +13,11 @@ use tenure_planner::access::notice::{Answer, Crowd, Happening, Plan, Seen, Step,
 use tenure_planner::access::telling::decide_state;
 use tenure_planner::{Event, EventKind, EventPlace};
 
-use super::circumstances::Circumstances;
 use super::request::RequestReconciler;
+use super::request_facts::RequestFacts;
 use super::steps::{Actor, not_understood};
 use super::{hosts, lock};
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 
 impl RequestReconciler {
     /// Executes the due step. Returns whether one was due.
@@ -31,7 +31,7 @@ impl RequestReconciler {
             None => return Ok(false),
             Some(Step::Begin) => {
                 let recorded = self.record_notice(request, planned, None, now).await;
-                lock(&self.desk.notices).end(request, recorded.is_ok());
+                lock(&self.access_hub.notices).end(request, recorded.is_ok());
                 recorded?;
                 Answer::Recorded
             }
@@ -53,7 +53,7 @@ impl RequestReconciler {
     /// Gives up the planned step: it is not executed.
     pub(super) fn drop_notice(&self, request: &FluxAccessRequest, planned: &Plan) {
         if planned.step == Some(Step::Begin) {
-            lock(&self.desk.notices).end(request, false);
+            lock(&self.access_hub.notices).end(request, false);
         }
     }
 
@@ -61,19 +61,19 @@ impl RequestReconciler {
     pub(super) fn plan_notice(
         &mut self,
         request: &FluxAccessRequest,
-        circumstances: &Circumstances,
+        circumstances: &RequestFacts,
         now: Timestamp,
     ) -> Plan {
         let answer = self.notice.take();
-        let provider = self.desk.find_provider(&request.spec.provider);
-        let host_ahead = self.desk.host(&request.spec.provider).ahead();
+        let provider = self.access_hub.find_provider(&request.spec.provider);
+        let host_ahead = self.access_hub.host(&request.spec.provider).ahead();
         let status = request.status.clone().unwrap_or_default();
-        let all = self.desk.list_requests(&request.spec.provider);
-        let mut book = lock(&self.desk.notices);
+        let all = self.access_hub.list_requests(&request.spec.provider);
+        let mut book = lock(&self.access_hub.notices);
         let seen = Seen {
             request,
             state: decide_state(&status, &circumstances.verdict),
-            standing: self.desk.find_standing(provider.as_deref()),
+            standing: self.access_hub.find_standing(provider.as_deref()),
             host: provider.as_deref().and_then(hosts::read_kind),
             is_wanted: provider.is_some_and(|provider| provider.spec.gives_notice()),
             reaches: circumstances.reaching.as_ref().map(|there| !there.is_empty()),
@@ -89,7 +89,7 @@ impl RequestReconciler {
     }
 
     async fn ask_about_issue(&self, request: &Arc<FluxAccessRequest>, ask: &Ask) -> Result<Option<Issue>, Trouble> {
-        let actor = Actor::new(&self.desk, Arc::clone(request)).await;
+        let actor = Actor::new(&self.access_hub, Arc::clone(request)).await;
         match actor.ask(ask, None).await?.told {
             Told::Issue(issue) => Ok(issue),
             Told::IssueClosed => Ok(None),
@@ -106,8 +106,8 @@ impl RequestReconciler {
     ) -> Result<(), ClusterError> {
         let mut status = request.status.clone().unwrap_or_default();
         record(&mut status, planned, now);
-        let own = Own::of(request);
-        own.write_status(&self.desk, &status).await?;
+        let writer = ObjectWriter::of(request);
+        writer.write_status(&self.access_hub, &status).await?;
         let Some(happening) = happening else { return Ok(()) };
         tracing::info!(
             request = request.name_any(),
@@ -126,7 +126,7 @@ impl RequestReconciler {
             annotations: BTreeMap::new(),
             place: EventPlace::Beside,
         };
-        own.write_events(&self.desk, &mut self.said, &[event]).await;
+        writer.write_events(&self.access_hub, &mut self.said, &[event]).await;
         Ok(())
     }
 }

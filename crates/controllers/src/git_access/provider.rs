@@ -17,10 +17,10 @@ use tenure_api::condition::{Condition, ConditionStatus, READY};
 use tenure_api::metadata::{MANAGED_BY, MANAGED_BY_TENURE, TENURE_CONTROLLER, TENURE_FINALIZER};
 use tenure_api::time::Time;
 use tenure_cluster::{Client, ClusterError, DeleteOptions, Preconditions};
+use tenure_planner::access::access_hub::{Asked, LookedUp, Plan, Snapshot, plan};
 use tenure_planner::access::by_hand;
 use tenure_planner::access::configuration::{Problem, Unread, read_object};
 use tenure_planner::access::delivery::FAREWELL_SECONDS;
-use tenure_planner::access::desk::{Asked, LookedUp, Plan, Snapshot, plan};
 use tenure_planner::access::host::{Ask, HostKind, Scope, Told};
 use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
 use tenure_planner::{FinalizerChange, Next};
@@ -30,14 +30,14 @@ use tenure_tenancy::access::receiver::{Installation, ProviderReach, check_receiv
 use tenure_tenancy::access::{Asker, NamespacePattern, ReceivingNamespace};
 use tokio::sync::Semaphore;
 
-use super::Desk;
+use super::AccessHub;
 use super::configuration::{self, LastRead};
 use super::hosts::read_kind;
 use super::steps::Actor;
 use crate::cluster_view::key::Key;
-use crate::lane::Surroundings as _;
+use crate::lane::HubApi as _;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 
 /// How long the number of a path is trusted.
@@ -64,7 +64,7 @@ pub(super) struct Unlisted {
 
 /// The reconciler of one provider.
 pub(super) struct ProviderReconciler {
-    pub(super) desk: Arc<Desk>,
+    pub(super) access_hub: Arc<AccessHub>,
     pub(super) key: Key,
     pub(super) last: LastRead,
     pub(super) looked_up: BTreeMap<(Scope, String), (LookedUp, Timestamp)>,
@@ -78,9 +78,9 @@ pub(super) struct ProviderReconciler {
 }
 
 impl ProviderReconciler {
-    pub(super) fn new(desk: Arc<Desk>, key: Key) -> Self {
+    pub(super) fn new(access_hub: Arc<AccessHub>, key: Key) -> Self {
         Self {
-            desk,
+            access_hub,
             key,
             last: LastRead::default(),
             looked_up: BTreeMap::new(),
@@ -93,14 +93,14 @@ impl ProviderReconciler {
     }
 
     fn current(&self) -> Option<Arc<AccessProvider>> {
-        self.desk
+        self.access_hub
             .caches()
             .of::<AccessProvider>()
             .get(&self.key.namespace, &self.key.name)
     }
 
     pub(super) fn controller(&self) -> &Client {
-        self.desk.controller()
+        self.access_hub.controller()
     }
 
     /// Lists all entries for this provider, the unreadable parts, the problems, and the FluxAccesses.
@@ -128,11 +128,11 @@ impl ProviderReconciler {
                 entry: entry.clone(),
             }));
         }
-        let all = self.desk.asked.all();
+        let all = self.access_hub.asked.all();
         let own = all.into_iter().filter(|access| access.spec.provider == self.key.name);
         for (index, access) in own.enumerate() {
             let namespace = access.namespace().unwrap_or_default();
-            let placement = self.desk.hub.place(&namespace).await;
+            let placement = self.access_hub.hub.place(&namespace).await;
             let author = access.annotations().get(REQUESTED_BY).cloned();
             let asked_in = AskedIn {
                 kind: "FluxAccess".to_owned(),
@@ -223,7 +223,7 @@ impl ProviderReconciler {
     async fn execute(&self, plan: &Plan) -> Result<(), ClusterError> {
         let platform = self.key.namespace.as_str();
         for (name, target) in &plan.targets {
-            if self.desk.targets.get("", name).is_none() {
+            if self.access_hub.targets.get("", name).is_none() {
                 self.make_target(name, target).await?;
             }
         }
@@ -231,7 +231,7 @@ impl ProviderReconciler {
             self.make_request(platform, name, spec).await?;
         }
         for name in &plan.end {
-            let Some(request) = self.desk.caches().of::<FluxAccessRequest>().get(platform, name) else {
+            let Some(request) = self.access_hub.caches().of::<FluxAccessRequest>().get(platform, name) else {
                 continue;
             };
             let options = DeleteOptions {
@@ -257,7 +257,7 @@ impl ProviderReconciler {
 
     /// Returns the names of the targets that were made for this provider.
     fn list_targets(&self) -> BTreeSet<String> {
-        let all = self.desk.targets.all();
+        let all = self.access_hub.targets.all();
         let is_own = |target: &&Arc<FluxAccessTarget>| {
             target.spec.provider == self.key.name
                 && target
@@ -269,7 +269,7 @@ impl ProviderReconciler {
     }
 
     async fn forget_target(&self, name: &str) -> Result<(), ClusterError> {
-        let Some(target) = self.desk.targets.get("", name) else {
+        let Some(target) = self.access_hub.targets.get("", name) else {
             return Ok(());
         };
         let options = DeleteOptions {
@@ -322,7 +322,7 @@ impl ProviderReconciler {
 
     /// Ends a provider: first its requests, with their credentials at the host.
     async fn end(&self, provider: &AccessProvider) -> Result<Option<Next>, ClusterError> {
-        let requests = self.desk.list_requests(&self.key.name);
+        let requests = self.access_hub.list_requests(&self.key.name);
         let living = requests
             .iter()
             .filter(|request| request.metadata.deletion_timestamp.is_none());
@@ -338,7 +338,9 @@ impl ProviderReconciler {
         self.execute(&plan).await?;
         if requests.is_empty() {
             let change = FinalizerChange::Remove(TENURE_FINALIZER.to_owned());
-            Own::of(provider).change_finalizer(&self.desk, &change).await?;
+            ObjectWriter::of(provider)
+                .change_finalizer(&self.access_hub, &change)
+                .await?;
             return Ok(Some(Next::Done(None)));
         }
         let now = Timestamp::now();
@@ -352,7 +354,7 @@ impl ProviderReconciler {
             .unwrap_or(now);
         if until <= now {
             // No request waits for the host any more.
-            self.desk.wake_all(&[FluxAccessRequest::KIND]);
+            self.access_hub.wake_all(&[FluxAccessRequest::KIND]);
         }
         let soon = now.checked_add(AGAIN).unwrap_or(now);
         Ok(Some(Next::Done(Some(if until <= now {
@@ -409,21 +411,25 @@ impl Reconciler for ProviderReconciler {
             .any(|finalizer| finalizer == TENURE_FINALIZER)
         {
             let change = FinalizerChange::Add(TENURE_FINALIZER.to_owned());
-            Own::of(provider.as_ref()).change_finalizer(&self.desk, &change).await?;
+            ObjectWriter::of(provider.as_ref())
+                .change_finalizer(&self.access_hub, &change)
+                .await?;
             return Ok(Some(Next::Again));
         }
-        let Some(cluster_uid) = self.desk.find_cluster_uid() else {
+        let Some(cluster_uid) = self.access_hub.find_cluster_uid() else {
             let why = "namespace kube-system does not exist, whose uid identifies this cluster: create it".to_owned();
             let status = AccessProviderStatus {
                 conditions: vec![condition(READY, ConditionStatus::False, ("ClusterUnknown", why), now)],
                 ..provider.status.clone().unwrap_or_default()
             };
-            Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
+            ObjectWriter::of(provider.as_ref())
+                .write_status(&self.access_hub, &status)
+                .await?;
             return Ok(Some(Next::Done(now.checked_add(AGAIN).ok())));
         };
         // observe
         let mut last = std::mem::take(&mut self.last);
-        configuration::read(&self.desk, &provider, &mut last).await;
+        configuration::read(&self.access_hub, &provider, &mut last).await;
         self.last = last;
         let (asked, unread, mut problems, objects) = self.list_asked(&provider).await;
         self.looked_up.retain(|key, (_, until)| {
@@ -433,20 +439,20 @@ impl Reconciler for ProviderReconciler {
                     .any(|asked| asked.entry.scope == key.0 && asked.entry.path == key.1)
         });
         let (ending, living): (Vec<_>, Vec<_>) = self
-            .desk
+            .access_hub
             .list_requests(&self.key.name)
             .into_iter()
             .partition(|request| request.metadata.deletion_timestamp.is_some());
         let requests: Vec<(FluxAccessRequest, Verdict)> = living
             .into_iter()
-            .map(|request| (request.as_ref().clone(), self.desk.judge(&request)))
+            .map(|request| (request.as_ref().clone(), self.access_hub.judge(&request)))
             .collect();
         let ending: BTreeSet<String> = ending
             .iter()
             .map(|request| name_target(&self.key.name, request.spec.target.id))
             .collect();
         let targets = self.list_targets();
-        let namespaces = self.desk.hub.namespaces.all();
+        let namespaces = self.access_hub.hub.namespaces.all();
         let receivers: BTreeMap<String, ReceivingNamespace> = namespaces
             .iter()
             .map(|namespace| {
@@ -466,7 +472,7 @@ impl Reconciler for ProviderReconciler {
         let reach = read_reach(&provider);
         let installation = Installation {
             platform: &self.key.namespace,
-            judges_writes: self.desk.hub.means.settings.judges_writes(),
+            judges_writes: self.access_hub.hub.context.settings.judges_writes(),
         };
         let looked_up: BTreeMap<(Scope, String), LookedUp> = self
             .looked_up
@@ -499,7 +505,7 @@ impl Reconciler for ProviderReconciler {
                         None => return Err("the tenant of the namespace isn't known".to_owned()),
                     },
                 };
-                let holder = self.desk.hub.find_holder(namespace);
+                let holder = self.access_hub.hub.find_holder(namespace);
                 check_receiver(by, &reach, group, (receiver, &holder), installation)
                     .map_err(|denial| denial.to_string())
             },
@@ -518,10 +524,10 @@ impl Reconciler for ProviderReconciler {
             return Ok(Some(Next::Again));
         }
         self.execute(&planned).await?;
-        self.desk.set_board(&self.key.name, &planned);
+        self.access_hub.set_board(&self.key.name, &planned);
         problems.extend(planned.problems.iter().cloned());
         let told = objects.get(..MOST_OBJECTS).unwrap_or(&objects);
-        self.tell_others(&planned, &problems, told, &requests, now).await?;
+        self.report_to_others(&planned, &problems, told, &requests, now).await?;
         let (authoriser, ends) = match read_kind(&provider) {
             Some(HostKind::Static) => (
                 condition(
@@ -535,12 +541,16 @@ impl Reconciler for ProviderReconciler {
             _ => self.try_authoriser(&provider, now).await,
         };
         let status = self.conclude(&provider, &problems, (authoriser.clone(), ends.clone()), now);
-        Own::of(provider.as_ref()).write_status(&self.desk, &status).await?;
+        ObjectWriter::of(provider.as_ref())
+            .write_status(&self.access_hub, &status)
+            .await?;
         // A sweep is slow if the host is slow. So the status is written before it, and again after it if something changed.
         self.sweep(&requests, now).await;
         let swept = self.conclude(&provider, &problems, (authoriser, ends), now);
         if swept != status {
-            Own::of(provider.as_ref()).write_status(&self.desk, &swept).await?;
+            ObjectWriter::of(provider.as_ref())
+                .write_status(&self.access_hub, &swept)
+                .await?;
         }
         let soonest = self.looked_up.values().map(|(_, until)| *until).min();
         let tried = self.authoriser.as_ref().map(|(_, _, until)| *until);
@@ -560,7 +570,7 @@ impl Reconciler for ProviderReconciler {
 
     fn restart(&mut self) {}
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         true
     }
 

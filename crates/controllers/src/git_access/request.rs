@@ -30,13 +30,13 @@ use tenure_planner::{Event, EventKind, EventPlace, FinalizerChange, Next};
 use tenure_tenancy::access::approval::Verdict;
 use tokio::sync::Semaphore;
 
-use super::Desk;
-use super::circumstances::{Circumstances, list_namespaces};
-use super::sources_seen::list_sources;
+use super::AccessHub;
+use super::request_facts::{RequestFacts, list_namespaces};
+use super::source_observation::list_sources;
 use super::steps::{Actor, make_nonce};
 use crate::cluster_view::key::Key;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 
 /// The limit of namespaces that proceed at the same time. They share one record, and each order has to be sent soon after it was recorded.
 const WIDTH: usize = 4;
@@ -77,23 +77,23 @@ impl Place {
 
 /// The reconciler of one request.
 pub(super) struct RequestReconciler {
-    pub(super) desk: Arc<Desk>,
+    pub(super) access_hub: Arc<AccessHub>,
     key: Key,
-    pub(super) said: EventHistory,
+    pub(super) event_history: EventHistory,
     places: BTreeMap<String, Place>,
     /// The result of the last step about its issue.
     pub(super) notice: Option<notice::Answer>,
-    acted: Option<Circumstances>,
+    acted: Option<RequestFacts>,
     /// The time since when this process reconciles it.
     begun: Timestamp,
 }
 
 impl RequestReconciler {
-    pub(super) fn new(desk: Arc<Desk>, key: Key) -> Self {
+    pub(super) fn new(access_hub: Arc<AccessHub>, key: Key) -> Self {
         Self {
-            desk,
+            access_hub,
             key,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             places: BTreeMap::new(),
             notice: None,
             acted: None,
@@ -103,7 +103,7 @@ impl RequestReconciler {
 
     fn current(&self) -> Option<Arc<FluxAccessRequest>> {
         use crate::reconcile_loop::reconciled::Home as _;
-        let caches = self.desk.caches();
+        let caches = self.access_hub.caches();
         caches
             .of::<FluxAccessRequest>()
             .get(&self.key.namespace, &self.key.name)
@@ -113,7 +113,7 @@ impl RequestReconciler {
     async fn look(
         &mut self,
         actor: &Actor,
-        (case, circumstances): (Case<'_>, &Circumstances),
+        (case, circumstances): (Case<'_>, &RequestFacts),
         namespace: &str,
     ) -> Option<Snapshot> {
         let request = case.request;
@@ -151,7 +151,7 @@ impl RequestReconciler {
             None => AccountsSeen::NotAsked,
         };
         place.accounts = Some(accounts.clone());
-        let sources = list_sources(&self.desk, &request.spec.secret_name, namespace);
+        let sources = list_sources(&self.access_hub, &request.spec.secret_name, namespace);
         place.sources.clone_from(&sources);
         let rotate: Period = request.spec.rotate.parse().ok()?;
         let target = actor.target();
@@ -177,7 +177,7 @@ impl RequestReconciler {
                 ledger.handled_order.as_deref(),
             ),
             ledger,
-            namespace: self.desk.find_namespace(namespace),
+            namespace: self.access_hub.find_namespace(namespace),
             secret,
             staging,
             accounts,
@@ -203,9 +203,9 @@ impl RequestReconciler {
             set_ledger(&mut status, namespace, plan);
             record_history(&mut status, namespace, &plan.happened, now);
         }
-        let own = Own::of(request);
-        own.write_status(&self.desk, &status).await?;
-        self.desk.tell_relatives(request, &status);
+        let writer = ObjectWriter::of(request);
+        writer.write_status(&self.access_hub, &status).await?;
+        self.access_hub.wake_related_requests(request, &status);
         let happened = changed
             .iter()
             .flat_map(|(namespace, plan)| plan.happened.iter().map(move |happening| (namespace, happening)));
@@ -226,14 +226,16 @@ impl RequestReconciler {
                 cause,
                 "a credential of a host"
             );
-            self.desk.count(&request.spec.provider, action);
+            self.access_hub.count(&request.spec.provider, action);
             if *action == "Distributed" {
-                let host = self.desk.host(&request.spec.provider);
+                let host = self.access_hub.host(&request.spec.provider);
                 host.note_acceptance(&read_target(&request.spec.target));
             }
             events.push(tell(namespace, happening));
         }
-        own.write_events(&self.desk, &mut self.said, &events).await;
+        writer
+            .write_events(&self.access_hub, &mut self.event_history, &events)
+            .await;
         Ok(())
     }
 
@@ -241,7 +243,7 @@ impl RequestReconciler {
     async fn conclude(
         &mut self,
         request: &FluxAccessRequest,
-        circumstances: &Circumstances,
+        circumstances: &RequestFacts,
         announced: Option<Condition>,
         now: Timestamp,
     ) -> Result<(), ClusterError> {
@@ -272,15 +274,17 @@ impl RequestReconciler {
             let made = request.metadata.creation_timestamp.as_ref();
             if let (Verdict::Approved(_), Some(made)) = (&circumstances.verdict, made) {
                 let waited = now.duration_since(made.0).as_secs_f64();
-                self.desk.count_approval(&request.spec.provider, waited.max(0.0));
+                self.access_hub.count_approval(&request.spec.provider, waited.max(0.0));
             }
         }
         status.state = Some(state.to_owned());
         let path = status.credentials.iter().find_map(|ledger| ledger.path.clone());
         status.path = path.or_else(|| Some(request.spec.target.path.clone()));
         if status != before {
-            Own::of(request).write_status(&self.desk, &status).await?;
-            self.desk.tell_relatives(request, &status);
+            ObjectWriter::of(request)
+                .write_status(&self.access_hub, &status)
+                .await?;
+            self.access_hub.wake_related_requests(request, &status);
         }
         self.places
             .retain(|_, place| !place.plan.as_ref().is_some_and(|plan| plan.is_over));
@@ -339,35 +343,36 @@ impl Reconciler for RequestReconciler {
                 asked_in.tenant.as_deref().unwrap_or(asked_in.namespace.as_str()),
             )
         });
-        self.desk.host(provider).share(asker)
+        self.access_hub.host(provider).share(asker)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
         let Some(request) = self.current() else { return Ok(None) };
         let now = Timestamp::now();
-        let own = Own::of(request.as_ref());
+        let writer = ObjectWriter::of(request.as_ref());
         let has_finalizer = request
             .finalizers()
             .iter()
             .any(|finalizer| finalizer == TENURE_FINALIZER);
         let is_deleted = request.metadata.deletion_timestamp.is_some();
         if !has_finalizer && !is_deleted {
-            own.change_finalizer(&self.desk, &FinalizerChange::Add(TENURE_FINALIZER.to_owned()))
+            writer
+                .change_finalizer(&self.access_hub, &FinalizerChange::Add(TENURE_FINALIZER.to_owned()))
                 .await?;
             return Ok(Some(Next::Again));
         }
-        let circumstances = Circumstances::observe(&self.desk, &request);
+        let circumstances = RequestFacts::observe(&self.access_hub, &request);
         // Checked between rounds too: a plan from other circumstances is made again.
         if self.acted.as_ref() != Some(&circumstances) {
             self.restart();
         }
         self.acted = Some(circumstances.clone());
-        let provider = self.desk.find_provider(&request.spec.provider);
+        let provider = self.access_hub.find_provider(&request.spec.provider);
         let case = Case {
             request: request.as_ref(),
             verdict: &circumstances.verdict,
-            standing: self.desk.find_standing(provider.as_deref()),
-            judges_writes: self.desk.hub.means.settings.judges_writes(),
+            standing: self.access_hub.find_standing(provider.as_deref()),
+            judges_writes: self.access_hub.hub.context.settings.judges_writes(),
             deliveries: circumstances.deliveries.as_deref(),
         };
         if let Some(until) = find_patience(case, self.begun, now) {
@@ -382,11 +387,11 @@ impl Reconciler for RequestReconciler {
             // The answer to the last step is handled now, not at the time of the next step.
             place.answer.is_some()
                 || place.again.is_none_or(|again| again <= now)
-                || place.has_news(&list_sources(&self.desk, &request.spec.secret_name, namespace))
+                || place.has_news(&list_sources(&self.access_hub, &request.spec.secret_name, namespace))
         };
         let due: Vec<String> = names.iter().filter(is_due).take(WIDTH).cloned().collect();
         if !due.is_empty() {
-            let actor = Actor::new(&self.desk, Arc::clone(&request)).await;
+            let actor = Actor::new(&self.access_hub, Arc::clone(&request)).await;
             let (mut records, mut steps) = (Vec::new(), Vec::new());
             for namespace in due {
                 let planned = match actor.is_by_hand() {
@@ -404,7 +409,7 @@ impl Reconciler for RequestReconciler {
                 if planned.is_refused {
                     actor.host.note_refusal(&actor.target());
                 }
-                let look_again = later_by(now, self.desk.choose_look());
+                let look_again = later_by(now, self.access_hub.choose_look());
                 let place = self.places.entry(namespace.clone()).or_default();
                 match &planned.step {
                     None => {
@@ -420,7 +425,8 @@ impl Reconciler for RequestReconciler {
                         if matches!(place.staging, Some(StagingSeen::Unknown(_))) {
                             place.staging = None;
                         }
-                        self.desk.set_waiting(&namespace, &self.key, is_followed(&planned));
+                        self.access_hub
+                            .set_waiting(&namespace, &self.key, is_followed(&planned));
                         place.plan = Some(planned);
                     }
                     Some(Step::Record | Step::Begin) => records.push((namespace, planned)),
@@ -486,7 +492,8 @@ impl Reconciler for RequestReconciler {
             .as_ref()
             .is_none_or(|status| status.credentials.is_empty() && status.notice.is_none());
         if is_deleted && is_empty {
-            own.change_finalizer(&self.desk, &FinalizerChange::Remove(TENURE_FINALIZER.to_owned()))
+            writer
+                .change_finalizer(&self.access_hub, &FinalizerChange::Remove(TENURE_FINALIZER.to_owned()))
                 .await?;
             return Ok(Some(Next::Done(None)));
         }
@@ -510,12 +517,12 @@ impl Reconciler for RequestReconciler {
         }
     }
 
-    async fn triggered(&mut self, changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, changed: &HashSet<ObjectId>) -> bool {
         if !changed.is_empty() {
             return true;
         }
         let Some(request) = self.current() else { return true };
-        let news = self.acted.as_ref() != Some(&Circumstances::observe(&self.desk, &request));
+        let news = self.acted.as_ref() != Some(&RequestFacts::observe(&self.access_hub, &request));
         if news {
             self.restart();
         }
@@ -524,7 +531,7 @@ impl Reconciler for RequestReconciler {
 
     fn forget(&mut self) {
         for namespace in self.places.keys() {
-            self.desk.set_waiting(namespace, &self.key, false);
+            self.access_hub.set_waiting(namespace, &self.key, false);
         }
         self.places.clear();
         self.notice = None;

@@ -24,8 +24,8 @@ use tenure_providers::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use tenure_sources::{Hidden, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::secret_parts::SecretParts;
 use super::staging::StagedValue;
-use super::surroundings::Surroundings;
 
 pub(super) const SECRET: &str = "Secret";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -174,7 +174,7 @@ fn find_fingerprint(secret: &Value, form: Form) -> Option<String> {
 }
 
 /// Returns the data of a Secret.
-fn write_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<Value, String> {
+fn write_data(staged: &StagedValue, surroundings: SecretParts<'_>) -> Result<Value, String> {
     let username = staged.username.as_deref().unwrap_or(TOKEN_USER);
     let value = staged.value.reveal();
     let encode = |text: &str| json!(STANDARD.encode(text));
@@ -219,7 +219,7 @@ fn empty_others(data: &mut Value, form: Form) {
 }
 
 /// Returns the data of a Secret as a client reads them, for a probe.
-pub(super) fn make_client_data(staged: &StagedValue, surroundings: Surroundings<'_>) -> Result<SecretData, String> {
+pub(super) fn make_client_data(staged: &StagedValue, surroundings: SecretParts<'_>) -> Result<SecretData, String> {
     let mut written = json!({ "data": write_data(staged, surroundings)? });
     let entries = written
         .pointer("/data")
@@ -343,7 +343,7 @@ async fn let_read(client: &Client, place: Place<'_>, accounts: &BTreeSet<String>
 pub(super) async fn spread(
     client: &Client,
     place: Place<'_>,
-    (staged, surroundings): (&StagedValue, Surroundings<'_>),
+    (staged, surroundings): (&StagedValue, SecretParts<'_>),
     seen: Option<&SecretFacts>,
     accounts: &BTreeSet<String>,
 ) -> Result<String, WriteFailure> {
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn each_form_is_read_back_by_its_fingerprint_and_printed_by_nobody() {
         for form in [Form::Basic, Form::Docker] {
-            let surroundings = Surroundings {
+            let surroundings = SecretParts {
                 form,
                 registry: Some("registry.example.org"),
                 known_hosts: None,
@@ -528,7 +528,7 @@ mod tests {
             assert_ne!(find_fingerprint(&secret, form), Some(staged().facts.fingerprint));
         }
         assert!(!format!("{:?}", staged()).contains("sesame"));
-        let surroundings = Surroundings {
+        let surroundings = SecretParts {
             form: Form::Docker,
             registry: None,
             known_hosts: None,

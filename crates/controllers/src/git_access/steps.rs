@@ -26,13 +26,13 @@ use tenure_sources::{SecretData, probe_git, probe_registry};
 use tenure_tenancy::access::readers::{Meant, check_strict, list_other_readers};
 use tenure_tenancy::{Identity, identity};
 
-use super::Desk;
+use super::AccessHub;
 use super::hosts::{Connected, HostSlot, find_capabilities, read_kind};
+use super::secret_parts::{FoundSecretParts, find_host};
+use super::secret_readers;
 use super::secrets::{self, Place};
 use super::staging::{self, StagedValue};
-use super::strict;
-use super::surroundings::{FoundSurroundings, find_host};
-use crate::lane::Surroundings as _;
+use crate::lane::HubApi as _;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
 
 /// The time limit of a probe.
@@ -40,7 +40,7 @@ const PROBE: Duration = Duration::from_secs(30);
 
 /// Everything that belongs to the credentials of one request.
 pub(super) struct Actor {
-    pub(super) desk: Arc<Desk>,
+    pub(super) access_hub: Arc<AccessHub>,
     pub(super) request: Arc<FluxAccessRequest>,
     pub(super) provider: Option<Arc<AccessProvider>>,
     pub(super) host: Arc<HostSlot>,
@@ -52,13 +52,13 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    pub(super) async fn new(desk: &Arc<Desk>, request: Arc<FluxAccessRequest>) -> Self {
-        let provider = desk.find_provider(&request.spec.provider);
-        let host = desk.host(&request.spec.provider);
+    pub(super) async fn new(access_hub: &Arc<AccessHub>, request: Arc<FluxAccessRequest>) -> Self {
+        let provider = access_hub.find_provider(&request.spec.provider);
+        let host = access_hub.host(&request.spec.provider);
         let role = read_role(&request.spec).unwrap_or(Role::ReadRepository);
         let host_kind = provider.as_deref().and_then(read_kind).unwrap_or(HostKind::Static);
         let mut actor = Self {
-            desk: Arc::clone(desk),
+            access_hub: Arc::clone(access_hub),
             request,
             provider,
             host,
@@ -149,7 +149,7 @@ impl Actor {
     }
 
     async fn act_as(&self, who: &Identity) -> Result<Client, String> {
-        let client = self.desk.hub.act_as(who, self.desk.platform()).await;
+        let client = self.access_hub.hub.act_as(who, self.access_hub.platform()).await;
         client.map_err(|error| format!("nothing can be done as {who}: {error}"))
     }
 
@@ -163,9 +163,11 @@ impl Actor {
                 .authoriser
                 .as_ref()
                 .map(|authoriser| authoriser.secret_ref.name.clone());
-            secrets::read_data(&client, self.desk.platform(), &name.unwrap_or_default()).await
+            secrets::read_data(&client, self.access_hub.platform(), &name.unwrap_or_default()).await
         };
-        self.host.connect(provider, self.desk.hub.means.reach(true), read).await
+        self.host
+            .connect(provider, self.access_hub.hub.context.reach(true), read)
+            .await
     }
 
     pub(super) async fn ask(&self, ask: &Ask, deadline: Option<Timestamp>) -> Result<Answered, Trouble> {
@@ -176,7 +178,7 @@ impl Actor {
 
     /// Returns the accounts of a namespace that read the Secret.
     async fn list_readers(&self, namespace: &str) -> BTreeSet<String> {
-        let placement = self.desk.hub.place(namespace).await;
+        let placement = self.access_hub.hub.place(namespace).await;
         let source = identity::decide_for_source(&placement, namespace).ok();
         let own = source
             .filter(|account| account.namespace() == namespace)
@@ -186,7 +188,7 @@ impl Actor {
 
     /// Reads the Secret in a namespace.
     pub(super) async fn look_at_secret(&self, namespace: &str) -> SecretSeen {
-        if self.desk.find_namespace(namespace) != NamespaceSeen::Present {
+        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
             return SecretSeen::Absent;
         }
         match self.writer().await {
@@ -204,7 +206,7 @@ impl Actor {
         match self.authoriser().await {
             Ok(client) => {
                 let key = self.staged_key(namespace);
-                staging::look_at_staging(&client, self.desk.platform(), &self.request.spec.provider, &key).await
+                staging::look_at_staging(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await
             }
             Err(why) => StagingSeen::Unknown(why),
         }
@@ -213,19 +215,27 @@ impl Actor {
     async fn read_staged(&self, namespace: &str) -> Result<StagedValue, String> {
         let client = self.authoriser().await?;
         let key = self.staged_key(namespace);
-        let staged = staging::read_staged(&client, self.desk.platform(), &self.request.spec.provider, &key).await?;
+        let staged =
+            staging::read_staged(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await?;
         staged.ok_or_else(|| "its value is no longer in the staging Secret".to_owned())
     }
 
     async fn stage(&self, namespace: &str, staged: &StagedValue) -> Result<(), String> {
         let client = self.authoriser().await?;
         let key = self.staged_key(namespace);
-        staging::stage(&client, self.desk.platform(), &self.request.spec.provider, &key, staged).await
+        staging::stage(
+            &client,
+            self.access_hub.platform(),
+            &self.request.spec.provider,
+            &key,
+            staged,
+        )
+        .await
     }
 
     /// Checks whether only the intended accounts can read the Secret, as far as the namespace's own RBAC says.
     pub(super) async fn check_strict(&self, namespace: &str) -> Result<(), String> {
-        let placement = self.desk.hub.place(namespace).await;
+        let placement = self.access_hub.hub.place(namespace).await;
         let mut others = vec![identity::decide_for_lane(&placement, namespace).to_string()];
         others.extend(
             identity::decide_for_source(&placement, namespace)
@@ -234,7 +244,7 @@ impl Actor {
         );
         let writer = self.writer().await?;
         others.push(writer.identity().to_string());
-        let bindings = strict::list_bindings(self.desk.controller(), &writer, namespace).await?;
+        let bindings = secret_readers::list_bindings(self.access_hub.controller(), &writer, namespace).await?;
         let meant = Meant {
             namespace,
             secret: &self.request.spec.secret_name,
@@ -301,7 +311,7 @@ impl Actor {
             Step::ClearStaging => Answer::StagingCleared(match self.authoriser().await {
                 Ok(client) => {
                     let key = self.staged_key(namespace);
-                    staging::clear(&client, self.desk.platform(), &self.request.spec.provider, &key).await
+                    staging::clear(&client, self.access_hub.platform(), &self.request.spec.provider, &key).await
                 }
                 Err(why) => Err(WriteFailure::Refused(why)),
             }),
@@ -335,7 +345,13 @@ impl Actor {
     async fn try_all(&self, namespace: &str) -> Result<(), String> {
         let authoriser = self.authoriser().await?;
         let key = self.staged_key(namespace);
-        staging::try_staging(&authoriser, self.desk.platform(), &self.request.spec.provider, &key).await?;
+        staging::try_staging(
+            &authoriser,
+            self.access_hub.platform(),
+            &self.request.spec.provider,
+            &key,
+        )
+        .await?;
         let writer = self.writer().await?;
         let readers = self.list_readers(namespace).await;
         secrets::try_delivery(&writer, self.place(namespace), self.form(), &readers).await
@@ -416,10 +432,10 @@ impl Actor {
     }
 
     /// Returns the parts of a Secret besides the value.
-    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSurroundings, Trouble> {
+    async fn find_surroundings(&self, ledger: &CredentialLedger) -> Result<FoundSecretParts, Trouble> {
         let connected = self.connect().await.map_err(Trouble::Unreachable)?;
         let spec = self.provider.as_ref().map(|provider| &provider.spec);
-        Ok(FoundSurroundings {
+        Ok(FoundSecretParts {
             form: self.form(),
             registry: self.find_registry(ledger).await?,
             known_hosts: spec.and_then(|spec| spec.known_hosts.clone()),
@@ -494,7 +510,7 @@ impl Actor {
             let data = data?;
             let target = self.current_target(ledger);
             let found = self.find(&target).await.map_err(|trouble| trouble.to_string())?;
-            let reach = self.desk.hub.means.reach(true);
+            let reach = self.access_hub.hub.context.reach(true);
             let found = found.ok_or_else(|| "the host doesn't show its purpose".to_owned())?;
             let found = match target.scope {
                 Scope::Project => found,
@@ -539,7 +555,7 @@ impl Actor {
 
     /// Asks sources to fetch now, as the account of their lane.
     async fn ask_sources(&self, namespace: &str, sources: &[String], token: &str) {
-        let client = self.desk.hub.bookkeeper_of(namespace).await;
+        let client = self.access_hub.hub.bookkeeper_of(namespace).await;
         for source in sources {
             let Some((kind, name)) = source.split_once('/') else {
                 continue;

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 /// Questions of other modules about access.
-pub(crate) trait AccessBoard: Debug + Send + Sync {
+pub(crate) trait AccessLookup: Debug + Send + Sync {
     /// Returns the Secret of a namespace with which the project at a URL is fetched.
     fn find_secret(&self, namespace: &str, url: &str) -> Option<String>;
 

@@ -9,13 +9,13 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 
 /// The rules of ClusterRoles, and the ClusterRoleBindings.
 #[derive(Debug)]
-pub(crate) struct WideRights {
+pub(crate) struct ClusterWideRights {
     read_at: Instant,
     pub(crate) roles: Roles,
     pub(crate) bindings: Result<Bindings, String>,
 }
 
-impl WideRights {
+impl ClusterWideRights {
     /// Creates the value, read now.
     pub(crate) fn of(roles: Roles, bindings: Result<Bindings, String>) -> Self {
         Self {

@@ -19,7 +19,7 @@ const GATHERED: Duration = Duration::from_secs(1);
 pub(crate) async fn keep(hub: Arc<Hub>) {
     let (mut complaint, mut is_settled) = (String::new(), false);
     loop {
-        let pause = hub.means.policy_interval;
+        let pause = hub.context.policy_interval;
         tokio::select! {
             () = hub.shared_minting.wait() => tokio::time::sleep(GATHERED).await,
             () = tokio::time::sleep(pause) => is_settled = true,
@@ -29,7 +29,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
             continue;
         }
         is_settled = true;
-        let (controller, settings) = (&hub.means.controller, &hub.means.settings);
+        let (controller, settings) = (&hub.context.controller, &hub.context.settings);
         let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Lanes, &standing), settings).await;
         // A cluster without the kind gets only the events.
         let told = match written {

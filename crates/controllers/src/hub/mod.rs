@@ -1,16 +1,29 @@
 //! The hub: Tenants, namespaces and Surfaces, and the lane of each namespace. The hub passes the events of watches to lanes, and answers their
 //! questions about their surroundings. It does not store the state of lanes: it only knows where the state is.
+//!
+//! - `access_lookup`: what other modules ask `git_access`.
+//! - `cluster_wide_rights`: ClusterRoles and their bindings, as last read.
+//! - `endpoint_handlers`: artifacts and requests to Receivers, from the listeners to the lanes.
+//! - `lane_fleet`: the processes and Pods of lanes.
+//! - `lane_report`: the condition about lanes in the Enforcement.
+//! - `lane_rights`: RoleBindings and accounts of lanes.
+//! - `placement_cache`: the tenant of each namespace.
+//! - `policies`: tenancy's policies and the facts that they read.
+//! - `shared_minting`: lanes that may request an administrator's token.
+//! - `task_table`: running tasks by Tenant and namespace.
+//! - `tenancy_changes`: changes of Tenants and namespaces.
 
 pub(crate) mod access_lookup;
 pub(crate) mod cluster_wide_rights;
+mod endpoint_handlers;
 pub(crate) mod lane_fleet;
 pub(crate) mod lane_report;
 pub(crate) mod lane_rights;
-mod news;
 pub(crate) mod placement_cache;
 pub(crate) mod policies;
 pub(crate) mod shared_minting;
 pub(crate) mod task_table;
+mod tenancy_changes;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::AtomicBool;
@@ -24,36 +37,29 @@ use kube::{Resource, ResourceExt as _};
 use tenure_api::metadata::TENANT_LABEL;
 use tenure_api::{Kustomization, ObjectId, Surface};
 use tenure_cluster::{Client, ClusterError, LaneAccess};
-use tenure_planner::artifact_address::ArtifactAddress;
-use tenure_planner::receiver::{Delivery, HookPath, Verdict};
+use tenure_planner::receiver::HookPath;
 use tenure_tenancy::lane::{Lane as Whose, decide_lane};
 use tenure_tenancy::{Concerned, Ending, Holder, Identity, LaneAccount, Placement, identity};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::artifacts::storage::locate_archive;
-use crate::artifacts::untrusted_folder::open_archive;
 use crate::cluster_view::cache::{Cache, CacheByKind};
 use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::MailboxTable;
-use crate::context::Means;
-use crate::endpoints::artifact_endpoint::{ArtifactKeeper, OpenArchive};
-use crate::endpoints::receiver_endpoint::Courier;
-use crate::hub::access_lookup::AccessBoard;
-use crate::hub::cluster_wide_rights::WideRights;
-use crate::hub::lane_fleet::{Fleet, Overview};
-use crate::hub::placement_cache::Known;
-use crate::hub::shared_minting::MintingBoard;
-use crate::hub::task_table::EstateTable;
-use crate::lane::lane_references::Borrowed;
+use crate::context::ControllerContext;
+use crate::hub::access_lookup::AccessLookup;
+use crate::hub::cluster_wide_rights::ClusterWideRights;
+use crate::hub::lane_fleet::{HubOverview, LaneFleet};
+use crate::hub::placement_cache::PlacementCache;
+use crate::hub::shared_minting::SharedMintingTable;
+use crate::hub::task_table::TaskTable;
+use crate::lane::lane_references::BorrowedObject;
 use crate::lane::lane_table::{LaneTable, name_lane, name_share};
-use crate::lane::{Lane, Neighbour, OwnerAnswer, Shard, Surroundings};
+use crate::lane::{HubApi, Lane, OwnerAnswer, Shard, ShardLookup};
 use crate::lane_kinds::kustomization;
-use crate::lane_kinds::receiver;
-use crate::lane_kinds::served_source::Named;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::{Home, Reconciled as _};
-use crate::telemetry::metrics::{Figures, Seen, StateView};
+use crate::telemetry::metrics::{Metrics, Seen, StateView};
 
 /// Returns the name of the Tenant whose label the object has.
 fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
@@ -63,7 +69,7 @@ fn list_tenants<K: Resource>(object: &K) -> Vec<String> {
 /// The hub.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    pub(crate) means: Arc<Means>,
+    pub(crate) context: Arc<ControllerContext>,
     /// Tenants and Surfaces.
     pub(crate) caches: CacheByKind,
     pub(crate) namespaces: Cache<Namespace>,
@@ -92,29 +98,29 @@ pub(crate) struct Hub {
     /// Whether the API server has applied the current policies to a request.
     policies_in_force: AtomicBool,
     /// Lanes of several namespaces that may request an administrator's token.
-    pub(crate) shared_minting: MintingBoard,
+    pub(crate) shared_minting: SharedMintingTable,
     /// The cluster-wide bindings, as last read for a Tenant.
-    pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<WideRights>>>,
+    pub(crate) wide_rights: tokio::sync::Mutex<Option<Arc<ClusterWideRights>>>,
     /// The lane that has its rights in each namespace.
     admitted: Mutex<HashMap<String, LaneAccount>>,
     /// The kinds that the hub reconciles.
-    pub(crate) kinds: Arc<[Entry<Self>]>,
+    pub(crate) kinds: Arc<[KindEntry<Self>]>,
     /// The kinds that are reconciled in lanes.
-    pub(crate) lane_kinds: Arc<[Entry<Shard>]>,
+    pub(crate) lane_kinds: Arc<[KindEntry<Shard>]>,
     lanes: LaneTable,
     /// The lane of each namespace in which something is reconciled.
     homes: Mutex<HashMap<String, Arc<Lane>>>,
-    known: Arc<Known>,
+    known: Arc<PlacementCache>,
     /// The processes of lanes, unless lanes are tasks.
-    fleet: OnceLock<Arc<Fleet>>,
+    fleet: OnceLock<Arc<LaneFleet>>,
     /// The objects that a change of Tenants or namespaces concerns, and that are about to be notified.
     realm_news: Arc<Mutex<Option<Concerned>>>,
     /// Whether writers from other namespaces to a created or deleted namespace are about to be notified.
     news_elsewhere: Arc<AtomicBool>,
-    /// The board that knows where approved access is delivered.
-    access: OnceLock<Weak<dyn AccessBoard>>,
+    /// Knows where approved access is delivered.
+    access: OnceLock<Weak<dyn AccessLookup>>,
     /// The part that this instance reconciles, if it is one of several.
-    estates: OnceLock<Arc<EstateTable>>,
+    task_table: OnceLock<Arc<TaskTable>>,
     /// Shards of the namespaces that this process watches. For namespaces of other instances this map is the only owner.
     held: Mutex<HashMap<String, Arc<Shard>>>,
     /// Notified after a possible change of a namespace's tenant.
@@ -123,12 +129,16 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// Creates a hub. `lane_kinds` are the kinds that its lanes reconcile.
-    pub(crate) fn new(means: Means, kinds: Arc<[Entry<Self>]>, lane_kinds: Arc<[Entry<Shard>]>) -> Arc<Self> {
-        let means = Arc::new(means);
+    pub(crate) fn new(
+        context: ControllerContext,
+        kinds: Arc<[KindEntry<Self>]>,
+        lane_kinds: Arc<[KindEntry<Shard>]>,
+    ) -> Arc<Self> {
+        let context = Arc::new(context);
         Arc::new(Self {
-            lanes: LaneTable::new(Arc::clone(&means)),
-            known: Arc::new(Known::new(means.settings.clone())),
-            means,
+            lanes: LaneTable::new(Arc::clone(&context)),
+            known: Arc::new(PlacementCache::new(context.settings.clone())),
+            context,
             caches: CacheByKind::default(),
             namespaces: Cache::by_terms(list_tenants),
             role_bindings: Cache::by_terms(list_tenants),
@@ -143,7 +153,7 @@ impl Hub {
             refusing: Mutex::default(),
             policy_news: Arc::default(),
             policies_in_force: AtomicBool::new(false),
-            shared_minting: MintingBoard::default(),
+            shared_minting: SharedMintingTable::default(),
             wide_rights: tokio::sync::Mutex::default(),
             admitted: Mutex::default(),
             kinds,
@@ -153,7 +163,7 @@ impl Hub {
             realm_news: Arc::default(),
             news_elsewhere: Arc::default(),
             access: OnceLock::new(),
-            estates: OnceLock::new(),
+            task_table: OnceLock::new(),
             held: Mutex::default(),
             realm_changed: Arc::default(),
         })
@@ -176,7 +186,7 @@ impl Hub {
     /// Returns the lane of a namespace, or the platform's lane for an empty name.
     pub(crate) async fn lane_of(&self, namespace: &str) -> Arc<Lane> {
         let namespace = match namespace {
-            "" => self.means.settings.platform_namespace.as_str(),
+            "" => self.context.settings.platform_namespace.as_str(),
             namespace => namespace,
         };
         self.lanes.of(&self.place(namespace).await, namespace)
@@ -187,12 +197,12 @@ impl Hub {
         let lane = self.lane_of(namespace).await;
         match who {
             Identity::Controller(_) => Ok(lane.act_as_controller()),
-            Identity::Lane(account) => Ok(self.means.clients.for_lane(&LaneAccess {
+            Identity::Lane(account) => Ok(self.context.clients.for_lane(&LaneAccess {
                 account: account.clone(),
                 ..lane.access()
             })),
             Identity::ServiceAccount(account) => lane.act_as(account).await,
-            Identity::SecretWriter(writer) => self.means.clients.for_secret_writer(writer, &lane.access()).await,
+            Identity::SecretWriter(writer) => self.context.clients.for_secret_writer(writer, &lane.access()).await,
             // This identity has rights only in another cluster.
             Identity::Elsewhere(_) => Err(ClusterError::Unauthorized {
                 identity: who.clone(),
@@ -204,7 +214,7 @@ impl Hub {
     /// Checks whether something in a namespace is reconciled. The platform namespace always counts: its lane takes messages that no other lane can
     /// take.
     pub(crate) fn is_worked_in(&self, namespace: &str) -> bool {
-        namespace == self.means.settings.platform_namespace
+        namespace == self.context.settings.platform_namespace
             || self.homes().contains_key(namespace)
             || !self.caches.of::<Surface>().in_namespace(namespace).is_empty()
     }
@@ -221,7 +231,7 @@ impl Hub {
             return;
         }
         if lane.is_some() {
-            self.means.mailboxes.wake_in(namespace);
+            self.context.mailboxes.wake_in(namespace);
         }
         if let Some(fleet) = self.fleet() {
             fleet.place(namespace);
@@ -253,14 +263,14 @@ impl Hub {
             .entry(namespace.to_owned())
             .or_insert_with(|| self.lanes.of(&placement, namespace));
         lane.open_shard(namespace, || {
-            let surroundings: Arc<dyn Surroundings> = Arc::clone(self) as _;
-            Shard::new(namespace, &self.lane_kinds, surroundings, &self.means)
+            let hub_api: Arc<dyn HubApi> = Arc::clone(self) as _;
+            Shard::new(namespace, &self.lane_kinds, hub_api, &self.context)
         })
     }
 
     /// Sets the part that this instance reconciles. Called once, before the watches start.
-    pub(crate) fn set_estates(&self, estates: Arc<EstateTable>) {
-        let _set_once = self.estates.set(estates);
+    pub(crate) fn set_task_table(&self, task_table: Arc<TaskTable>) {
+        let _set_once = self.task_table.set(task_table);
     }
 
     /// Stores the shard of a watched namespace while it has objects. A deletion (`has_gone`) may leave it empty.
@@ -278,9 +288,9 @@ impl Hub {
 
     /// Checks whether this instance works on a namespace.
     fn works_on(&self, namespace: &str) -> bool {
-        self.estates
+        self.task_table
             .get()
-            .is_none_or(|estates| estates.has_namespace(namespace))
+            .is_none_or(|task_table| task_table.has_namespace(namespace))
     }
 
     /// Returns the notification of possible changes of the namespaces' tenants.
@@ -288,8 +298,8 @@ impl Hub {
         &self.realm_changed
     }
 
-    /// Sets the board of delivered access. Called once, before the watches start.
-    pub(crate) fn set_access(&self, board: Weak<dyn AccessBoard>) {
+    /// Sets the lookup of delivered access. Called once, before the watches start.
+    pub(crate) fn set_access(&self, board: Weak<dyn AccessLookup>) {
         let _set_once = self.access.set(board);
     }
 
@@ -298,18 +308,18 @@ impl Hub {
         self.access()?.find_secret(namespace, url)
     }
 
-    /// Returns the board of access, if this process reconciles access.
-    pub(crate) fn access(&self) -> Option<Arc<dyn AccessBoard>> {
+    /// Returns the lookup of access, if this process reconciles access.
+    pub(crate) fn access(&self) -> Option<Arc<dyn AccessLookup>> {
         self.access.get()?.upgrade()
     }
 
     /// Sets the fleet that runs the processes of lanes. Called once, before the watches start.
-    pub(crate) fn set_fleet(&self, fleet: Arc<Fleet>) {
+    pub(crate) fn set_fleet(&self, fleet: Arc<LaneFleet>) {
         let _set_once = self.fleet.set(fleet);
     }
 
     /// Returns the fleet that runs the processes of lanes; `None` if lanes are tasks.
-    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+    pub(crate) fn fleet(&self) -> Option<&Arc<LaneFleet>> {
         self.fleet.get()
     }
 
@@ -319,21 +329,21 @@ impl Hub {
     }
 
     /// Wakes the objects of the hub that depend on a changed object of any namespace.
-    pub(crate) fn tell_dependents(&self, changed: &Key) {
+    pub(crate) fn wake_dependents(&self, changed: &Key) {
         for entry in self.kinds.iter() {
             for dependent in (entry.list_dependents)(self, changed) {
-                self.means.mailboxes.wake(&dependent);
+                self.context.mailboxes.wake(&dependent);
             }
         }
     }
 }
 
-impl Surroundings for Hub {
+impl HubApi for Hub {
     /// Asks the API server for a namespace that no watch has reported yet, so that objects created right after it are not refused.
     fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
         async move {
             let removals = self.namespaces.removals();
-            let controller = &self.means.controller;
+            let controller = &self.context.controller;
             if self.namespaces.get("", namespace).is_none()
                 && let Ok(resource) = controller.resource("v1", "Namespace").await
                 && let Ok(Some(found)) = controller.find(&resource, "", namespace).await
@@ -361,27 +371,26 @@ impl Surroundings for Hub {
         .boxed()
     }
 
-    fn find_neighbour(&self, namespace: &str) -> Neighbour {
+    fn find_other_shard(&self, namespace: &str) -> ShardLookup {
         match self.find_shard(namespace) {
-            Some(shard) if self.works_on(namespace) => Neighbour::Here(shard),
+            Some(shard) if self.works_on(namespace) => ShardLookup::Here(shard),
             // Another instance has the artifacts of that namespace.
-            Some(_) => Neighbour::Apart,
-            None => Neighbour::Nothing,
+            Some(_) => ShardLookup::Apart,
+            None => ShardLookup::Nothing,
         }
     }
 
     /// Borrows only from namespaces of this instance. For other namespaces the objects are visible here, but their artifacts are not.
-    fn borrow<'a>(&'a self, _from: &'a str, key: &'a Key) -> BoxFuture<'a, Borrowed> {
+    fn borrow<'a>(&'a self, _from: &'a str, key: &'a Key) -> BoxFuture<'a, BorrowedObject> {
         let shard = self.find_shard(&key.namespace).filter(|shard| shard.has(key));
         let borrowed = match shard {
-            None => Borrowed::Nothing,
+            None => BorrowedObject::Nothing,
             Some(shard) if key.kind == Kustomization::KIND => {
                 let found = shard.caches.of::<Kustomization>().get(&key.namespace, &key.name);
-                found.map_or(Borrowed::Nothing, Borrowed::Kustomization)
+                found.map_or(BorrowedObject::Nothing, BorrowedObject::Kustomization)
             }
-            Some(_) => Borrowed::Unknown(
-                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards"
-                    .to_owned(),
+            Some(_) => BorrowedObject::Unknown(
+                "it is in another shard (sharding.fluxcd.io/key), and artifacts are not passed between shards".to_owned(),
             ),
         };
         std::future::ready(borrowed).boxed()
@@ -422,8 +431,8 @@ impl Surroundings for Hub {
         Self::find_shard(self, namespace)
     }
 
-    fn open_door(&self, receiver: &Key, path: Option<&HookPath>) {
-        self.means.hooks.set(receiver, path);
+    fn set_receiver_path(&self, receiver: &Key, path: Option<&HookPath>) {
+        self.context.receiver_endpoint.set(receiver, path);
     }
 
     fn close(&self, namespace: &str) {
@@ -432,70 +441,11 @@ impl Surroundings for Hub {
             homes.remove(namespace);
         }
         drop(homes);
-        self.means.mailboxes.wake(&Key::of_rights(namespace));
+        self.context.mailboxes.wake(&Key::of_rights(namespace));
     }
 }
 
-impl ArtifactKeeper for Hub {
-    fn is_ready(&self) -> bool {
-        self.means.ready.is_cancelled()
-    }
-
-    fn name_share(&self, namespace: &str) -> String {
-        name_share(&self.find_placement(namespace), namespace)
-    }
-
-    fn open<'a>(&'a self, address: &'a ArtifactAddress) -> BoxFuture<'a, Option<OpenArchive>> {
-        async move {
-            if let Some(fleet) = self.fleet() {
-                return fleet.open_served(address).await;
-            }
-            // Artifacts of another instance are not in this process.
-            let shard = self.find_shard(&address.namespace)?;
-            let named = Named::find(&shard, address).filter(|_| self.works_on(&address.namespace))?;
-            let stored = shard.artifacts.record(&named.source);
-            let stored_at = named.check(address, stored.as_ref())?;
-            let archive = locate_archive(&named.source, &address.digest).ok()?;
-            let folder = self.means.depot.folder().to_owned();
-            Some((open_archive(folder, archive).await?, stored_at))
-        }
-        .boxed()
-    }
-}
-
-impl Courier for Hub {
-    fn is_ready(&self) -> bool {
-        self.means.ready.is_cancelled()
-    }
-
-    fn name_share(&self, namespace: &str) -> String {
-        name_share(&self.find_placement(namespace), namespace)
-    }
-
-    fn bring<'a>(&'a self, receiver: &'a Key, delivery: &'a Delivery) -> BoxFuture<'a, Verdict> {
-        async move {
-            if let Some(fleet) = self.fleet() {
-                return fleet.bring(receiver, delivery).await;
-            }
-            match self.find_shard(&receiver.namespace) {
-                Some(shard) => receiver::take_delivery(&shard, &receiver.name, delivery).await,
-                None => Verdict::Unknown,
-            }
-        }
-        .boxed()
-    }
-
-    fn announce<'a>(&'a self, url: &'a str) -> BoxFuture<'a, ()> {
-        async move {
-            for shard in self.list_shards() {
-                receiver::announce(&shard, url).await;
-            }
-        }
-        .boxed()
-    }
-}
-
-impl Overview for Hub {
+impl HubOverview for Hub {
     fn has_seen(&self, namespace: &str) -> bool {
         self.namespaces.get("", namespace).is_some()
     }
@@ -554,16 +504,16 @@ impl Home for Hub {
         &self.caches
     }
 
-    fn figures(&self) -> &Figures {
-        &self.means.figures
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
     }
 
     fn mailboxes(&self) -> &MailboxTable {
-        &self.means.mailboxes
+        &self.context.mailboxes
     }
 
     fn controller(&self) -> &Client {
-        &self.means.controller
+        &self.context.controller
     }
 
     async fn bookkeeper_of(&self, namespace: &str) -> Client {
@@ -576,11 +526,11 @@ impl Home for Hub {
     }
 
     fn platform_namespace(&self) -> &str {
-        &self.means.settings.platform_namespace
+        &self.context.settings.platform_namespace
     }
 
     fn ready(&self) -> &CancellationToken {
-        &self.means.ready
+        &self.context.ready
     }
 }
 

@@ -13,13 +13,13 @@ use crate::cluster_view::cache::Cache;
 
 /// The facts, and the placements computed from them.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct PlacementCache {
     facts: RwLock<Facts>,
     /// By namespace. Written only under the lock of the facts, so that no placement is older than the facts.
     placements: Mutex<HashMap<String, Arc<Placement>>>,
 }
 
-impl Known {
+impl PlacementCache {
     /// Creates an empty set of facts.
     pub(crate) fn new(settings: Settings) -> Self {
         Self {

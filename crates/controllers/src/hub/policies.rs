@@ -78,7 +78,7 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
         }
         hub.set_policies_in_force(standing.is_in_force);
         // After the writes that restore policies: those come first.
-        if hub.means.settings.has_policies {
+        if hub.context.settings.has_policies {
             meeting.report(&hub, &standing).await;
         }
         let again = meeting.ask(&hub, probe).await;
@@ -105,7 +105,9 @@ pub(crate) async fn keep(hub: Arc<Hub>) {
 /// Follows the cluster's Enforcement, in an instance that does not maintain the policies, to know whether they are in force.
 pub(crate) async fn follow(hub: Arc<Hub>) {
     loop {
-        let are_in_force = read_policies_in_force(&hub.means.controller).await.unwrap_or_default();
+        let are_in_force = read_policies_in_force(&hub.context.controller)
+            .await
+            .unwrap_or_default();
         hub.set_policies_in_force(are_in_force);
         let pause = if are_in_force { PAUSES.1 } else { ASKED_AGAIN };
         tokio::time::sleep(pause).await;
@@ -133,11 +135,11 @@ impl Meeting {
     /// Reports the state of the policies after a change, and also at intervals, because another writer may have overwritten the report.
     async fn report(&mut self, hub: &Hub, standing: &Standing) {
         let is_said =
-            |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < hub.means.policy_interval;
+            |(said, when): &(Standing, Instant)| said == standing && when.elapsed() < hub.context.policy_interval;
         if self.reported.as_ref().is_some_and(is_said) {
             return;
         }
-        let (controller, settings) = (&hub.means.controller, &hub.means.settings);
+        let (controller, settings) = (&hub.context.controller, &hub.context.settings);
         let written = report_enforcement(controller, TENURE_CONTROLLER, (Part::Policies, standing), settings).await;
         let complaint = match written {
             Ok(()) => {
@@ -158,9 +160,9 @@ impl Meeting {
     async fn ask(&mut self, hub: &Hub, probe: Option<Probe>) -> Option<Duration> {
         let Some(Probe { state, object }) = probe else {
             self.pause = None;
-            return Some(hub.means.policy_interval);
+            return Some(hub.context.policy_interval);
         };
-        let answer = hub.means.controller.try_creation(&object, TENURE_CONTROLLER).await;
+        let answer = hub.context.controller.try_creation(&object, TENURE_CONTROLLER).await;
         if answer.is_err_and(|error| has_met_probe(&error.to_string(), &state)) {
             self.met = Some(state);
             self.pause = None;
@@ -214,7 +216,7 @@ pub(crate) fn concerns(hub: &Hub, changed: &Key) -> bool {
     if is_account_unknown(hub, changed) {
         return true;
     }
-    if !hub.means.settings.has_policies {
+    if !hub.context.settings.has_policies {
         return false;
     }
     if changed.kind != Kustomization::KIND {
@@ -332,7 +334,7 @@ fn collect_mintable(hub: &Hub, facts: &Facts) -> Mintable {
 
 /// Collects only the namespaces without a tenant in which something is reconciled.
 fn collect_nobodys(hub: &Hub) -> Facts {
-    let mut facts = Facts::new(hub.means.settings.clone());
+    let mut facts = Facts::new(hub.context.settings.clone());
     for shard in hub.list_shards() {
         if matches!(hub.place_seen(&shard.namespace), Placement::Unclaimed { .. }) {
             facts.set_namespace(NamespaceFacts {
@@ -345,7 +347,7 @@ fn collect_nobodys(hub: &Hub) -> Facts {
 }
 
 fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapshot {
-    let has_policies = hub.means.settings.has_policies;
+    let has_policies = hub.context.settings.has_policies;
     // Without policies, no reader uses the facts on tenants' namespaces, so tenants are skipped.
     let facts = if has_policies {
         hub.copy_facts()
@@ -401,7 +403,7 @@ fn observe(hub: &Hub, refused: BTreeSet<Target>, met: Option<String>) -> Snapsho
 
 /// Executes the writes, and returns the first failure. Objects that were changed or deleted meanwhile are checked again after the watch reports it.
 async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory, refusals: &mut Refusals) -> Option<String> {
-    let controller = &hub.means.controller;
+    let controller = &hub.context.controller;
     let mut written = futures::stream::iter(writes)
         .map(|write| async move {
             let done = carry_out_one(controller, &write).await;

@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 /// The findings of the keepers of lanes' rights.
 #[derive(Debug, Default)]
-pub(crate) struct MintingBoard {
+pub(crate) struct SharedMintingTable {
     found: Mutex<BTreeMap<String, SharedMinting>>,
     changed: Notify,
 }
 
-impl MintingBoard {
+impl SharedMintingTable {
     /// Stores the finding of a namespace; `None` removes it.
     pub(crate) fn note(&self, namespace: &str, minting: Option<&SharedMinting>) {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -29,7 +29,7 @@ struct EstateTasks {
 
 /// The part that this instance reconciles.
 #[derive(Debug)]
-pub(crate) struct EstateTable {
+pub(crate) struct TaskTable {
     /// For a single instance: the tasks of everything.
     all: Option<EstateTasks>,
     begun: Mutex<HashMap<Estate, EstateTasks>>,
@@ -37,7 +37,7 @@ pub(crate) struct EstateTable {
     end: CancellationToken,
 }
 
-impl EstateTable {
+impl TaskTable {
     /// Creates the table. All work ends with `end`, and its tasks are among `everything`.
     pub(crate) fn new(is_only: bool, everything: &TaskTracker, end: &CancellationToken) -> Self {
         Self {

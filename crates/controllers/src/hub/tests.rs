@@ -6,14 +6,14 @@ use tenure_api::Tenant;
 
 use super::*;
 use crate::cluster_view::mailbox::Mailbox;
-use crate::test_hub::Stage;
+use crate::test_hub::TestHub;
 
 /// A hub with two tenants, each with a namespace of its name, and a namespace without a tenant. Each object has a mailbox.
-struct Scene(Stage);
+struct Scene(TestHub);
 
 impl Scene {
     fn set() -> Self {
-        let stage = Stage::set(|_| {});
+        let stage = TestHub::set(|_| {});
         stage.show_tenant("green", &["green", "more"], "1");
         stage.show_tenant("mauve", &["mauve"], "1");
         stage.show_namespace("green", Some("green"), "2");
@@ -23,7 +23,7 @@ impl Scene {
     }
 
     fn mailbox(&self, key: &Key) -> Arc<Mailbox> {
-        self.0.hub.means.mailboxes.get_or_add(key).0
+        self.0.hub.context.mailboxes.get_or_add(key).0
     }
 
     fn of(&self, namespace: &str) -> Arc<Mailbox> {

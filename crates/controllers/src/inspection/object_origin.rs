@@ -11,7 +11,7 @@ use tenure_api::{Kustomization, ObjectId, ObjectMeta};
 use tenure_planner::{Overlay, RenderInputs};
 use tenure_sources::{Limits, StorageError};
 
-use crate::artifacts::storage::{ArtifactRecords, Depot, make_source_key};
+use crate::artifacts::storage::{ArtifactRecords, ArtifactStorage, make_source_key};
 use crate::context::lane_settings::LANE_FOLDERS;
 use crate::rendering::renderer;
 
@@ -45,7 +45,7 @@ fn list_stores(artifacts: &Path) -> Vec<PathBuf> {
 }
 
 /// The applied objects of a Kustomization, as they were built then.
-pub struct Rebuilt {
+pub struct RebuiltObject {
     /// The Kustomization: namespace and name.
     kustomization: String,
     resources: Vec<BuiltResource>,
@@ -53,7 +53,7 @@ pub struct Rebuilt {
     unread: Vec<String>,
 }
 
-impl Rebuilt {
+impl RebuiltObject {
     /// Returns one of the objects. [`BuiltResource::locate`] then returns where each field was written.
     #[must_use]
     pub fn find(&self, object: &ObjectId) -> Option<&BuiltResource> {
@@ -82,7 +82,7 @@ pub fn build_object(
     applied: (&Kustomization, &ObjectMeta),
     object: &ObjectId,
 ) -> Result<BuiltResource, OriginError> {
-    let Rebuilt {
+    let RebuiltObject {
         kustomization,
         resources,
         unread,
@@ -110,7 +110,7 @@ pub fn build_object(
 pub fn build_applied(
     artifacts: &Path,
     (kustomization, source): (&Kustomization, &ObjectMeta),
-) -> Result<Rebuilt, OriginError> {
+) -> Result<RebuiltObject, OriginError> {
     let namespace = kustomization.metadata.namespace.as_deref().unwrap_or_default();
     let name = kustomization.metadata.name.as_deref().unwrap_or_default();
     let nothing = || OriginError::NothingApplied(format!("{namespace}/{name}"));
@@ -119,12 +119,12 @@ pub fn build_applied(
         .and_then(|status| status.last_applied_revision.clone())
         .ok_or_else(nothing)?;
     let source = make_source_key(&kustomization.spec.source_ref.kind, source)?;
-    let (depot, record) = list_stores(artifacts)
+    let (artifact_storage, record) = list_stores(artifacts)
         .into_iter()
         .find_map(|folder| {
-            let depot = Arc::new(Depot::look_into(&folder, Limits::default()));
-            let record = ArtifactRecords::new(Arc::clone(&depot)).record(&source)?;
-            Some((depot, record))
+            let artifact_storage = Arc::new(ArtifactStorage::open_read_only(&folder, Limits::default()));
+            let record = ArtifactRecords::new(Arc::clone(&artifact_storage)).record(&source)?;
+            Some((artifact_storage, record))
         })
         .ok_or_else(nothing)?;
     if record.facts.revision != applied {
@@ -133,7 +133,9 @@ pub fn build_applied(
             stored: record.facts.revision,
         });
     }
-    let tree = depot.store.load(&source, &record.facts.digest, &depot.limits)?;
+    let tree = artifact_storage
+        .store
+        .load(&source, &record.facts.digest, &artifact_storage.limits)?;
     let path = kustomization.spec.path.as_deref().unwrap_or_default();
     let path = path.trim_start_matches("./");
     let overlay = Overlay::of(&kustomization.spec).map_err(OriginError::NotBuilt)?;
@@ -141,7 +143,7 @@ pub fn build_applied(
     let inputs = post_build.map(RenderInputs::inline).unwrap_or_default();
     let build = |inputs: &RenderInputs| {
         renderer::build_tree(
-            &renderer::Files(&tree),
+            &renderer::TreeFiles(&tree),
             path,
             (&overlay, inputs),
             renderer::Bounds::default(),
@@ -155,7 +157,7 @@ pub fn build_applied(
         built => built,
     };
     let built = built.map_err(|unbuilt| OriginError::NotBuilt(unbuilt.message))?;
-    Ok(Rebuilt {
+    Ok(RebuiltObject {
         kustomization: format!("{namespace}/{name}"),
         resources: built.resources,
         unread: from.iter().map(|from| format!("{}/{}", from.kind, from.name)).collect(),

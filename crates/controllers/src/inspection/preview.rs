@@ -22,7 +22,7 @@ use tenure_tenancy::{Placement, identity};
 use crate::cluster_view::key::Key;
 use crate::lane_kinds::kustomization::{describe_rival, list_labelled};
 use crate::reconcile_loop::reconciled::Reconciled as _;
-use crate::reconcile_loop::step_executor::execute;
+use crate::reconcile_loop::step_executor::execute_steps;
 use crate::rendering::renderer::render_files;
 
 /// The limit of rounds for a preview. A large one has about ten.
@@ -71,7 +71,7 @@ pub struct Preview<'a> {
 
 /// The result of a preview.
 #[derive(Debug)]
-pub struct Previewed {
+pub struct PreviewResult {
     /// The differences, object by object.
     pub differences: Vec<Difference>,
     /// Encrypted files that were changed after encryption.
@@ -83,7 +83,7 @@ impl Preview<'_> {
     ///
     /// # Errors
     /// [`PreviewError`].
-    pub async fn look(self, connection: Connection) -> Result<Previewed, PreviewError> {
+    pub async fn look(self, connection: Connection) -> Result<PreviewResult, PreviewError> {
         let namespace = self.kustomization.metadata.namespace.clone().unwrap_or_default();
         let name = self.kustomization.metadata.name.clone().unwrap_or_default();
         let key = Key::new(Kustomization::KIND, &namespace, &name);
@@ -98,7 +98,7 @@ impl Preview<'_> {
             let mut plan = match preview(&snapshot, Timestamp::now()) {
                 Ok(differences) => {
                     let rendered = snapshot.attempt.rendered.as_ref();
-                    return Ok(Previewed {
+                    return Ok(PreviewResult {
                         differences,
                         changed_files: rendered
                             .map(|rendered| rendered.changed_files.clone())
@@ -139,7 +139,7 @@ impl Preview<'_> {
             let Ok(client) = client else {
                 return Err(PreviewError::AnotherIdentity(self.account.to_string()));
             };
-            let answers = execute(&clients, &client, &requests, plan.deadline, None).await;
+            let answers = execute_steps(&clients, &client, &requests, plan.deadline, None).await;
             take_answers(&mut snapshot, answers);
         }
         Err(PreviewError::NoEnd)

@@ -21,9 +21,9 @@ use crate::cluster_view::key::{Key, Kind};
 use crate::context::config::Config;
 use crate::lane::Shard;
 use crate::manager;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::Reconciled;
 
 const WIDGET: (&str, &str) = ("example.com/v1", "Widget");
@@ -125,7 +125,7 @@ impl Reconciler for WidgetReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.work)
+        Arc::clone(&self.shard.lane().await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -134,18 +134,18 @@ impl Reconciler for WidgetReconciler {
             return Ok(None);
         };
         let source = self.shard.caches.of::<GitRepository>().get(namespace, name);
-        let own = Own::of(widget.as_ref());
+        let writer = ObjectWriter::of(widget.as_ref());
         let status = WidgetStatus {
             has_source: source.is_some(),
             ..WidgetStatus::default()
         };
-        own.write_status(&self.shard, &status).await?;
+        writer.write_status(&self.shard, &status).await?;
         Ok(Some(Next::Done(None)))
     }
 
     fn restart(&mut self) {}
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         true
     }
 
@@ -212,7 +212,7 @@ async fn a_kind_that_is_added_to_the_table_is_reconciled() {
     let connection = Connection::in_process(cluster.service().unwrap(), token);
     let config = Config::new(connection, cluster.folder().join("artifacts"));
     let mut kinds = super::list_kinds();
-    kinds.lane.push(Entry::of::<Widget>());
+    kinds.lane.push(KindEntry::of::<Widget>());
     let end = CancellationToken::new();
     let running = tokio::spawn(manager::run_kinds(kinds, config, end.clone()));
 

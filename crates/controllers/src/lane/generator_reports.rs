@@ -9,11 +9,11 @@ use tenure_planner::maxima::TENANT_RECIPES;
 
 /// The reports, by the generator's name.
 #[derive(Debug, Default)]
-pub(crate) struct RecipeBoard {
+pub(crate) struct GeneratorReports {
     told: Mutex<HashMap<String, Arc<Told>>>,
 }
 
-impl RecipeBoard {
+impl GeneratorReports {
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Told>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -32,7 +32,7 @@ impl RecipeBoard {
     }
 
     /// Stores a generator's report. If it changed, returns the names of the previous and the current artifacts.
-    pub(crate) fn tell(&self, generator: &str, told: Arc<Told>) -> Vec<String> {
+    pub(crate) fn store(&self, generator: &str, told: Arc<Told>) -> Vec<String> {
         let mut all = self.lock();
         let before = all.get(generator);
         if before.is_some_and(|before| *before == told) {

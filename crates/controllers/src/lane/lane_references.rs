@@ -35,7 +35,7 @@ impl Reference {
 /// The hub's answer to a reference.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) enum Loan {
+pub(crate) enum ReferenceAnswer {
     /// The target is missing, or the reference is not allowed. The lane does not learn which.
     Nothing,
     /// The target belongs to the lane itself, which has it already.
@@ -54,7 +54,7 @@ pub(crate) enum Loan {
 
 /// The lane's copy of a borrowed object.
 #[derive(Clone, Debug)]
-pub(crate) enum Borrowed {
+pub(crate) enum BorrowedObject {
     /// The target is missing, or the reference is not allowed.
     Nothing,
     /// The artifact is in the lane's own store, under this key.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Lane as Whose, LaneAccount, Placement, identity};
 
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::lane::Lane;
 
 /// Below this number of lanes, unused ones are not removed.
@@ -33,12 +33,12 @@ pub(crate) fn name_share(placement: &Placement, namespace: &str) -> String {
 /// All lanes in use, and some unused ones, because namespaces are created and deleted.
 #[derive(Debug)]
 pub(crate) struct LaneTable {
-    means: Arc<Means>,
-    lanes: Mutex<Known>,
+    context: Arc<ControllerContext>,
+    lanes: Mutex<KnownLane>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownLane {
     by_name: HashMap<String, Arc<Lane>>,
     /// At this number, unused lanes are removed.
     full: usize,
@@ -46,10 +46,10 @@ struct Known {
 
 impl LaneTable {
     /// Creates an empty table. Each lane gets these means.
-    pub(crate) fn new(means: Arc<Means>) -> Self {
+    pub(crate) fn new(context: Arc<ControllerContext>) -> Self {
         Self {
-            means,
-            lanes: Mutex::new(Known {
+            context,
+            lanes: Mutex::new(KnownLane {
                 by_name: HashMap::new(),
                 full: FEW,
             }),
@@ -75,7 +75,7 @@ impl LaneTable {
         let lane = lanes
             .by_name
             .entry(name)
-            .or_insert_with_key(|name| Arc::new(Lane::new(name, account, &self.means)));
+            .or_insert_with_key(|name| Arc::new(Lane::new(name, account, &self.context)));
         Arc::clone(lane)
     }
 }
@@ -98,14 +98,14 @@ mod tests {
         let connection = Connection::in_process(service, Token::new("t", None));
         let mut config = Config::new(connection, folder.path().join("artifacts"));
         config.lane_width = 2;
-        let lanes = LaneTable::new(Arc::new(Means::new(config).unwrap()));
+        let lanes = LaneTable::new(Arc::new(ControllerContext::new(config).unwrap()));
         let nobody = Placement::Unclaimed {
             default_service_account: "default".to_owned(),
             is_protected: false,
         };
         let named = |name: &str| lanes.of(&nobody, name);
         let held = named("held");
-        let permit = Arc::clone(&named("works").bounds.work).try_acquire_owned().unwrap();
+        let permit = Arc::clone(&named("works").limits.work).try_acquire_owned().unwrap();
         for number in 0..10_000 {
             named(&format!("team-{number}"));
         }
@@ -114,7 +114,7 @@ mod tests {
         assert!(Arc::ptr_eq(&held, &named("held")));
         // Each namespace without a tenant has its own limits and its own event queues.
         assert!(!Arc::ptr_eq(&held, &named("works")));
-        assert_eq!(named("works").bounds.work.available_permits(), 1);
+        assert_eq!(named("works").limits.work.available_permits(), 1);
         drop(permit);
     }
 }

@@ -1,8 +1,15 @@
 //! One lane: the state for the namespaces of one tenant, of the platform, of one protected namespace, or of the pool. The state of each namespace is
 //! a shard. The shard moves with its namespace when the namespace comes to belong to another lane.
 //!
-//! A lane sees no other lane. It asks about its surroundings through [`Surroundings`], and gets the limits that all lanes share as [`Means`]. The hub
-//! answers these questions, passes on the events of watches, and provides [`Means`]. A lane makes no decision.
+//! A lane sees no other lane. It asks the hub through [`HubApi`], and gets the limits that all lanes share as [`ControllerContext`]. The hub passes on
+//! the events of watches. A lane makes no decision.
+//!
+//! - `generator_reports`, `turnover_reports`: reports of ArtifactGenerators and Kustomizations to others of their namespace.
+//! - `lane_references`: references to objects in other lanes' processes, and the hub's answers.
+//! - `lane_table`: all lanes by name.
+//! - `notification_queue`: events that wait for the receivers of Alerts.
+//! - `receiver_state`: the state that requests leave about a Receiver.
+//! - `secret_reader`: reads Secrets as an account of the namespace.
 
 pub(crate) mod generator_reports;
 pub(crate) mod lane_references;
@@ -30,37 +37,37 @@ use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::storage::ArtifactRecords;
 use crate::cluster_view::cache::CacheByKind;
-use crate::cluster_view::inventory_index::Inventories;
+use crate::cluster_view::inventory_index::InventoryIndex;
 use crate::cluster_view::key::Key;
 use crate::cluster_view::live_objects::LiveObjects;
 use crate::cluster_view::mailbox::MailboxTable;
-use crate::cluster_view::remote_clusters::ClusterTable;
-use crate::context::Means;
-use crate::lane::generator_reports::RecipeBoard;
-use crate::lane::lane_references::Borrowed;
-use crate::lane::notification_queue::HeraldBooks;
-use crate::lane::receiver_state::ReceiverBooks;
-use crate::lane::turnover_reports::TurnoverBoard;
-use crate::limits::lane_limits::LaneBounds;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::cluster_view::remote_clusters::RemoteClusterTable;
+use crate::context::ControllerContext;
+use crate::lane::generator_reports::GeneratorReports;
+use crate::lane::lane_references::BorrowedObject;
+use crate::lane::notification_queue::NotificationQueue;
+use crate::lane::receiver_state::ReceiverStateTable;
+use crate::lane::turnover_reports::TurnoverReports;
+use crate::limits::lane_limits::LaneLimits;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::Home;
-use crate::telemetry::metrics::Figures;
+use crate::telemetry::metrics::Metrics;
 
 /// One lane.
 #[derive(Debug)]
 pub(crate) struct Lane {
-    pub(crate) bounds: LaneBounds,
+    pub(crate) limits: LaneLimits,
     /// The account with which the lane authenticates to the API server.
     account: LaneAccount,
     /// Events of the lane that wait to be sent to the receivers of Alerts.
-    pub(crate) herald: HeraldBooks,
+    pub(crate) notification_queue: NotificationQueue,
     /// Shards by namespace, each for as long as something in its namespace is reconciled.
     shards: Mutex<HashMap<String, Weak<Shard>>>,
-    means: Arc<Means>,
+    context: Arc<ControllerContext>,
 }
 
 /// Questions and messages of a lane about objects and namespaces outside it.
-pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
+pub(crate) trait HubApi: Send + Sync + fmt::Debug {
     /// Returns the placement of a namespace: whose it is.
     fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement>;
 
@@ -68,11 +75,11 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>>;
 
     /// Finds the shard of another namespace, for a reference that may lead there.
-    fn find_neighbour(&self, namespace: &str) -> Neighbour;
+    fn find_other_shard(&self, namespace: &str) -> ShardLookup;
 
-    /// Borrows an artifact from another lane's process, for a reference from a namespace of this lane. Called only for [`Neighbour::Apart`].
-    fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, Borrowed> {
-        Box::pin(std::future::ready(Borrowed::Nothing))
+    /// Borrows an artifact from another lane's process, for a reference from a namespace of this lane. Called only for [`ShardLookup::Apart`].
+    fn borrow<'a>(&'a self, _from: &'a str, _key: &'a Key) -> BoxFuture<'a, BorrowedObject> {
+        Box::pin(std::future::ready(BorrowedObject::Nothing))
     }
 
     /// Returns whether the namespace or its Tenant is being deleted, from the known Tenants and namespaces.
@@ -97,13 +104,13 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
     fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>>;
 
     /// Sets the path at which a Receiver of this process takes requests, or removes the path.
-    fn open_door(&self, receiver: &Key, path: Option<&HookPath>);
+    fn set_receiver_path(&self, receiver: &Key, path: Option<&HookPath>);
 
     /// Called when nothing in a namespace is reconciled any more.
     fn close(&self, namespace: &str);
 
     /// Records that an object here listens to these objects. Some of them may be reconciled in another process.
-    fn note_listening(&self, _key: &Key, _to: &BTreeSet<Key>) {}
+    fn note_subscriptions(&self, _key: &Key, _to: &BTreeSet<Key>) {}
 
     /// Records the objects that a Kustomization here reported as gained and dropped.
     fn note_turnover(&self, _key: &Key, _turnover: &Turnover) {}
@@ -116,7 +123,7 @@ pub(crate) trait Surroundings: Send + Sync + fmt::Debug {
 
 /// The shard of another namespace, as far as this process knows it.
 #[derive(Debug)]
-pub(crate) enum Neighbour {
+pub(crate) enum ShardLookup {
     /// The shard, in this process.
     Here(Arc<Shard>),
     /// The namespace does not exist, or nothing in it is reconciled.
@@ -134,13 +141,13 @@ pub(crate) struct OwnerAnswer {
 }
 
 impl Lane {
-    pub(crate) fn new(name: &str, account: LaneAccount, means: &Arc<Means>) -> Self {
+    pub(crate) fn new(name: &str, account: LaneAccount, context: &Arc<ControllerContext>) -> Self {
         Self {
-            bounds: LaneBounds::new(name, means.lane_width, means.clients.turns()),
+            limits: LaneLimits::new(name, context.lane_width, context.clients.turns()),
             account,
-            herald: HeraldBooks::default(),
+            notification_queue: NotificationQueue::default(),
             shards: Mutex::default(),
-            means: Arc::clone(means),
+            context: Arc::clone(context),
         }
     }
 
@@ -152,23 +159,23 @@ impl Lane {
     pub(crate) fn access(&self) -> LaneAccess {
         LaneAccess {
             account: self.account.clone(),
-            turns: self.bounds.turns.clone(),
+            turns: self.limits.turns.clone(),
         }
     }
 
     /// Returns the client of a ServiceAccount. The client works in the lane's turns.
     pub(crate) async fn act_as(&self, account: &ServiceAccount) -> Result<Client, ClusterError> {
-        self.means.clients.for_account(account, &self.access()).await
+        self.context.clients.for_account(account, &self.access()).await
     }
 
     /// Returns the client of the lane itself.
     pub(crate) fn act_as_itself(&self) -> Client {
-        self.means.clients.for_lane(&self.access())
+        self.context.clients.for_lane(&self.access())
     }
 
     /// Returns the controller's own client. The client works in the lane's turns.
     pub(crate) fn act_as_controller(&self) -> Client {
-        self.means.controller.in_turns(&self.bounds.turns)
+        self.context.controller.in_turns(&self.limits.turns)
     }
 
     /// Returns the shard of a namespace.
@@ -221,7 +228,7 @@ impl Lane {
     /// Checks whether the lane is unused: no other reference to it, no shard, no running work, no waiting event.
     pub(crate) fn is_idle(self: &Arc<Self>) -> bool {
         let holds_none = self.shards().values().all(|shard| shard.strong_count() == 0);
-        Arc::strong_count(self) == 1 && holds_none && self.bounds.are_idle() && self.herald.is_idle()
+        Arc::strong_count(self) == 1 && holds_none && self.limits.are_idle() && self.notification_queue.is_idle()
     }
 }
 
@@ -234,29 +241,29 @@ pub(crate) struct Shard {
     /// The applied objects, as watches with the appliers' identities report them.
     pub(crate) live: Arc<LiveObjects>,
     /// Other clusters that are applied to from here.
-    pub(crate) clusters: ClusterTable,
+    pub(crate) clusters: RemoteClusterTable,
     /// The objects that each Kustomization names.
-    pub(crate) inventories: Inventories,
+    pub(crate) inventory_index: InventoryIndex,
     /// Gained and dropped objects that Kustomizations of one source report to each other.
-    pub(crate) turnovers: TurnoverBoard,
+    pub(crate) turnover_reports: TurnoverReports,
     pub(crate) artifacts: ArtifactRecords,
     /// The objects that ArtifactGenerators report as their output.
-    pub(crate) recipes: RecipeBoard,
+    pub(crate) generator_reports: GeneratorReports,
     /// Tokens issued for the GitHub Apps of sources.
     pub(crate) app_tokens: AppTokens,
     /// Requests recorded for Receivers.
-    pub(crate) receivers: ReceiverBooks,
-    pub(crate) surroundings: Arc<dyn Surroundings>,
-    pub(crate) means: Arc<Means>,
-    kinds: Arc<[Entry<Self>]>,
+    pub(crate) receivers: ReceiverStateTable,
+    pub(crate) hub_api: Arc<dyn HubApi>,
+    pub(crate) context: Arc<ControllerContext>,
+    kinds: Arc<[KindEntry<Self>]>,
 }
 
 impl Shard {
     pub(crate) fn new(
         namespace: &str,
-        kinds: &Arc<[Entry<Self>]>,
-        surroundings: Arc<dyn Surroundings>,
-        means: &Arc<Means>,
+        kinds: &Arc<[KindEntry<Self>]>,
+        hub_api: Arc<dyn HubApi>,
+        context: &Arc<ControllerContext>,
     ) -> Self {
         let caches = CacheByKind::default();
         kinds.iter().for_each(|entry| (entry.open_cache)(&caches));
@@ -264,51 +271,51 @@ impl Shard {
             namespace: namespace.to_owned(),
             caches,
             live: Arc::new(LiveObjects::new(
-                means.clients.clone(),
-                Arc::clone(&means.mailboxes),
+                context.clients.clone(),
+                Arc::clone(&context.mailboxes),
                 None,
             )),
-            clusters: ClusterTable::default(),
-            inventories: Inventories::default(),
-            turnovers: TurnoverBoard::default(),
-            artifacts: ArtifactRecords::new(Arc::clone(&means.depot)),
-            recipes: RecipeBoard::default(),
+            clusters: RemoteClusterTable::default(),
+            inventory_index: InventoryIndex::default(),
+            turnover_reports: TurnoverReports::default(),
+            artifacts: ArtifactRecords::new(Arc::clone(&context.artifact_storage)),
+            generator_reports: GeneratorReports::default(),
             app_tokens: AppTokens::default(),
-            receivers: ReceiverBooks::default(),
-            surroundings,
-            means: Arc::clone(means),
+            receivers: ReceiverStateTable::default(),
+            hub_api,
+            context: Arc::clone(context),
             kinds: Arc::clone(kinds),
         }
     }
 
     /// Returns the lane to which the namespace belongs now.
     pub(crate) async fn lane(&self) -> Arc<Lane> {
-        self.surroundings.find_lane(&self.namespace).await
+        self.hub_api.find_lane(&self.namespace).await
     }
 
     /// Checks whether the lane has its rights in the namespace.
     pub(crate) fn is_admitted(&self) -> bool {
-        self.surroundings.is_admitted(&self.namespace)
+        self.hub_api.is_admitted(&self.namespace)
     }
 
     /// Returns the placement of the namespace: whose it is.
     pub(crate) async fn place(&self) -> Placement {
-        self.surroundings.place(&self.namespace).await
+        self.hub_api.place(&self.namespace).await
     }
 
     /// Wakes all objects in this shard that depend on a changed object.
-    pub(crate) fn tell_dependents(&self, changed: &Key) {
+    pub(crate) fn wake_dependents(&self, changed: &Key) {
         for entry in self.kinds.iter() {
             for dependent in (entry.list_dependents)(self, changed) {
-                self.means.mailboxes.wake(&dependent);
+                self.context.mailboxes.wake(&dependent);
             }
         }
     }
 
     /// Wakes all objects that listen to an object of this namespace, in any namespace.
     pub(crate) fn tell_listeners(&self, key: &Key) {
-        for listener in self.means.listeners.list(key) {
-            self.means.mailboxes.wake(&listener);
+        for listener in self.context.change_subscriptions.list(key) {
+            self.context.mailboxes.wake(&listener);
         }
     }
 
@@ -318,29 +325,29 @@ impl Shard {
         let told = Turnover {
             revision: turnover.revision.clone(),
             generation: turnover.generation,
-            gains: self.inventories.named_by_others(key, &turnover.gains),
+            gains: self.inventory_index.named_by_others(key, &turnover.gains),
             drops: turnover.drops.clone(),
         };
-        self.surroundings.note_turnover(key, &told);
+        self.hub_api.note_turnover(key, &told);
         self.take_turnover(key, told);
     }
 
     /// Records gained and dropped objects exactly as they were reported.
     pub(crate) fn take_turnover(&self, key: &Key, told: Turnover) {
-        if self.turnovers.tell(key, told) {
+        if self.turnover_reports.store(key, told) {
             self.tell_listeners(key);
         }
     }
 
     /// Sets the objects to which an object of this namespace listens, in any namespace.
     pub(crate) fn listen(&self, key: &Key, to: BTreeSet<Key>) {
-        self.surroundings.note_listening(key, &to);
-        self.means.listeners.listen(key, to);
+        self.hub_api.note_subscriptions(key, &to);
+        self.context.change_subscriptions.listen(key, to);
     }
 
     /// Returns the keys of all objects in this shard, of all kinds.
     pub(crate) fn list_keys(&self) -> Vec<Key> {
-        let of_kind = |entry: &Entry<Self>| (entry.list_keys)(self);
+        let of_kind = |entry: &KindEntry<Self>| (entry.list_keys)(self);
         self.kinds.iter().flat_map(of_kind).collect()
     }
 
@@ -369,14 +376,14 @@ impl Shard {
 
     /// Returns the objects of every kind with a label.
     pub(crate) fn list_labelled(&self, label: (&str, &str)) -> Vec<Value> {
-        let of_kind = |entry: &Entry<Self>| (entry.list_labelled)(self, label);
+        let of_kind = |entry: &KindEntry<Self>| (entry.list_labelled)(self, label);
         self.kinds.iter().flat_map(of_kind).collect()
     }
 }
 
 impl Drop for Shard {
     fn drop(&mut self) {
-        self.surroundings.close(&self.namespace);
+        self.hub_api.close(&self.namespace);
     }
 }
 
@@ -385,31 +392,31 @@ impl Home for Shard {
         &self.caches
     }
 
-    fn figures(&self) -> &Figures {
-        &self.means.figures
+    fn metrics(&self) -> &Metrics {
+        &self.context.metrics
     }
 
     fn mailboxes(&self) -> &MailboxTable {
-        &self.means.mailboxes
+        &self.context.mailboxes
     }
 
     fn controller(&self) -> &Client {
-        &self.means.controller
+        &self.context.controller
     }
 
     async fn bookkeeper_of(&self, namespace: &str) -> Client {
-        self.surroundings.find_lane(namespace).await.act_as_itself()
+        self.hub_api.find_lane(namespace).await.act_as_itself()
     }
 
     fn takes_event(&self, about: &Key, event: &Event) -> bool {
-        self.surroundings.takes_event(about, event)
+        self.hub_api.takes_event(about, event)
     }
 
     fn platform_namespace(&self) -> &str {
-        &self.means.settings.platform_namespace
+        &self.context.settings.platform_namespace
     }
 
     fn ready(&self) -> &CancellationToken {
-        &self.means.ready
+        &self.context.ready
     }
 }

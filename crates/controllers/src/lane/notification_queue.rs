@@ -29,7 +29,7 @@ const LINE: usize = 64;
 
 /// An event for one Provider. It holds nothing of the namespace's state, because the namespace may be deleted meanwhile.
 #[derive(Clone, Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct QueuedNotification {
     pub(crate) namespace: String,
     pub(crate) alert: Arc<Alert>,
     pub(crate) news: Arc<News>,
@@ -37,58 +37,58 @@ pub(crate) struct Parcel {
 }
 
 /// Namespace and name of a Provider or an Alert.
-pub(crate) type Named = (String, String);
+pub(crate) type NamespacedName = (String, String);
 
 /// The events that wait for one Provider.
 #[derive(Debug, Default)]
-struct Line {
-    parcels: VecDeque<Parcel>,
+struct ProviderQueue {
+    waiting: VecDeque<QueuedNotification>,
     is_running: bool,
     bucket: Bucket,
     purse: Purse,
 }
 
 #[derive(Debug, Default)]
-struct Pages {
+struct QueueState {
     news: VecDeque<News>,
     is_matching: bool,
     lost: u64,
     recent: Recent,
-    lines: HashMap<Named, Line>,
+    lines: HashMap<NamespacedName, ProviderQueue>,
     tenant: Bucket,
     complaints: Bucket,
-    histories: HashMap<Named, Arc<tokio::sync::Mutex<EventHistory>>>,
+    histories: HashMap<NamespacedName, Arc<tokio::sync::Mutex<EventHistory>>>,
 }
 
 /// The queues and rates of one lane.
 #[derive(Debug)]
-pub(crate) struct HeraldBooks {
-    pages: Mutex<Pages>,
+pub(crate) struct NotificationQueue {
+    state: Mutex<QueueState>,
     began: Instant,
 }
 
-impl Default for HeraldBooks {
+impl Default for NotificationQueue {
     fn default() -> Self {
         Self {
-            pages: Mutex::default(),
+            state: Mutex::default(),
             began: Instant::now(),
         }
     }
 }
 
-impl HeraldBooks {
-    fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+impl NotificationQueue {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Queues an event, unless it was sent recently. Returns whether the caller has to start the processing of the queue.
-    pub(crate) fn take_news(&self, news: News) -> bool {
+    pub(crate) fn queue_news(&self, news: News) -> bool {
         let now = self.began.elapsed();
-        let mut pages = self.pages();
-        if pages.news.len() >= NEWS {
-            pages.lost += 1;
-            if pages.lost.is_power_of_two() {
-                let (namespace, lost) = (news.object.namespace, pages.lost);
+        let mut state = self.state();
+        if state.news.len() >= NEWS {
+            state.lost += 1;
+            if state.lost.is_power_of_two() {
+                let (namespace, lost) = (news.object.namespace, state.lost);
                 tracing::warn!(
                     namespace,
                     lost,
@@ -97,58 +97,62 @@ impl HeraldBooks {
             }
             return false;
         }
-        if !pages.recent.take(&news, now) {
+        if !state.recent.take(&news, now) {
             return false;
         }
-        pages.news.push_back(news);
-        !std::mem::replace(&mut pages.is_matching, true)
+        state.news.push_back(news);
+        !std::mem::replace(&mut state.is_matching, true)
     }
 
-    /// Takes the next event. After `None`, the caller of `take_news` has to start the processing again.
+    /// Takes the next event. After `None`, the caller of `queue_news` has to start the processing again.
     pub(crate) fn next_news(&self) -> Option<News> {
-        let mut pages = self.pages();
-        let next = pages.news.pop_front();
-        pages.is_matching = next.is_some();
+        let mut state = self.state();
+        let next = state.news.pop_front();
+        state.is_matching = next.is_some();
         next
     }
 
     /// Queues an event for a Provider. Returns whether the caller has to start the processing of the Provider's queue.
-    pub(crate) fn take_parcel(&self, provider: &Named, parcel: Parcel) -> Result<bool, String> {
+    pub(crate) fn queue_notification(
+        &self,
+        provider: &NamespacedName,
+        notification: QueuedNotification,
+    ) -> Result<bool, String> {
         let now = self.began.elapsed();
-        let mut pages = self.pages();
-        if pages.lines.len() >= LINES && !pages.lines.contains_key(provider) {
-            pages
+        let mut state = self.state();
+        if state.lines.len() >= LINES && !state.lines.contains_key(provider) {
+            state
                 .lines
                 .retain(|_, line| line.is_running || !line.bucket.is_full(now));
-            if pages.lines.len() >= LINES {
+            if state.lines.len() >= LINES {
                 return Err(format!("more than {LINES} Providers receive events already"));
             }
         }
-        let line = pages.lines.entry(provider.clone()).or_default();
-        if line.parcels.len() >= LINE {
+        let line = state.lines.entry(provider.clone()).or_default();
+        if line.waiting.len() >= LINE {
             return Err(format!(
                 "{LINE} events wait for Provider {} already: it is slow, or receives too many events",
                 provider.1
             ));
         }
-        line.parcels.push_back(parcel);
+        line.waiting.push_back(notification);
         Ok(!std::mem::replace(&mut line.is_running, true))
     }
 
-    /// Takes the next event for a Provider. After `None`, the caller of `take_parcel` has to start the processing again.
-    pub(crate) fn next_parcel(&self, provider: &Named) -> Option<Parcel> {
-        let mut pages = self.pages();
-        let line = pages.lines.get_mut(provider)?;
-        let next = line.parcels.pop_front();
+    /// Takes the next event for a Provider. After `None`, the caller of `queue_notification` has to start the processing again.
+    pub(crate) fn next_notification(&self, provider: &NamespacedName) -> Option<QueuedNotification> {
+        let mut state = self.state();
+        let line = state.lines.get_mut(provider)?;
+        let next = line.waiting.pop_front();
         line.is_running = next.is_some();
         next
     }
 
     /// Checks the rates, and returns whether a Provider may be called now.
-    pub(crate) fn take_turn(&self, provider: &Named) -> bool {
+    pub(crate) fn take_turn(&self, provider: &NamespacedName) -> bool {
         let now = self.began.elapsed();
-        let mut pages = self.pages();
-        let Pages { lines, tenant, .. } = &mut *pages;
+        let mut state = self.state();
+        let QueueState { lines, tenant, .. } = &mut *state;
         let Some(line) = lines.get_mut(provider) else {
             return true;
         };
@@ -162,9 +166,9 @@ impl HeraldBooks {
     }
 
     /// Returns the cost budget of a Provider's expression.
-    pub(crate) fn read_purse(&self, provider: &Named) -> Purse {
-        let pages = self.pages();
-        pages
+    pub(crate) fn read_budget(&self, provider: &NamespacedName) -> Purse {
+        let state = self.state();
+        state
             .lines
             .get(provider)
             .map(|line| line.purse.clone())
@@ -172,28 +176,28 @@ impl HeraldBooks {
     }
 
     /// Stores the cost budget of a Provider's expression.
-    pub(crate) fn keep_purse(&self, provider: &Named, purse: Purse) {
-        if let Some(line) = self.pages().lines.get_mut(provider) {
+    pub(crate) fn store_budget(&self, provider: &NamespacedName, purse: Purse) {
+        if let Some(line) = self.state().lines.get_mut(provider) {
             line.purse = purse;
         }
     }
 
     /// Returns the event history of an Alert, if the rate allows one more event now.
-    pub(crate) fn open_history(&self, alert: &Named) -> Option<Arc<tokio::sync::Mutex<EventHistory>>> {
+    pub(crate) fn open_history(&self, alert: &NamespacedName) -> Option<Arc<tokio::sync::Mutex<EventHistory>>> {
         let now = self.began.elapsed();
-        let mut pages = self.pages();
-        if !pages.complaints.take(COMPLAINT_RATE, now) {
+        let mut state = self.state();
+        if !state.complaints.take(COMPLAINT_RATE, now) {
             return None;
         }
-        if pages.histories.len() >= HISTORIES && !pages.histories.contains_key(alert) {
-            pages.histories.clear();
+        if state.histories.len() >= HISTORIES && !state.histories.contains_key(alert) {
+            state.histories.clear();
         }
-        Some(Arc::clone(pages.histories.entry(alert.clone()).or_default()))
+        Some(Arc::clone(state.histories.entry(alert.clone()).or_default()))
     }
 
     /// Checks whether no event waits.
     pub(crate) fn is_idle(&self) -> bool {
-        let pages = self.pages();
-        !pages.is_matching && !pages.lines.values().any(|line| line.is_running)
+        let state = self.state();
+        !state.is_matching && !state.lines.values().any(|line| line.is_running)
     }
 }

@@ -7,16 +7,16 @@ use tenure_planner::expression::Purse;
 
 /// The state of the Receivers of one namespace.
 #[derive(Debug, Default)]
-pub(crate) struct ReceiverBooks(Mutex<HashMap<String, Book>>);
+pub(crate) struct ReceiverStateTable(Mutex<HashMap<String, ReceiverState>>);
 
 #[derive(Clone, Debug, Default)]
-struct Book {
+struct ReceiverState {
     purse: Purse,
     is_outdated: bool,
 }
 
-impl ReceiverBooks {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Book>> {
+impl ReceiverStateTable {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ReceiverState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -38,12 +38,12 @@ impl ReceiverBooks {
     }
 
     /// Returns the cost budget of its expressions.
-    pub(crate) fn read_purse(&self, name: &str) -> Purse {
+    pub(crate) fn read_budget(&self, name: &str) -> Purse {
         self.lock().get(name).map(|book| book.purse.clone()).unwrap_or_default()
     }
 
     /// Stores the cost budget of its expressions.
-    pub(crate) fn keep_purse(&self, name: &str, purse: Purse) {
+    pub(crate) fn store_budget(&self, name: &str, purse: Purse) {
         self.lock().entry(name.to_owned()).or_default().purse = purse;
     }
 

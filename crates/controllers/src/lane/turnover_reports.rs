@@ -10,17 +10,17 @@ use crate::cluster_view::key::Key;
 
 /// The reports.
 #[derive(Debug, Default)]
-pub(crate) struct TurnoverBoard {
+pub(crate) struct TurnoverReports {
     told: Mutex<HashMap<Key, Arc<Turnover>>>,
 }
 
-impl TurnoverBoard {
+impl TurnoverReports {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Arc<Turnover>>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Stores a Kustomization's report. Returns whether it changed.
-    pub(crate) fn tell(&self, key: &Key, turnover: Turnover) -> bool {
+    pub(crate) fn store(&self, key: &Key, turnover: Turnover) -> bool {
         let mut told = self.lock();
         if told.get(key).is_some_and(|before| **before == turnover) {
             return false;

@@ -1,4 +1,4 @@
-//! Alerts: the status says whether an Alert is usable. `herald` sends the events.
+//! Alerts: the status says whether an Alert is usable. `notification_queue` sends the events.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tenure_tenancy::Placement;
 
 use crate::cluster_view::key::{Key, Kind};
 use crate::lane::Shard;
-use crate::lane_kinds::checked_kind::{Standing, StandingReconciler};
+use crate::lane_kinds::checked_kind::{CheckedKind, CheckedKindReconciler};
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
@@ -25,7 +25,7 @@ impl Reconciled for Alert {
     };
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
-        StandingReconciler::<Self>::new(shard, key)
+        CheckedKindReconciler::<Self>::new(shard, key)
     }
 
     fn is_suspended(&self) -> bool {
@@ -45,7 +45,7 @@ impl Reconciled for Alert {
     }
 }
 
-impl Standing for Alert {
+impl CheckedKind for Alert {
     fn make_plan(&self, shard: &Shard, placement: Placement, now: Timestamp) -> Plan {
         let name = self.spec.provider_ref.name.as_str();
         let provider = shard.caches.of::<Provider>().get(&shard.namespace, name);

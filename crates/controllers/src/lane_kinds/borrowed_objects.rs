@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::StreamExt as _;
 
 use crate::cluster_view::key::Key;
-use crate::lane::lane_references::Borrowed;
-use crate::lane::{Neighbour, Shard};
+use crate::lane::lane_references::BorrowedObject;
+use crate::lane::{Shard, ShardLookup};
 
 /// The limit of concurrent questions.
 const AT_ONCE: usize = 4;
@@ -17,21 +17,21 @@ const MORE: usize = 100;
 
 /// The borrowed objects of one object.
 #[derive(Debug, Default)]
-pub(crate) struct LoanBook {
-    known: BTreeMap<Key, Borrowed>,
+pub(crate) struct BorrowedObjectTable {
+    known: BTreeMap<Key, BorrowedObject>,
     /// Objects that were looked up and are not known.
     missed: Mutex<BTreeSet<Key>>,
 }
 
-impl LoanBook {
+impl BorrowedObjectTable {
     /// Returns the known state of another lane's object.
-    pub(crate) fn find(&self, key: &Key) -> Borrowed {
+    pub(crate) fn find(&self, key: &Key) -> BorrowedObject {
         if let Some(known) = self.known.get(key) {
             return known.clone();
         }
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         missed.insert(key.clone());
-        Borrowed::Unknown("the controllers have not been asked about it yet".to_owned())
+        BorrowedObject::Unknown("the controllers have not been asked about it yet".to_owned())
     }
 
     fn take_missed(&mut self) -> BTreeSet<Key> {
@@ -43,8 +43,8 @@ impl LoanBook {
         self.known.clear();
         self.take_missed();
         let is_apart = |key: &Key| {
-            let neighbour = shard.surroundings.find_neighbour(&key.namespace);
-            matches!(neighbour, Neighbour::Apart)
+            let neighbour = shard.hub_api.find_other_shard(&key.namespace);
+            matches!(neighbour, ShardLookup::Apart)
         };
         let mut wanted: BTreeSet<Key> = named.into_iter().filter(is_apart).collect();
         let most = wanted.len().saturating_add(MORE);
@@ -52,10 +52,11 @@ impl LoanBook {
             let room = most.saturating_sub(self.known.len());
             let asked = std::mem::take(&mut wanted).into_iter().take(room);
             let asked = asked.map(|key| async {
-                let borrowed = shard.surroundings.borrow(&shard.namespace, &key).await;
+                let borrowed = shard.hub_api.borrow(&shard.namespace, &key).await;
                 (key, borrowed)
             });
-            let answers: Vec<(Key, Borrowed)> = futures::stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
+            let answers: Vec<(Key, BorrowedObject)> =
+                futures::stream::iter(asked).buffer_unordered(AT_ONCE).collect().await;
             if answers.is_empty() {
                 return;
             }

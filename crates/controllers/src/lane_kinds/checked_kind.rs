@@ -15,11 +15,11 @@ use tokio::sync::Semaphore;
 use crate::cluster_view::key::Key;
 use crate::lane::Shard;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 use crate::reconcile_loop::reconciled::Reconciled;
 
 /// A kind of objects that are only checked.
-pub(crate) trait Standing: Reconciled<Home = Shard> {
+pub(crate) trait CheckedKind: Reconciled<Home = Shard> {
     /// Makes the plan from the known facts of the namespace.
     fn make_plan(
         &self,
@@ -35,19 +35,19 @@ pub(crate) trait Standing: Reconciled<Home = Shard> {
 }
 
 /// The reconciler of one object.
-pub(crate) struct StandingReconciler<K: Standing> {
+pub(crate) struct CheckedKindReconciler<K: CheckedKind> {
     shard: Arc<Shard>,
     key: Key,
-    said: EventHistory,
+    event_history: EventHistory,
     kind: std::marker::PhantomData<fn() -> K>,
 }
 
-impl<K: Standing> StandingReconciler<K> {
+impl<K: CheckedKind> CheckedKindReconciler<K> {
     pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
             shard,
             key,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             kind: std::marker::PhantomData,
         }
     }
@@ -57,7 +57,7 @@ impl<K: Standing> StandingReconciler<K> {
     }
 }
 
-impl<K: Standing> Reconciler for StandingReconciler<K> {
+impl<K: CheckedKind> Reconciler for CheckedKindReconciler<K> {
     fn key(&self) -> &Key {
         &self.key
     }
@@ -67,7 +67,7 @@ impl<K: Standing> Reconciler for StandingReconciler<K> {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.work)
+        Arc::clone(&self.shard.lane().await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -79,23 +79,25 @@ impl<K: Standing> Reconciler for StandingReconciler<K> {
         let placement = self.shard.place().await;
         // plan
         let make = || object.make_plan(&self.shard, placement, Timestamp::now());
-        let plan = lane.bounds.turns.run(object.estimate_work(), make).await;
+        let plan = lane.limits.turns.run(object.estimate_work(), make).await;
         tracing::debug!(plan = %plan, "planned");
         // write
-        let own = Own::of(object.as_ref());
+        let writer = ObjectWriter::of(object.as_ref());
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.shard, change).await?;
+            writer.change_finalizer(&self.shard, change).await?;
         }
         if let Some(status) = &plan.status {
-            own.write_status(&self.shard, status).await?;
+            writer.write_status(&self.shard, status).await?;
         }
-        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        writer
+            .write_events(&self.shard, &mut self.event_history, &plan.events)
+            .await;
         Ok(Some(plan.next))
     }
 
     fn restart(&mut self) {}
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         true
     }
 

@@ -1,4 +1,4 @@
-//! Providers: the status says whether a Provider is usable. `herald` sends to it.
+//! Providers: the status says whether a Provider is usable. `notification_queue` sends to it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tenure_tenancy::Placement;
 
 use crate::cluster_view::key::{Key, Kind};
 use crate::lane::Shard;
-use crate::lane_kinds::checked_kind::{Standing, StandingReconciler};
+use crate::lane_kinds::checked_kind::{CheckedKind, CheckedKindReconciler};
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
@@ -25,7 +25,7 @@ impl Reconciled for Provider {
     };
 
     fn reconciler(shard: Arc<Shard>, key: Key) -> impl Reconciler {
-        StandingReconciler::<Self>::new(shard, key)
+        CheckedKindReconciler::<Self>::new(shard, key)
     }
 
     fn is_suspended(&self) -> bool {
@@ -33,7 +33,7 @@ impl Reconciled for Provider {
     }
 }
 
-impl Standing for Provider {
+impl CheckedKind for Provider {
     fn make_plan(&self, _shard: &Shard, placement: Placement, now: Timestamp) -> Plan {
         let snapshot = Snapshot {
             provider: self.clone(),

@@ -7,19 +7,19 @@ use tenure_sources::SourceKey;
 use tenure_tenancy::{Placement, Referrer, reference};
 
 use crate::cluster_view::key::Key;
-use crate::lane::{Neighbour, Shard};
+use crate::lane::{Shard, ShardLookup};
 use crate::lane_kinds::source::find_source_kind;
 
 /// The objects that an object of this namespace may see.
 #[derive(Clone, Copy)]
-pub(crate) struct Sight<'a> {
+pub(crate) struct ReferenceLookup<'a> {
     shard: &'a Arc<Shard>,
     /// The placement of the namespace.
     placement: &'a Placement,
 }
 
 /// The result of a lookup of a source.
-pub(crate) enum FoundKey {
+pub(crate) enum FoundSource {
     /// The source is missing, or the reference is not allowed.
     Nothing,
     /// The source belongs to another lane in another process.
@@ -28,7 +28,7 @@ pub(crate) enum FoundKey {
     There(Arc<Shard>, SourceKey),
 }
 
-impl<'a> Sight<'a> {
+impl<'a> ReferenceLookup<'a> {
     pub(crate) fn new(shard: &'a Arc<Shard>, placement: &'a Placement) -> Self {
         Self { shard, placement }
     }
@@ -38,7 +38,7 @@ impl<'a> Sight<'a> {
         Referrer {
             namespace: &self.shard.namespace,
             placement: self.placement,
-            grants: &self.shard.means.settings.reference_grants,
+            grants: &self.shard.context.settings.reference_grants,
         }
     }
 
@@ -48,27 +48,27 @@ impl<'a> Sight<'a> {
     }
 
     /// Returns the shard of a namespace. The caller must have checked that the reference is allowed.
-    pub(crate) fn find_shard(&self, namespace: &str) -> Neighbour {
+    pub(crate) fn find_shard(&self, namespace: &str) -> ShardLookup {
         if self.is_own(namespace) {
-            return Neighbour::Here(Arc::clone(self.shard));
+            return ShardLookup::Here(Arc::clone(self.shard));
         }
-        self.shard.surroundings.find_neighbour(namespace)
+        self.shard.hub_api.find_other_shard(namespace)
     }
 
     /// Returns a source by kind, namespace and name, if it exists and the reference is allowed.
-    pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> FoundKey {
+    pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> FoundSource {
         if reference::check_source(self.referrer(), kind, namespace, name).is_err() {
-            return FoundKey::Nothing;
+            return FoundSource::Nothing;
         }
         let shard = match self.find_shard(namespace.unwrap_or(&self.shard.namespace)) {
-            Neighbour::Here(shard) => shard,
-            Neighbour::Nothing => return FoundKey::Nothing,
-            Neighbour::Apart => return FoundKey::Apart,
+            ShardLookup::Here(shard) => shard,
+            ShardLookup::Nothing => return FoundSource::Nothing,
+            ShardLookup::Apart => return FoundSource::Apart,
         };
         let found = find_source_kind(kind).and_then(|kind| (kind.find)(&shard, name));
         match found {
-            Some((key, _)) => FoundKey::There(shard, key),
-            None => FoundKey::Nothing,
+            Some((key, _)) => FoundSource::There(shard, key),
+            None => FoundSource::Nothing,
         }
     }
 

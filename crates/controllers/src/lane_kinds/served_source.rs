@@ -14,13 +14,13 @@ use crate::lane_kinds::source::find_source_kind;
 
 /// The source of an address: its key in the store, and the facts in its status.
 #[derive(Debug)]
-pub(crate) struct Named {
+pub(crate) struct ServedSource {
     pub(crate) source: SourceKey,
     is_deleted: bool,
     told: Option<Artifact>,
 }
 
-impl Named {
+impl ServedSource {
     /// Finds the source in the shard of its namespace; `None` if it is missing.
     pub(crate) fn find(shard: &Shard, address: &ArtifactAddress) -> Option<Self> {
         let kind = find_source_kind(address.kind)?.kind;

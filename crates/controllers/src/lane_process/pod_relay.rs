@@ -29,15 +29,15 @@ use crate::artifacts::untrusted_folder::open_archive;
 use crate::context::lane_settings::LaneProgram;
 use crate::endpoints::lane_endpoint::PodStream;
 use crate::lane::lane_references::Reference;
-use crate::lane_protocol::dial_channel::DialLine;
-use crate::lane_protocol::dial_server::{self, Reachable};
-use crate::lane_protocol::file_transfer::{Deliveries, Undelivered, send_file};
-use crate::lane_protocol::message_rate::Pace;
+use crate::lane_protocol::dial_channel::DialChannel;
+use crate::lane_protocol::dial_server::{self, DialPolicy};
+use crate::lane_protocol::file_transfer::{FileReceiver, TransferError, send_file};
+use crate::lane_protocol::message_rate::MessageRate;
 use crate::lane_protocol::messages::{Answer, FrameError, FromLane, Question, ToLane, decode, encode, read_length};
 use crate::lane_protocol::pod_connection::{
-    FromPod, Hello, LENT_AT_ONCE, Part, PodEnd, PodWriter, Posting, ToPod, VERSION, read_part, write_hello,
+    FromPod, LENT_AT_ONCE, Part, PodAssignment, PodEnd, PodHello, PodWriter, ToPod, VERSION, read_part, write_hello,
 };
-use crate::lane_protocol::process_starter::Starter;
+use crate::lane_protocol::process_starter::ProcessStarter;
 
 /// The time limit for the hub to accept the connection. After that, the Pod connects again.
 const TAKEN_IN: Duration = Duration::from_secs(60);
@@ -59,7 +59,7 @@ type ReadToken = dyn Fn() -> std::io::Result<String> + Send + Sync;
 
 /// The relay in a lane's Pod.
 pub struct LaneRelay {
-    starter: Starter,
+    starter: ProcessStarter,
     folder: PathBuf,
     read_token: Arc<ReadToken>,
     works: Arc<AtomicBool>,
@@ -90,7 +90,7 @@ impl LaneRelay {
         read_token: impl Fn() -> std::io::Result<String> + Send + Sync + 'static,
     ) -> Self {
         Self {
-            starter: Starter::new(program),
+            starter: ProcessStarter::new(program),
             folder,
             read_token: Arc::new(read_token),
             works: Arc::default(),
@@ -115,7 +115,7 @@ impl LaneRelay {
         end: &CancellationToken,
     ) -> RelayEnd {
         let mut stream: PodStream = Box::pin(stream);
-        let hello = Hello {
+        let hello = PodHello {
             version: VERSION.to_owned(),
             token: hub_token,
             folder: self.lane_folder(),
@@ -159,7 +159,7 @@ impl LaneRelay {
     async fn run_lane(
         &self,
         (read, writer): (ReadHalf<PodStream>, &Arc<PodWriter>),
-        (posting, lease): (Posting, Lease),
+        (posting, lease): (PodAssignment, Lease),
         end: &CancellationToken,
     ) -> Option<PodEnd> {
         let folder = self.lane_folder();
@@ -204,15 +204,15 @@ impl LaneRelay {
     async fn attend(
         &self,
         talk: &Arc<Talk>,
-        (read, line, dial_line): (ReadHalf<PodStream>, UnixStream, DialLine),
-        (posting, lease): (Posting, Lease),
+        (read, line, dial_line): (ReadHalf<PodStream>, UnixStream, DialChannel),
+        (posting, lease): (PodAssignment, Lease),
         child: &mut Child,
         end: &CancellationToken,
     ) -> Said {
         let (from_lane, to_lane) = line.into_split();
         let (tell, told) = mpsc::channel(WAITING);
         let lender = Arc::clone(talk);
-        let reachable = Reachable {
+        let reachable = DialPolicy {
             lane: posting.lane,
             policy: posting.policy,
             server: posting.server,
@@ -372,7 +372,7 @@ struct Talk {
     folder: PathBuf,
     /// The folder for borrowed archives while they arrive.
     spool: PathBuf,
-    wanted: Deliveries<ConnectRefusal>,
+    wanted: FileReceiver<ConnectRefusal>,
     room: Semaphore,
 }
 
@@ -389,7 +389,7 @@ impl Talk {
             writer,
             folder,
             spool: above.join("lent"),
-            wanted: Deliveries::default(),
+            wanted: FileReceiver::default(),
             room: Semaphore::new(LENT_AT_ONCE),
         }
     }
@@ -411,8 +411,8 @@ impl Talk {
             // The hub enforces the size limit of an archive.
             let received = delivery.receive(&self.spool, u64::MAX).await;
             received.map_err(|undelivered| match undelivered {
-                Undelivered::Refused(refusal) => refusal,
-                Undelivered::Broken(error) => refuse(format!("the archive did not arrive: {error}")),
+                TransferError::Refused(refusal) => refusal,
+                TransferError::Broken(error) => refuse(format!("the archive did not arrive: {error}")),
             })
         };
         let received = tokio::time::timeout(LENT, receiving).await;
@@ -481,7 +481,7 @@ async fn hand_on(
     read_token: &Arc<ReadToken>,
     tell: &mpsc::Sender<Vec<u8>>,
 ) -> Said {
-    let mut pace = Pace::new(Instant::now().into_std());
+    let mut pace = MessageRate::new(Instant::now().into_std());
     loop {
         let frame = match read_raw(&mut from_lane).await {
             Ok(Some(frame)) => frame,

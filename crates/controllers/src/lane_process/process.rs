@@ -19,17 +19,17 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::dialing::HubDialer;
-use super::line::Line;
-use super::rooms::RoomShares;
-use super::surroundings::Enclave;
-use crate::context::Means;
+use super::capacity_shares::CapacityShares;
+use super::hub_channel::HubChannel;
+use super::hub_dialer::HubDialer;
+use super::hub_proxy::HubProxy;
+use crate::context::ControllerContext;
 use crate::context::config::Config;
 use crate::context::lane_settings::{LaneMode, LaneServer};
 use crate::kind_table::{self, read_switches};
-use crate::lane_protocol::dial_channel::{DialLine, take_folder};
+use crate::lane_protocol::dial_channel::{DialChannel, take_folder};
 use crate::lane_protocol::messages::{
-    self, Answer, FrameError, FromLane, Orders, Question, ToLane, read_frame, write_frame,
+    self, Answer, FrameError, FromLane, LaneOrders, Question, ToLane, read_frame, write_frame,
 };
 use crate::telemetry::lane_spans::SpanOutbox;
 
@@ -69,7 +69,7 @@ impl From<FrameError> for LaneError {
 /// A lane that has its orders, and has not begun.
 #[derive(Debug)]
 pub struct LaneProcess {
-    orders: Box<Orders>,
+    orders: Box<LaneOrders>,
     line: StandardStream,
     dial_line: OwnedFd,
     spans: SpanOutbox,
@@ -150,17 +150,17 @@ impl LaneProcess {
         let broken = |error: std::io::Error| LaneError::Line(error.to_string());
         self.line.set_nonblocking(true).map_err(broken)?;
         let (read, write) = UnixStream::from_std(self.line).map_err(broken)?.into_split();
-        let (line, out) = Line::new();
+        let (line, out) = HubChannel::new();
         let line = Arc::new(line);
-        let dialer = HubDialer::new(DialLine::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
+        let dialer = HubDialer::new(DialChannel::of(StandardDatagram::from(self.dial_line)).map_err(broken)?);
         let whose = decide_lane(&self.orders.placement, &self.orders.namespace);
         let config = make_config(*self.orders, &line, &dialer)?;
         let end = CancellationToken::new();
         let lane_kinds = kind_table::list_kinds().lane;
-        let mut means = Means::new(config)?;
-        means.reach_through(Arc::clone(&dialer) as _);
-        let enclave = Enclave::new(means, lane_kinds, (&line, &dialer), end.clone());
-        let rooms = RoomShares::begin(&enclave.means, &line, whose == Lane::Pool);
+        let mut context = ControllerContext::new(config)?;
+        context.reach_through(Arc::clone(&dialer) as _);
+        let enclave = HubProxy::new(context, lane_kinds, (&line, &dialer), end.clone());
+        let rooms = CapacityShares::begin(&enclave.context, &line, whose == Lane::Pool);
         if !gaps.is_empty() {
             line.tell(FromLane::Gaps(gaps)).await;
         }
@@ -169,7 +169,7 @@ impl LaneProcess {
             let mut sweep = tokio::time::interval(SWEEP);
             loop {
                 sweep.tick().await;
-                enclave.means.depot.sweep();
+                enclave.context.artifact_storage.sweep();
                 enclave.borrower.sweep(&enclave.list_shards());
             }
         };
@@ -177,8 +177,8 @@ impl LaneProcess {
             let mut telling = tokio::time::interval(TELLING);
             loop {
                 telling.tick().await;
-                if let Some(report) = enclave.means.figures.take_report() {
-                    line.tell(FromLane::Figures(Box::new(report))).await;
+                if let Some(report) = enclave.context.metrics.take_report() {
+                    line.tell(FromLane::Metrics(Box::new(report))).await;
                 }
                 let spans = self.spans.take_all();
                 if !spans.is_empty() {
@@ -204,7 +204,7 @@ impl LaneProcess {
     }
 }
 
-fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Result<Config, LaneError> {
+fn make_config(orders: LaneOrders, line: &Arc<HubChannel>, dialer: &Arc<HubDialer>) -> Result<Config, LaneError> {
     let account = identity::decide_for_lane(&orders.placement, &orders.namespace);
     let asking = Arc::clone(line);
     let ask = move |refused| {
@@ -227,7 +227,7 @@ fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Res
     // The lane's user may have no right on the folders above its own.
     let mut config = Config::new(connection, PathBuf::from("."));
     config.settings = orders.settings;
-    config.switches = read_switches(&orders.switches).map_err(|error| LaneError::Line(error.to_string()))?;
+    config.enabled_kinds = read_switches(&orders.enabled_kinds).map_err(|error| LaneError::Line(error.to_string()))?;
     config.limits = orders.limits;
     config.budgets = orders.budgets;
     config.lane_width = orders.lane_width;
@@ -237,7 +237,7 @@ fn make_config(orders: Orders, line: &Arc<Line>, dialer: &Arc<HubDialer>) -> Res
     config.strict_sops = orders.strict_sops;
     config.advertised = orders.advertised;
     config.lanes = LaneMode::Tasks;
-    config.figures.keep_for_hub();
+    config.metrics.keep_for_hub();
     Ok(config)
 }
 
@@ -253,7 +253,7 @@ fn read_server(server: LaneServer) -> Result<kube::Config, LaneError> {
 /// Reads the hub's messages. Pings and answers to questions are handled immediately, before all other work.
 async fn hear(
     mut read: OwnedReadHalf,
-    (line, rooms): (&Line, &RoomShares),
+    (line, rooms): (&HubChannel, &CapacityShares),
     tell: &mpsc::UnboundedSender<ToLane>,
 ) -> LaneError {
     loop {
@@ -285,7 +285,11 @@ async fn speak(mut write: OwnedWriteHalf, mut out: mpsc::Receiver<FromLane>) -> 
 }
 
 /// Executes the hub's messages in order, until the order to stop.
-async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut told: mpsc::UnboundedReceiver<ToLane>) {
+async fn obey(
+    enclave: &Arc<HubProxy>,
+    (line, rooms): (&HubChannel, &CapacityShares),
+    mut told: mpsc::UnboundedReceiver<ToLane>,
+) {
     while let Some(frame) = told.recv().await {
         match frame {
             ToLane::Namespace {
@@ -305,8 +309,8 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
             } => enclave.take_gone(&kind, (&namespace, &name), &revision),
             ToLane::Synced => {
                 rooms.wait_for_disk().await;
-                take_stock(enclave).await;
-                enclave.means.ready.cancel();
+                prepare_start(enclave).await;
+                enclave.context.ready.cancel();
                 line.tell(FromLane::Works).await;
             }
             ToLane::Wake { kind, namespace, name } => enclave.wake(&kind, &namespace, &name),
@@ -328,12 +332,12 @@ async fn obey(enclave: &Arc<Enclave>, (line, rooms): (&Line, &RoomShares), mut t
 }
 
 /// Removes the artifacts of deleted sources from the folder before anything is reconciled.
-async fn take_stock(enclave: &Arc<Enclave>) {
-    let means = &enclave.means;
-    means
-        .under_way
+async fn prepare_start(enclave: &Arc<HubProxy>) {
+    let context = &enclave.context;
+    context
+        .attempt_marks
         .forget_gone(|kind, namespace, name| enclave.has(kind, namespace, name));
     for entry in enclave.kinds.iter() {
-        (entry.take_stock)(Arc::clone(means), enclave.list_shards()).await;
+        (entry.prepare_start)(Arc::clone(context), enclave.list_shards()).await;
     }
 }

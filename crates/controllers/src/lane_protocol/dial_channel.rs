@@ -65,9 +65,9 @@ pub(crate) struct DialAnswer {
 
 /// One end of the line.
 #[derive(Debug)]
-pub(crate) struct DialLine(UnixDatagram);
+pub(crate) struct DialChannel(UnixDatagram);
 
-impl DialLine {
+impl DialChannel {
     /// Creates the hub's end and the lane's end. The lane's end can be given to a process.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl DialLine {
 /// The message that carries a lane's folder: the first on this line.
 const FOLDER: &str = "folder";
 
-impl DialLine {
+impl DialChannel {
     /// Hands the lane its open folder.
     pub(crate) async fn hand_folder(&self, folder: BorrowedFd<'_>) -> io::Result<()> {
         self.send_with(&FOLDER, folder).await
@@ -193,8 +193,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_open_socket_comes_with_its_answer() {
-        let (hub, lane) = DialLine::pair().unwrap();
-        let lane = DialLine::of(lane.into()).unwrap();
+        let (hub, lane) = DialChannel::pair().unwrap();
+        let lane = DialChannel::of(lane.into()).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let opened = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
@@ -216,8 +216,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_lane_attaches_is_closed_unseen() {
-        let (hub, lane) = DialLine::pair().unwrap();
-        let lane = DialLine::of(lane.into()).unwrap();
+        let (hub, lane) = DialChannel::pair().unwrap();
+        let lane = DialChannel::of(lane.into()).unwrap();
         let (mut own, theirs) = tokio::net::UnixStream::pair().unwrap();
         let request = DialRequest {
             number: 7,
@@ -232,8 +232,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_message_is_told_so_and_unread_answers_are_few() {
-        let (hub, lane) = DialLine::pair().unwrap();
-        let lane = DialLine::of(lane.into()).unwrap();
+        let (hub, lane) = DialChannel::pair().unwrap();
+        let lane = DialChannel::of(lane.into()).unwrap();
         lane.send(&"open everything").await.unwrap();
         assert!(hub.receive::<DialRequest>().await.unwrap().is_none());
         let mut sent = 0;

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::lane::lane_references::Reference;
-use crate::lane_protocol::dial_channel::{AT_ONCE, DialAnswer, DialLine, DialRequest, DialTarget};
+use crate::lane_protocol::dial_channel::{AT_ONCE, DialAnswer, DialChannel, DialRequest, DialTarget};
 
 /// The time limit for one address, whatever limit a lane asks for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ const ALL: Duration = Duration::from_secs(60);
 pub(crate) type OpenLent = dyn Fn(Reference, String) -> BoxFuture<'static, Result<File, ConnectRefusal>> + Send + Sync;
 
 /// The addresses that one lane may connect to.
-pub(crate) struct Reachable {
+pub(crate) struct DialPolicy {
     /// The lane's name, for the log.
     pub(crate) lane: String,
     /// The addresses that its sources may reach.
@@ -37,7 +37,7 @@ pub(crate) struct Reachable {
 }
 
 /// Opens the connections that a lane requests until its process ends. Returns the violation if the lane sent a forbidden message.
-pub(crate) async fn serve(line: DialLine, reachable: Reachable) -> Option<String> {
+pub(crate) async fn serve(line: DialChannel, reachable: DialPolicy) -> Option<String> {
     let (line, reachable) = (Arc::new(line), Arc::new(reachable));
     let mut work = JoinSet::new();
     loop {

@@ -18,19 +18,19 @@ const WAITING: usize = 16;
 
 /// A message about a requested file.
 #[derive(Debug)]
-enum Arriving<R> {
+enum FileMessage<R> {
     Piece(Vec<u8>),
     Refused(R),
 }
 
 /// The files that one end of a line has requested.
 #[derive(Debug)]
-pub(crate) struct Deliveries<R> {
-    asked: Mutex<HashMap<u64, mpsc::Sender<Arriving<R>>>>,
+pub(crate) struct FileReceiver<R> {
+    asked: Mutex<HashMap<u64, mpsc::Sender<FileMessage<R>>>>,
     number: AtomicU64,
 }
 
-impl<R> Default for Deliveries<R> {
+impl<R> Default for FileReceiver<R> {
     fn default() -> Self {
         Self {
             asked: Mutex::default(),
@@ -41,7 +41,7 @@ impl<R> Default for Deliveries<R> {
 
 /// Why a file did not arrive.
 #[derive(Debug)]
-pub(crate) enum Undelivered<R> {
+pub(crate) enum TransferError<R> {
     /// The other end has no such file.
     Refused(R),
     /// The transfer broke off, was too long, or could not be written.
@@ -49,29 +49,29 @@ pub(crate) enum Undelivered<R> {
 }
 
 /// One requested file.
-pub(crate) struct Delivery<'a, R> {
-    deliveries: &'a Deliveries<R>,
+pub(crate) struct IncomingFile<'a, R> {
+    deliveries: &'a FileReceiver<R>,
     pub(crate) number: u64,
-    pieces: mpsc::Receiver<Arriving<R>>,
+    pieces: mpsc::Receiver<FileMessage<R>>,
 }
 
-impl<R> Drop for Delivery<'_, R> {
+impl<R> Drop for IncomingFile<'_, R> {
     fn drop(&mut self) {
         self.deliveries.asked().remove(&self.number);
     }
 }
 
-impl<R> Deliveries<R> {
-    fn asked(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Arriving<R>>>> {
+impl<R> FileReceiver<R> {
+    fn asked(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<FileMessage<R>>>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Prepares the request of a file.
-    pub(crate) fn expect(&self) -> Delivery<'_, R> {
+    pub(crate) fn expect(&self) -> IncomingFile<'_, R> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (send, pieces) = mpsc::channel(WAITING);
         self.asked().insert(number, send);
-        Delivery {
+        IncomingFile {
             deliveries: self,
             number,
             pieces,
@@ -82,7 +82,7 @@ impl<R> Deliveries<R> {
     pub(crate) async fn take_piece(&self, number: u64, bytes: Vec<u8>) -> bool {
         let waiting = self.asked().get(&number).cloned();
         match waiting {
-            Some(waiting) => waiting.send(Arriving::Piece(bytes)).await.is_ok(),
+            Some(waiting) => waiting.send(FileMessage::Piece(bytes)).await.is_ok(),
             None => false,
         }
     }
@@ -91,37 +91,37 @@ impl<R> Deliveries<R> {
     pub(crate) async fn refuse(&self, number: u64, refusal: R) {
         let waiting = self.asked().remove(&number);
         if let Some(waiting) = waiting {
-            let _given_up = waiting.send(Arriving::Refused(refusal)).await;
+            let _given_up = waiting.send(FileMessage::Refused(refusal)).await;
         }
     }
 }
 
-impl<R> Delivery<'_, R> {
+impl<R> IncomingFile<'_, R> {
     /// Receives the whole file below a folder, without a name, with at most `most` bytes. The returned file is at its beginning.
-    pub(crate) async fn receive(mut self, folder: &Path, most: u64) -> Result<File, Undelivered<R>> {
+    pub(crate) async fn receive(mut self, folder: &Path, most: u64) -> Result<File, TransferError<R>> {
         let folder = folder.to_owned();
         let mut file = work(move || make_nameless(&folder))
             .await
-            .map_err(Undelivered::Broken)?;
+            .map_err(TransferError::Broken)?;
         let mut left = most;
         loop {
             let bytes = match self.pieces.recv().await {
-                Some(Arriving::Piece(bytes)) if bytes.is_empty() => break,
-                Some(Arriving::Piece(bytes)) => bytes,
-                Some(Arriving::Refused(refusal)) => return Err(Undelivered::Refused(refusal)),
-                None => return Err(Undelivered::Broken(io::ErrorKind::UnexpectedEof.into())),
+                Some(FileMessage::Piece(bytes)) if bytes.is_empty() => break,
+                Some(FileMessage::Piece(bytes)) => bytes,
+                Some(FileMessage::Refused(refusal)) => return Err(TransferError::Refused(refusal)),
+                None => return Err(TransferError::Broken(io::ErrorKind::UnexpectedEof.into())),
             };
             left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
                 let problem = format!("it is longer than {most} bytes");
-                Undelivered::Broken(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+                TransferError::Broken(io::Error::new(io::ErrorKind::FileTooLarge, problem))
             })?;
             file = work(move || file.write_all(&bytes).map(|()| file))
                 .await
-                .map_err(Undelivered::Broken)?;
+                .map_err(TransferError::Broken)?;
         }
         work(move || file.rewind().map(|()| file))
             .await
-            .map_err(Undelivered::Broken)
+            .map_err(TransferError::Broken)
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
     use crate::lane_protocol::pod_connection::{FromPod, Part, read_part};
 
     /// Sends a file in pieces, and receives it within `most`.
-    async fn carry(content: &[u8], most: u64) -> Result<Vec<u8>, Undelivered<()>> {
+    async fn carry(content: &[u8], most: u64) -> Result<Vec<u8>, TransferError<()>> {
         let folder = tempfile::tempdir().unwrap();
         let (one, other) = tokio::io::duplex(64 << 10);
         let (one, other): (PodStream, PodStream) = (Box::pin(one), Box::pin(other));
@@ -182,7 +182,7 @@ mod tests {
         let mut file = make_nameless(folder.path()).unwrap();
         file.write_all(content).unwrap();
         file.rewind().unwrap();
-        let deliveries: Deliveries<()> = Deliveries::default();
+        let deliveries: FileReceiver<()> = FileReceiver::default();
         let delivery = deliveries.expect();
         let number = delivery.number;
         let feeding = async {
@@ -213,18 +213,18 @@ mod tests {
         assert_eq!(carry(&content, 200_000).await.unwrap(), content);
         assert!(carry(b"", 10).await.unwrap().is_empty());
         let refused = carry(&content, 199_999).await.unwrap_err();
-        assert!(matches!(refused, Undelivered::Broken(error) if error.kind() == io::ErrorKind::FileTooLarge));
+        assert!(matches!(refused, TransferError::Broken(error) if error.kind() == io::ErrorKind::FileTooLarge));
     }
 
     #[tokio::test]
     async fn what_nobody_waits_for_is_told_so() {
-        let deliveries: Deliveries<&str> = Deliveries::default();
+        let deliveries: FileReceiver<&str> = FileReceiver::default();
         assert!(!deliveries.take_piece(0, vec![1]).await);
         let delivery = deliveries.expect();
         deliveries.refuse(delivery.number, "no").await;
         let folder = tempfile::tempdir().unwrap();
         let refused = delivery.receive(folder.path(), 1).await.unwrap_err();
-        assert!(matches!(refused, Undelivered::Refused("no")));
+        assert!(matches!(refused, TransferError::Refused("no")));
         assert!(deliveries.asked().is_empty());
     }
 }

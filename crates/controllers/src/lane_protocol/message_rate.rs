@@ -11,13 +11,13 @@ const FRAME: u64 = 512;
 
 /// The reading rate of a process.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct MessageRate {
     /// Bytes that may be read now.
     left: u64,
     at: Instant,
 }
 
-impl Pace {
+impl MessageRate {
     pub(crate) fn new(now: Instant) -> Self {
         Self { left: AT_ONCE, at: now }
     }
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn who_talks_without_end_is_heard_slowly() {
         let began = Instant::now();
-        let mut pace = Pace::new(began);
+        let mut pace = MessageRate::new(began);
         // The messages of a lane with a thousand Kustomizations at its start.
         for _ in 0..2000 {
             assert_eq!(pace.take(2048, began), Duration::ZERO);

@@ -20,8 +20,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use crate::context::lane_settings::LaneServer;
 use crate::lane::OwnerAnswer;
-use crate::lane::lane_references::{Loan, Reference};
-use crate::lane_protocol::shared_capacity::SharedRoom;
+use crate::lane::lane_references::{Reference, ReferenceAnswer};
+use crate::lane_protocol::shared_capacity::SharedCapacity;
 use crate::limits::budgets::Budgets;
 use crate::rendering::renderer::RenderLimits;
 use crate::telemetry::lane_spans::TracedAttempt;
@@ -34,7 +34,7 @@ pub(crate) const LONGEST: u32 = 16 << 20;
 /// The orders of a lane: its first message.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Orders {
+pub(crate) struct LaneOrders {
     /// The lane's name.
     pub(crate) lane: String,
     /// A namespace of the lane, and its placement. The lane's account follows from both.
@@ -49,7 +49,7 @@ pub(crate) struct Orders {
     pub(crate) user: Option<u32>,
     pub(crate) settings: Settings,
     /// Switches, in the form that [`crate::read_switches`] reads.
-    pub(crate) switches: String,
+    pub(crate) enabled_kinds: String,
     pub(crate) limits: Limits,
     pub(crate) budgets: Budgets,
     pub(crate) lane_width: usize,
@@ -78,7 +78,7 @@ pub(crate) struct NamespaceFacts {
 #[serde(deny_unknown_fields)]
 pub(crate) enum ToLane {
     /// The first frame, sent exactly once.
-    Orders(Box<Orders>),
+    Orders(Box<LaneOrders>),
     /// The namespace belongs to the lane, or no longer does.
     Namespace {
         name: String,
@@ -111,9 +111,9 @@ pub(crate) enum ToLane {
     /// The answer to a question.
     Answer { number: u64, answer: Answer },
     /// The granted part of a requested shared capacity: 0 bytes if none became free in time.
-    Granted { room: SharedRoom, bytes: u64 },
+    Granted { room: SharedCapacity, bytes: u64 },
     /// Another lane waits for capacity. The lane returns the part that it does not use.
-    WantedBack(SharedRoom),
+    WantedBack(SharedCapacity),
     /// Asks whether the lane is alive.
     Ping(u64),
     /// The lane finishes its running work, and then the process ends.
@@ -132,13 +132,13 @@ pub(crate) enum FromLane {
     Left { namespace: String },
     /// Requests shared capacity: `bytes`, and more if more is free immediately. The lane sends the next request after the answer.
     Wants {
-        room: SharedRoom,
+        room: SharedCapacity,
         bytes: u64,
         besides: u64,
         waits: bool,
     },
     /// Returns unused shared capacity.
-    GivesBack { room: SharedRoom, bytes: u64 },
+    GivesBack { room: SharedCapacity, bytes: u64 },
     /// Asks a question that the hub answers by its number.
     Question { number: u64, question: Question },
     /// An object listens to others, by kind, namespace and name.
@@ -170,7 +170,7 @@ pub(crate) enum FromLane {
         event: Event,
     },
     /// The lane's metrics since its previous report.
-    Figures(Box<Report>),
+    Metrics(Box<Report>),
     /// Finished attempts, if the hub exports spans.
     Spans(Vec<TracedAttempt>),
     /// The limits that the kernel could not enforce for the lane.
@@ -204,7 +204,7 @@ pub(crate) enum Answer {
     Token(Result<HandedToken, String>),
     Owner(Option<Box<OwnerAnswer>>),
     Endings(BTreeSet<String>),
-    Loan(Box<Loan>),
+    Loan(Box<ReferenceAnswer>),
 }
 
 /// Why a frame could not be read.

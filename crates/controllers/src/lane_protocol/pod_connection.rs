@@ -1,5 +1,5 @@
-//! The line between the hub and a lane's Pod. One connection carries the frames of the lane (`crate::lane_protocol::messages`), the frames of the relay in the Pod
-//! (`crate::lane_process::pod_relay`), and pieces of borrowed archives. A part has its length and its kind before it, and no part is longer than a bound.
+//! The connection between the hub and a lane's Pod. It carries the frames of the lane (`crate::lane_protocol::messages`), the frames of the relay in
+//! the Pod (`crate::lane_process::pod_relay`), and pieces of borrowed archives. A part has its length and its kind before it, and no part is longer than a bound.
 //! Everything else is refused. This module also says how long a Pod works without hearing from the hub.
 
 use std::fmt;
@@ -42,7 +42,7 @@ pub(crate) fn count_as_gone(patience: Duration) -> Duration {
 /// The Pod's first message, before it is trusted.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Hello {
+pub(crate) struct PodHello {
     pub(crate) version: String,
     /// Token of the Pod's ServiceAccount, for the hub alone.
     pub(crate) token: String,
@@ -50,7 +50,7 @@ pub(crate) struct Hello {
     pub(crate) folder: PathBuf,
 }
 
-impl fmt::Debug for Hello {
+impl fmt::Debug for PodHello {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Hello(<hidden>)")
     }
@@ -59,7 +59,7 @@ impl fmt::Debug for Hello {
 /// Message before the lane's orders: how connections are opened for the lane, and how long the Pod works without the hub.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Posting {
+pub(crate) struct PodAssignment {
     /// The lane's name.
     pub(crate) lane: String,
     /// The addresses that the lane's sources may reach.
@@ -74,7 +74,7 @@ pub(crate) struct Posting {
 #[serde(deny_unknown_fields)]
 pub(crate) enum ToPod {
     /// The first message, sent exactly once: the Pod starts the lane.
-    Begin(Box<Posting>),
+    Begin(Box<PodAssignment>),
     /// The hub has received the Pod's `Alive` with this number.
     Heard(u64),
     /// Requests a file of the lane's folder, of at most `most` bytes. It comes in pieces with that number.
@@ -246,14 +246,14 @@ impl PodWriter {
 }
 
 /// Writes the greeting.
-pub(crate) async fn write_hello(line: &mut (impl AsyncWrite + Unpin), hello: &Hello) -> Result<(), FrameError> {
+pub(crate) async fn write_hello(line: &mut (impl AsyncWrite + Unpin), hello: &PodHello) -> Result<(), FrameError> {
     line.write_all(&encode(hello)?).await?;
     line.flush().await?;
     Ok(())
 }
 
 /// Reads the greeting of a peer that has proven nothing yet.
-pub(crate) async fn read_hello(line: &mut (impl AsyncRead + Unpin)) -> Result<Hello, FrameError> {
+pub(crate) async fn read_hello(line: &mut (impl AsyncRead + Unpin)) -> Result<PodHello, FrameError> {
     let mut head = [0; 4];
     line.read_exact(&mut head).await?;
     let length = read_length(head)?;
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_greeting_is_short_and_hides_its_token() {
-        let hello = Hello {
+        let hello = PodHello {
             version: VERSION.to_owned(),
             token: "sesame".to_owned(),
             folder: "/data".into(),

@@ -13,21 +13,21 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::context::lane_settings::LaneProgram;
-use crate::lane_protocol::dial_channel::DialLine;
+use crate::lane_protocol::dial_channel::DialChannel;
 
 /// A process, and the starter's ends of its lines.
-pub(crate) type Started = std::io::Result<(Child, UnixStream, DialLine)>;
+pub(crate) type Started = std::io::Result<(Child, UnixStream, DialChannel)>;
 
 /// The thread that starts processes.
 #[derive(Debug)]
-pub(crate) struct Starter {
+pub(crate) struct ProcessStarter {
     wanted: mpsc::Sender<Wanted>,
 }
 
 /// The user of a process, if it gets one of its own, and the channel for the process.
 type Wanted = (Option<u32>, oneshot::Sender<Started>);
 
-impl Starter {
+impl ProcessStarter {
     /// Creates the starter. Must be called inside a tokio runtime.
     pub(crate) fn new(program: &LaneProgram) -> Self {
         let (wanted, asked) = mpsc::channel::<Wanted>();
@@ -56,7 +56,7 @@ impl Starter {
 fn start(program: &LaneProgram, user: Option<u32>) -> Started {
     let (own, theirs) = StandardStream::pair()?;
     own.set_nonblocking(true)?;
-    let (dial_line, their_dial_line) = DialLine::pair()?;
+    let (dial_line, their_dial_line) = DialChannel::pair()?;
     let mut command = Command::new(&program.program);
     command
         .arg0(&program.name)

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tenure_planner::lane_process::room::RoomTerms;
 use tenure_sources::ByteBudget;
 
-use crate::context::Means;
+use crate::context::ControllerContext;
 
 /// A lane keeps one part in this many of a capacity without using it. The part is so small that many idle lanes leave capacity for busy ones.
 const KEPT: u64 = 256;
@@ -13,7 +13,7 @@ const KEPT_OF_DISK: u64 = 16 << 20;
 
 /// A capacity that all lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) enum SharedRoom {
+pub(crate) enum SharedCapacity {
     Trees,
     Fetches,
     Archives,
@@ -28,7 +28,7 @@ pub(crate) enum SharedRoom {
     ClusterObjects,
 }
 
-impl SharedRoom {
+impl SharedCapacity {
     pub(crate) const ALL: [Self; 12] = [
         Self::Trees,
         Self::Fetches,
@@ -69,24 +69,24 @@ impl SharedRoom {
     }
 }
 
-impl Means {
+impl ControllerContext {
     /// Returns the budget of a capacity: for all lanes if lanes are tasks, the whole in the hub of processes, or the process's share.
-    pub(crate) fn room(&self, room: SharedRoom) -> &ByteBudget {
-        let [small, large, kept] = self.renderings.rooms();
-        let [clusters, requests, watches, words, objects] = self.elsewhere.rooms();
+    pub(crate) fn room(&self, room: SharedCapacity) -> &ByteBudget {
+        let [small, large, kept] = self.renderer.rooms();
+        let [clusters, requests, watches, words, objects] = self.remote_clusters.rooms();
         match room {
-            SharedRoom::Trees => self.depot.tree_room(),
-            SharedRoom::Fetches => self.depot.fetch_room(),
-            SharedRoom::Archives => self.depot.store.disk(),
-            SharedRoom::Looking => &self.looking,
-            SharedRoom::SmallRenderings => small,
-            SharedRoom::LargeRenderings => large,
-            SharedRoom::KeptRenderings => kept,
-            SharedRoom::Clusters => clusters,
-            SharedRoom::ClusterRequests => requests,
-            SharedRoom::ClusterWatches => watches,
-            SharedRoom::ClusterWords => words,
-            SharedRoom::ClusterObjects => objects,
+            SharedCapacity::Trees => self.artifact_storage.tree_room(),
+            SharedCapacity::Fetches => self.artifact_storage.fetch_room(),
+            SharedCapacity::Archives => self.artifact_storage.store.disk(),
+            SharedCapacity::Looking => &self.object_memory,
+            SharedCapacity::SmallRenderings => small,
+            SharedCapacity::LargeRenderings => large,
+            SharedCapacity::KeptRenderings => kept,
+            SharedCapacity::Clusters => clusters,
+            SharedCapacity::ClusterRequests => requests,
+            SharedCapacity::ClusterWatches => watches,
+            SharedCapacity::ClusterWords => words,
+            SharedCapacity::ClusterObjects => objects,
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
     use crate::limits::budgets::Budgets;
-    use crate::rendering::renderer::{RenderLimits, Renderings};
+    use crate::rendering::renderer::{RenderLimits, Renderer};
 
     /// As in the pool's process: a rendering that fits elsewhere also fits here, however little is available for all.
     #[test]
@@ -107,13 +107,13 @@ mod tests {
             ..RenderLimits::default()
         };
         for limits in [RenderLimits::default(), little] {
-            let renderings = Renderings::new(limits);
-            let [small, large, _] = renderings.rooms();
+            let renderer = Renderer::new(limits);
+            let [small, large, _] = renderer.rooms();
             let rooms = [
-                (SharedRoom::SmallRenderings, small),
-                (SharedRoom::LargeRenderings, large),
+                (SharedCapacity::SmallRenderings, small),
+                (SharedCapacity::LargeRenderings, large),
             ];
-            for ((room, budget), asked) in rooms.into_iter().zip(renderings.list_asks()) {
+            for ((room, budget), asked) in rooms.into_iter().zip(renderer.list_asks()) {
                 room.follow_share(budget, true);
                 budget.add_share(budget.whole().lane);
                 assert!(budget.try_acquire("a", asked).is_ok(), "{room:?}: {asked} bytes");
@@ -121,7 +121,7 @@ mod tests {
         }
         // The control: of capacity that is held longer, one lane leaves half.
         let trees = Budgets::default().trees();
-        SharedRoom::Trees.follow_share(&trees, true);
+        SharedCapacity::Trees.follow_share(&trees, true);
         trees.add_share(trees.whole().lane);
         assert!(trees.try_acquire("a", trees.whole().lane).is_err());
         assert!(trees.try_acquire("a", trees.whole().lane / 2).is_ok());

@@ -5,14 +5,14 @@ use tenure_sources::{ByteBudget, Room};
 
 /// Limits in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Share {
+pub struct BudgetLimit {
     /// For one tenant.
     pub tenant: u64,
     /// For all together.
     pub all: u64,
 }
 
-impl Share {
+impl BudgetLimit {
     fn budget(self, what: &'static str, settings: (&'static str, &'static str)) -> ByteBudget {
         ByteBudget::new(Room {
             what,
@@ -29,23 +29,23 @@ impl Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
     /// Files of repositories in memory, while something is rendered from them and for a moment after.
-    pub trees: Share,
+    pub trees: BudgetLimit,
     /// Running fetches, in memory: lists from servers, and the objects of packs.
-    pub fetches: Share,
+    pub fetches: BudgetLimit,
     /// Archives and packs on disk.
-    pub archives: Share,
+    pub archives: BudgetLimit,
     /// Objects of the cluster that reconciliations read, in memory.
-    pub looking: Share,
+    pub object_memory: BudgetLimit,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
-        let share = |tenant, all| Share { tenant, all };
+        let share = |tenant, all| BudgetLimit { tenant, all };
         Self {
             trees: share(64 << 20, 160 << 20),
             fetches: share(64 << 20, 128 << 20),
             archives: share(1 << 30, 8 << 30),
-            looking: share(192 << 20, 320 << 20),
+            object_memory: share(192 << 20, 320 << 20),
         }
     }
 }
@@ -53,7 +53,7 @@ impl Default for Budgets {
 impl Budgets {
     /// Returns the memory limit of one tenant.
     pub(crate) fn count_memory_of_one(&self) -> u64 {
-        let shares = [self.trees, self.fetches, self.looking];
+        let shares = [self.trees, self.fetches, self.object_memory];
         shares
             .iter()
             .fold(0, |sum, share| sum.saturating_add(share.tenant.min(share.all)))
@@ -74,16 +74,17 @@ impl Budgets {
         self.archives.budget("artifacts on disk", settings)
     }
 
-    pub(crate) fn looking(&self) -> ByteBudget {
+    pub(crate) fn object_memory(&self) -> ByteBudget {
         let settings = ("--live-memory-per-tenant", "--live-memory");
-        self.looking.budget("objects that reconciliations look at", settings)
+        self.object_memory
+            .budget("objects that reconciliations look at", settings)
     }
 }
 
 /// Limits concurrent unpacking of packs: it uses processors, and no tenant gets more than half of them.
 pub(crate) fn make_unpacking() -> ByteBudget {
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let share = Share {
+    let share = BudgetLimit {
         tenant: (processors / 2).max(1),
         all: processors,
     };

@@ -7,7 +7,7 @@ use tokio::sync::Semaphore;
 
 /// The limits of one lane.
 #[derive(Debug)]
-pub(crate) struct LaneBounds {
+pub(crate) struct LaneLimits {
     /// The name to which its bytes are charged.
     pub(crate) name: String,
     /// Concurrent reconciliations that apply to other clusters. A wait for a slow cluster blocks nothing in this one.
@@ -15,7 +15,7 @@ pub(crate) struct LaneBounds {
     /// Concurrent reconciliations.
     pub(crate) work: Arc<Semaphore>,
     /// Of these, reconciliations of Kustomizations that a commit did not change. They never block Kustomizations that it changed.
-    pub(crate) unhurried: Arc<Semaphore>,
+    pub(crate) low_priority: Arc<Semaphore>,
     /// Concurrent fetches.
     pub(crate) fetches: Arc<Semaphore>,
     /// Concurrent requests to Receivers. Each reads a Secret, and asks others to reconcile.
@@ -23,12 +23,12 @@ pub(crate) struct LaneBounds {
     /// Concurrent requests to receivers of events.
     pub(crate) letters: Arc<Semaphore>,
     /// Concurrent renderings. A rendering holds its permit until its thread ends, soon after no caller waits for it.
-    pub(crate) renderings: Arc<Semaphore>,
+    pub(crate) renderer: Arc<Semaphore>,
     /// For large data: one operation at a time.
     pub(crate) turns: WorkTurns,
 }
 
-impl LaneBounds {
+impl LaneLimits {
     /// Creates limits with `width` concurrent reconciliations. Large data is processed in turns that all lanes share.
     pub(crate) fn new(name: &str, width: usize, turns: &SharedTurns) -> Self {
         let width = width.max(1);
@@ -36,11 +36,11 @@ impl LaneBounds {
             name: name.to_owned(),
             elsewhere: Arc::new(Semaphore::new(width.div_ceil(2))),
             work: Arc::new(Semaphore::new(width)),
-            unhurried: Arc::new(Semaphore::new((width / 4).max(1))),
+            low_priority: Arc::new(Semaphore::new((width / 4).max(1))),
             fetches: Arc::new(Semaphore::new(width.div_ceil(2))),
             deliveries: Arc::new(Semaphore::new(4)),
             letters: Arc::new(Semaphore::new(8)),
-            renderings: Arc::new(Semaphore::new(2)),
+            renderer: Arc::new(Semaphore::new(2)),
             turns: turns.of_lane(),
         }
     }
@@ -50,11 +50,11 @@ impl LaneBounds {
         let parts = [
             &self.work,
             &self.elsewhere,
-            &self.unhurried,
+            &self.low_priority,
             &self.fetches,
             &self.deliveries,
             &self.letters,
-            &self.renderings,
+            &self.renderer,
         ];
         let is_unused = parts.into_iter().all(|part| Arc::strong_count(part) == 1);
         is_unused && self.turns.is_idle()

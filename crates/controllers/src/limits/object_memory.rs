@@ -22,14 +22,14 @@ const MAP: u64 = 640;
 const ENTRIES: usize = 5;
 
 /// Estimates the memory of a parsed value. The estimate is not too low.
-pub(crate) fn weigh(value: &Value) -> u64 {
+pub(crate) fn estimate_memory(value: &Value) -> u64 {
     let own = size_of::<Value>() as u64;
     own + match value {
         Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(weigh).sum(),
+        Value::Array(items) => items.iter().map(estimate_memory).sum(),
         Value::Object(map) => {
             let pieces = map.len().div_ceil(ENTRIES) as u64;
-            let entries = map.iter().map(|(key, value)| key.len() as u64 + weigh(value));
+            let entries = map.iter().map(|(key, value)| key.len() as u64 + estimate_memory(value));
             pieces * MAP + entries.sum::<u64>()
         }
         _ => 0,
@@ -38,7 +38,7 @@ pub(crate) fn weigh(value: &Value) -> u64 {
 
 /// The memory of one reconciler's attempts.
 #[derive(Debug)]
-pub(crate) struct LookingRoom {
+pub(crate) struct ObjectMemory {
     budget: ByteBudget,
     taken: Mutex<Taken>,
 }
@@ -58,7 +58,7 @@ struct Taken {
     needed: u64,
 }
 
-impl LookingRoom {
+impl ObjectMemory {
     pub(crate) fn new(budget: ByteBudget) -> Self {
         Self {
             budget,
@@ -114,7 +114,7 @@ impl LookingRoom {
 
     /// Returns an existing object, if memory for it is available.
     pub(crate) fn admit_live(&self, live: Live) -> Live {
-        let Some(bytes) = live.object().map(weigh) else {
+        let Some(bytes) = live.object().map(estimate_memory) else {
             return live;
         };
         match self.charge(|taken| &mut taken.live, bytes) {
@@ -142,7 +142,7 @@ impl LookingRoom {
         let WriteAnswer::Done(object) = &answer else {
             return answer;
         };
-        match self.charge(|taken| &mut taken.answers, weigh(&object.0)) {
+        match self.charge(|taken| &mut taken.answers, estimate_memory(&object.0)) {
             Ok(()) => answer,
             Err(over) => WriteAnswer::Failed(failure(&over)),
         }
@@ -209,7 +209,7 @@ impl LookingRoom {
             },
             Answer::Kind(..) | Answer::Claims(..) | Answer::TriedDelete(..) | Answer::Deleted(..) => None,
         };
-        self.prepare(object.map_or(0, weigh)).await;
+        self.prepare(object.map_or(0, estimate_memory)).await;
         self.admit_now(answer)
     }
 }
@@ -253,8 +253,8 @@ mod tests {
         Live::Present(Object(json!({ "data": "x".repeat(bytes) })))
     }
 
-    async fn room(budget: &ByteBudget) -> LookingRoom {
-        let room = LookingRoom::new(budget.clone());
+    async fn room(budget: &ByteBudget) -> ObjectMemory {
+        let room = ObjectMemory::new(budget.clone());
         room.take("team", Instant::now()).await;
         room
     }
@@ -265,7 +265,7 @@ mod tests {
         let part = budget(8 << 20, 16 << 20);
         part.follow_share(false);
         part.add_share(8 << 20);
-        let room = LookingRoom::new(part.clone());
+        let room = ObjectMemory::new(part.clone());
         room.take("one", Instant::now()).await;
         room.prepare(4 << 20).await;
         assert!(part.held() >= 4 << 20);
@@ -273,7 +273,7 @@ mod tests {
         room.settle();
         assert!((300_000..1 << 20).contains(&part.held()), "{}", part.held());
         let whole = budget(8 << 20, 16 << 20);
-        let room = LookingRoom::new(whole.clone());
+        let room = ObjectMemory::new(whole.clone());
         room.take("one", Instant::now()).await;
         room.prepare(4 << 20).await;
         assert_eq!(whole.held(), LEAST);
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn what_is_small_as_text_and_large_when_it_is_parsed_is_charged_so() {
         let many = Value::Array(vec![json!({ "a": 1 }); 1000]);
-        assert!(weigh(&many) >= 1000 * 640, "{}", weigh(&many));
-        assert!(weigh(&many) > 60 * many.to_string().len() as u64);
+        assert!(estimate_memory(&many) >= 1000 * 640, "{}", estimate_memory(&many));
+        assert!(estimate_memory(&many) > 60 * many.to_string().len() as u64);
     }
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::config::Config;
 use crate::manager::lease_name::LeaseName;
 use crate::manager::{RunError, run};
-use crate::sharding::ShardBoard;
+use crate::sharding::ShardPeers;
 
 /// The kind of the Lease.
 const API_VERSION: &str = "coordination.k8s.io/v1";
@@ -52,7 +52,7 @@ pub fn run_as_leader(
 
 async fn lead(mut config: Config, election: Election, shutdown: CancellationToken) -> Result<(), RunError> {
     let client = ClientPool::new(config.connection.clone()).for_leadership();
-    let board = ShardBoard::new(config.instance.clone(), client.clone());
+    let board = ShardPeers::new(config.instance.clone(), client.clone());
     let let_go = board.follow();
     config.shards = Some(board);
     let mut campaign = Campaign {
@@ -139,7 +139,7 @@ impl Campaign {
     async fn win(&mut self) {
         loop {
             let tried = self.try_to_win().await;
-            self.tell_health(&tried);
+            self.report_health(&tried);
             match tried {
                 Ok(None) => return,
                 Ok(Some(wait)) => self.say(wait),
@@ -220,7 +220,7 @@ impl Campaign {
                 tracing::warn!("the Lease could not be renewed: no answer");
                 continue;
             };
-            self.tell_health(&renewal);
+            self.report_health(&renewal);
             match renewal {
                 Ok(true) => renewed = begun,
                 Ok(false) => return Loss::Lease,
@@ -314,7 +314,7 @@ impl Campaign {
     }
 
     /// A process that can't read the Leases never leads, or not for long, and the health probe must show it. A faster candidate is no such failure.
-    fn tell_health<T>(&self, tried: &Result<T, ClusterError>) {
+    fn report_health<T>(&self, tried: &Result<T, ClusterError>) {
         let lost = matches!(
             tried,
             Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. })

@@ -1,4 +1,9 @@
 //! Starts everything: the watches of the reconciled kinds as the controller, a task for every object, and their orderly end.
+//!
+//! - `election`: runs the controllers while this process leads.
+//! - `lease_name`: the name of a Lease.
+//! - `shard_tasks`: begins and ends the tasks of one of several instances.
+//! - `watches`: the watches of the hub.
 
 pub(crate) mod election;
 pub(crate) mod lease_name;
@@ -25,26 +30,26 @@ use tokio_util::task::TaskTracker;
 use self::watches::OpenedWatch;
 use crate::cluster_view::cache::Cache;
 use crate::cluster_view::key::Key;
-use crate::cluster_view::object_change::Told;
-use crate::context::Means;
+use crate::cluster_view::object_change::ObjectChange;
+use crate::context::ControllerContext;
 use crate::context::config::Config;
 use crate::context::lane_settings::LANE_FOLDERS;
 use crate::endpoints::artifact_endpoint::ArtifactKeeper;
-use crate::endpoints::receiver_endpoint::Courier;
-use crate::git_access::Desk;
+use crate::endpoints::receiver_endpoint::RequestForwarder;
+use crate::git_access::AccessHub;
 use crate::hub::Hub;
-use crate::hub::access_lookup::AccessBoard;
-use crate::hub::lane_fleet::{Fleet, Overview, remove_folder};
+use crate::hub::access_lookup::AccessLookup;
+use crate::hub::lane_fleet::{HubOverview, LaneFleet, remove_folder};
 use crate::hub::lane_report;
 use crate::hub::lane_rights;
 use crate::hub::policies;
-use crate::hub::task_table::EstateTable;
+use crate::hub::task_table::TaskTable;
 use crate::kind_table::{self, KindTable};
 use crate::lane::Shard;
 use crate::manager::lease_name::LeaseName;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::{Home, Reconciled as _};
-use crate::sharding::{self, Grounds, SeenRevisions, ShardBoard};
+use crate::sharding::{self, ShardPeers, ShardWork, WatchProgress};
 use crate::telemetry::metrics::{AccessView, StateView};
 
 /// The time limit for the tasks to end.
@@ -91,43 +96,47 @@ pub fn run(config: Config, shutdown: CancellationToken) -> BoxFuture<'static, Re
 /// Runs the controllers of these kinds.
 pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: CancellationToken) -> Result<(), RunError> {
     let given = config.clone();
-    let hub = Hub::new(Means::new(config)?, kinds.hub.into(), kinds.lane.into());
-    let desk = Desk::new(Arc::clone(&hub), kinds.access);
+    let hub = Hub::new(ControllerContext::new(config)?, kinds.hub.into(), kinds.lane.into());
+    let access_hub = AccessHub::new(Arc::clone(&hub), kinds.access);
     let end = shutdown.child_token();
     // Dropping this future also ends everything that it started.
     let _end = end.clone().drop_guard();
     let tasks = TaskTracker::new();
     let board = given.shards.clone();
     let is_only = board.as_ref().is_none_or(|board| board.instance == Instance::Only);
-    let estates = Arc::new(EstateTable::new(is_only, &tasks, &end));
-    hub.set_estates(Arc::clone(&estates));
-    hub.set_access(Arc::downgrade(&desk) as Weak<dyn AccessBoard>);
-    hub.means
-        .figures
-        .set_access(Arc::downgrade(&desk) as Weak<dyn AccessView>);
+    let task_table = Arc::new(TaskTable::new(is_only, &tasks, &end));
+    hub.set_task_table(Arc::clone(&task_table));
+    hub.set_access(Arc::downgrade(&access_hub) as Weak<dyn AccessLookup>);
+    hub.context
+        .metrics
+        .set_access(Arc::downgrade(&access_hub) as Weak<dyn AccessView>);
     let manager = Manager {
         hub: Arc::clone(&hub),
-        desk,
+        access_hub,
         tasks,
-        estates,
+        task_table,
         seen: Arc::default(),
         end,
     };
-    hub.means.figures.set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
-    let overview = Arc::downgrade(&hub) as Weak<dyn Overview>;
-    hub.means.hooks.set_courier(Arc::downgrade(&hub) as Weak<dyn Courier>);
+    hub.context
+        .metrics
+        .set_view(Arc::downgrade(&hub) as Weak<dyn StateView>);
+    let overview = Arc::downgrade(&hub) as Weak<dyn HubOverview>;
+    hub.context
+        .receiver_endpoint
+        .set_forwarder(Arc::downgrade(&hub) as Weak<dyn RequestForwarder>);
     given
         .artifact_endpoint
         .set_keeper(Arc::downgrade(&hub) as Weak<dyn ArtifactKeeper>);
-    match Fleet::of(
+    match LaneFleet::of(
         &given,
-        (overview, &hub.means, &hub.lane_kinds),
+        (overview, &hub.context, &hub.lane_kinds),
         &manager.tasks,
         (&manager.end, &shutdown),
     ) {
         Some(fleet) => {
             let beyond = Arc::downgrade(&fleet);
-            hub.means.mailboxes.set_beyond(move |key| {
+            hub.context.mailboxes.set_beyond(move |key| {
                 if let Some(fleet) = beyond.upgrade() {
                     fleet.wake(key);
                 }
@@ -142,7 +151,7 @@ pub(crate) async fn run_kinds(kinds: KindTable, config: Config, shutdown: Cancel
     loop {
         tokio::select! {
             () = shutdown.cancelled() => break,
-            _ = sweep.tick() => hub.means.depot.sweep(),
+            _ = sweep.tick() => hub.context.artifact_storage.sweep(),
         }
     }
     manager.tasks.close();
@@ -168,19 +177,19 @@ const TENANT_OBJECTS: [(&str, &str, CacheOfHub); 5] = [
 pub(crate) struct Manager {
     pub(crate) hub: Arc<Hub>,
     /// The watched objects of access to Git hosts.
-    desk: Arc<Desk>,
+    access_hub: Arc<AccessHub>,
     tasks: TaskTracker,
     /// The part that this instance reconciles.
-    pub(crate) estates: Arc<EstateTable>,
-    pub(crate) seen: Arc<SeenRevisions>,
+    pub(crate) task_table: Arc<TaskTable>,
+    pub(crate) seen: Arc<WatchProgress>,
     end: CancellationToken,
 }
 
 impl Manager {
     /// Opens the watches, and starts the reconcilers after all existing objects have been seen: with half of the Tenants, the tenant of a namespace
     /// is unknown.
-    async fn start(&self, board: Option<Arc<ShardBoard>>) {
-        let is_on = |kind: &str| self.hub.means.switches.is_on(kind);
+    async fn start(&self, board: Option<Arc<ShardPeers>>) {
+        let is_on = |kind: &str| self.hub.context.enabled_kinds.is_on(kind);
         // A kind that no reconciler reads is not watched: the controllers have no right to read it either.
         let is_watched = |kind: &str| installation::is_watched(kind, &is_on);
         let mut synced = vec![
@@ -201,7 +210,7 @@ impl Manager {
             }
         }
         let keeps_policies = self.keeps_policies(board.as_deref());
-        if keeps_policies && self.hub.means.settings.has_policies {
+        if keeps_policies && self.hub.context.settings.has_policies {
             synced.push(
                 self.watch((policies::POLICY.0, policies::POLICY.1, None), |manager, told| {
                     manager.take_policy(|hub| &hub.policies, told);
@@ -213,7 +222,7 @@ impl Manager {
                 }),
             );
         }
-        self.keep_rights(&self.hub.means.settings.platform_namespace);
+        self.keep_rights(&self.hub.context.settings.platform_namespace);
         for (at, entry) in self.hub.kinds.iter().enumerate() {
             if !is_watched(entry.kind.name) {
                 continue;
@@ -251,11 +260,11 @@ impl Manager {
             .filter(|watch| watch.is_unserved())
             .map(|watch| watch.kind)
             .collect();
-        if let Some(board) = board.as_ref().filter(|_| self.estates.is_all()) {
+        if let Some(board) = board.as_ref().filter(|_| self.task_table.is_all()) {
             board.wait_until_alone().await;
         }
-        self.take_stock(&unserved).await;
-        self.hub.means.ready.cancel();
+        self.prepare_start(&unserved).await;
+        self.hub.context.ready.cancel();
         self.begin_access(access);
         self.hub.tell_all();
         if let Some(fleet) = self.hub.fleet() {
@@ -265,18 +274,18 @@ impl Manager {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
             self.tasks
                 .spawn(async move { end.run_until_cancelled(policies::keep(hub)).await.map(drop) });
-        } else if self.hub.means.settings.has_policies {
+        } else if self.hub.context.settings.has_policies {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
             self.tasks
                 .spawn(async move { end.run_until_cancelled(policies::follow(hub)).await.map(drop) });
         }
-        if self.hub.means.reports_lanes && !is_of_shard(board.as_deref()) {
+        if self.hub.context.reports_lanes && !is_of_shard(board.as_deref()) {
             let (hub, end) = (Arc::clone(&self.hub), self.end.clone());
             self.tasks
                 .spawn(async move { end.run_until_cancelled(lane_report::keep(hub)).await.map(drop) });
         }
-        if let Some(board) = board.filter(|_| !self.estates.is_all()) {
-            let grounds: Arc<dyn Grounds> = Arc::new(self.clone());
+        if let Some(board) = board.filter(|_| !self.task_table.is_all()) {
+            let grounds: Arc<dyn ShardWork> = Arc::new(self.clone());
             let end = self.end.clone();
             self.tasks
                 .spawn(async move { end.run_until_cancelled(sharding::keep(grounds, board)).await.map(drop) });
@@ -286,12 +295,12 @@ impl Manager {
     /// Starts the reconcilers of access after all kinds of access have been seen: with half of them, the choice of the credential to end would be
     /// wrong.
     fn begin_access(&self, mut watches: Vec<OpenedWatch>) {
-        let (desk, end) = (Arc::clone(&self.desk), self.end.clone());
+        let (access_hub, end) = (Arc::clone(&self.access_hub), self.end.clone());
         let beginning = async move {
             for watch in &mut watches {
                 watch.wait_until_synced().await;
             }
-            desk.begin();
+            access_hub.begin();
         };
         self.tasks
             .spawn(async move { end.run_until_cancelled(beginning).await });
@@ -300,49 +309,49 @@ impl Manager {
     /// Opens the watches of access. Kinds that count only in the platform namespace are watched only there.
     fn watch_access(&self, synced: &mut Vec<OpenedWatch>) {
         let api_version = AccessProvider::KIND.api_version;
-        for (at, entry) in self.desk.kinds.iter().enumerate() {
+        for (at, entry) in self.access_hub.kinds.iter().enumerate() {
             synced.push(
                 self.watch_in_platform((api_version, entry.kind.name), move |manager, told| {
-                    if let Some(entry) = manager.desk.kinds.get(at) {
-                        manager.take_own(&manager.desk, entry, told);
+                    if let Some(entry) = manager.access_hub.kinds.get(at) {
+                        manager.take_own(&manager.access_hub, entry, told);
                     }
                 }),
             );
         }
         synced.push(
             self.watch_in_platform((api_version, "FluxAccessGrant"), |manager, told| {
-                if let Some(change) = told.take(&manager.desk.grants) {
-                    manager.desk.take_grant(&change);
+                if let Some(change) = told.take(&manager.access_hub.grants) {
+                    manager.access_hub.take_grant(&change);
                 }
             }),
         );
         synced.push(
             self.watch_in_platform((api_version, "FluxAccessStandingGrant"), |manager, told| {
-                if told.take(&manager.desk.standing).is_some() {
-                    manager.desk.take_standing();
+                if told.take(&manager.access_hub.standing).is_some() {
+                    manager.access_hub.take_standing();
                 }
             }),
         );
         synced.push(self.watch((api_version, "FluxAccess", None), |manager, told| {
-            if let Some(change) = told.take(&manager.desk.asked) {
-                manager.desk.take_asked(&change);
+            if let Some(change) = told.take(&manager.access_hub.asked) {
+                manager.access_hub.take_asked(&change);
             }
         }));
         synced.push(self.watch((api_version, "FluxAccessTarget", None), |manager, told| {
-            drop(told.take(&manager.desk.targets));
+            drop(told.take(&manager.access_hub.targets));
         }));
     }
 
     /// Checks whether this instance maintains the policies, or the facts on namespaces. Of several instances, only the main one does.
-    fn keeps_policies(&self, board: Option<&ShardBoard>) -> bool {
-        self.hub.means.settings.judges_writes() && !is_of_shard(board)
+    fn keeps_policies(&self, board: Option<&ShardPeers>) -> bool {
+        self.hub.context.settings.judges_writes() && !is_of_shard(board)
     }
 
     /// Lets each kind look at existing objects before reconciling starts, and drops the records of running work for deleted objects. Records of
     /// unserved kinds stay, because the kinds may be served again.
-    async fn take_stock(&self, unserved: &[&str]) {
-        let (hub, means) = (&self.hub, &self.hub.means);
-        means.under_way.forget_gone(|kind, namespace, name| {
+    async fn prepare_start(&self, unserved: &[&str]) {
+        let (hub, context) = (&self.hub, &self.hub.context);
+        context.attempt_marks.forget_gone(|kind, namespace, name| {
             if unserved.contains(&kind) {
                 return true;
             }
@@ -362,18 +371,18 @@ impl Manager {
             } else {
                 hub.list_shards()
             };
-            (entry.take_stock)(Arc::clone(means), shards).await;
+            (entry.prepare_start)(Arc::clone(context), shards).await;
         }
         for entry in hub.kinds.iter().filter(|entry| is_served(entry.kind.name)) {
-            (entry.take_stock)(Arc::clone(means), vec![Arc::clone(hub)]).await;
+            (entry.prepare_start)(Arc::clone(context), vec![Arc::clone(hub)]).await;
         }
     }
 
-    fn take_namespace(&self, told: Told<'_>) {
+    fn take_namespace(&self, told: ObjectChange<'_>) {
         let Some(change) = told.take(&self.hub.namespaces) else {
             return;
         };
-        self.desk.take_namespace(&change);
+        self.access_hub.take_namespace(&change);
         if self.hub.take_namespace(&change.name) {
             return;
         }
@@ -382,7 +391,7 @@ impl Manager {
             && change.old.as_ref().map(marks) != Some(marks(namespace))
             && let Some(tenant) = namespace.labels().get(TENANT_LABEL)
         {
-            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
+            self.hub.context.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }
         let annotations = |namespace: &Option<Arc<Namespace>>| namespace.as_ref()?.metadata.annotations.clone();
         if annotations(&change.old) != annotations(&change.new) {
@@ -391,14 +400,14 @@ impl Manager {
     }
 
     /// Handles a changed policy or binding. Policies of others are not cached.
-    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: Told<'_>) {
+    fn take_policy(&self, cache: fn(&Hub) -> &Cache<DynamicObject>, told: ObjectChange<'_>) {
         if is_ours(told.name()) && told.take(cache(&self.hub)).is_some() {
             self.hub.policy_news.notify_one();
         }
     }
 
     /// Handles a changed object with the label of a Tenant: wakes that Tenant, and the Tenant of the previous label.
-    fn take_tenant_object(&self, cache: CacheOfHub, told: Told<'_>) {
+    fn take_tenant_object(&self, cache: CacheOfHub, told: ObjectChange<'_>) {
         let Some(change) = told.take(cache(&self.hub)) else {
             return;
         };
@@ -414,22 +423,22 @@ impl Manager {
             return;
         }
         for tenant in new.iter().chain(old.iter().filter(|old| Some(*old) != new.as_ref())) {
-            self.hub.means.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
+            self.hub.context.mailboxes.wake(&Key::new(Tenant::KIND, "", tenant));
         }
     }
 
     /// Maintains a lane's rights in a namespace while something is reconciled there.
     pub(crate) fn keep_rights(&self, namespace: &str) {
         let key = Key::of_rights(namespace);
-        self.estates.spawn(&key, |end| {
-            let (mailbox, new) = self.hub.means.mailboxes.get_or_add(&key);
+        self.task_table.spawn(&key, |end| {
+            let (mailbox, new) = self.hub.context.mailboxes.get_or_add(&key);
             mailbox.wake();
             new.then(|| lane_rights::run(Arc::clone(&self.hub), namespace.to_owned(), mailbox, end))
         });
     }
 
     /// Handles a changed RoleBinding of a lane. Other objects with the label are not cached, because a tenant may make many.
-    fn take_lane_binding(&self, told: Told<'_>) {
+    fn take_lane_binding(&self, told: ObjectChange<'_>) {
         if told.name() == LANE_BINDING && told.take(&self.hub.lane_bindings).is_some() {
             self.keep_rights(told.namespace());
         }
@@ -437,7 +446,7 @@ impl Manager {
 
     /// Handles a changed or deleted account of a lane: where that lane has rights, its rights are checked again. A new account needs no check,
     /// because its creator knows of it.
-    fn take_lane_account(&self, told: Told<'_>) {
+    fn take_lane_account(&self, told: ObjectChange<'_>) {
         let is_account = told.namespace() == PLATFORM_NAMESPACE && told.name().starts_with(LANE_PREFIX);
         let known = is_account.then(|| told.take(&self.hub.lane_accounts)).flatten();
         if known.is_none_or(|change| change.old.is_none()) {
@@ -446,84 +455,90 @@ impl Manager {
         for binding in self.hub.lane_bindings.all() {
             if binding.data.pointer("/subjects/0/name").and_then(Value::as_str) == Some(told.name()) {
                 let namespace = binding.namespace().unwrap_or_default();
-                self.hub.means.mailboxes.wake(&Key::of_rights(&namespace));
+                self.hub.context.mailboxes.wake(&Key::of_rights(&namespace));
             }
         }
     }
 
     /// Passes a changed object of a lane's kind to its lane.
-    fn take_of_lane(&self, entry: &Entry<Shard>, told: Told<'_>) {
+    fn take_of_lane(&self, entry: &KindEntry<Shard>, told: ObjectChange<'_>) {
         let shard = self.hub.open_shard(told.namespace());
-        let has_gone = matches!(told, Told::Gone(..));
+        let has_gone = matches!(told, ObjectChange::Gone(..));
         if let Some(fleet) = self.hub.fleet() {
             self.take_beyond(fleet, &shard, entry, told);
         } else if let Some(key) = self.take_own(&shard, entry, told) {
-            shard.tell_dependents(&key);
+            shard.wake_dependents(&key);
         }
-        if !self.estates.is_all() {
+        if !self.task_table.is_all() {
             self.hub.hold(&shard, has_gone);
         }
     }
 
     /// Like `take_of_lane`, if lanes are processes: notifies the lane's process, because nothing is reconciled here.
-    fn take_beyond(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, entry: &Entry<Shard>, told: Told<'_>) {
+    fn take_beyond(
+        &self,
+        fleet: &Arc<LaneFleet>,
+        shard: &Arc<Shard>,
+        entry: &KindEntry<Shard>,
+        told: ObjectChange<'_>,
+    ) {
         let (is_new, gone) = match told {
-            Told::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
-            Told::Gone(_, revision) => (false, Some(revision)),
+            ObjectChange::Changed(object) => (!(entry.exists)(shard, &object.namespace, &object.name), None),
+            ObjectChange::Gone(_, revision) => (false, Some(revision)),
         };
         let key = match told {
-            Told::Changed(object) => (entry.take_seen)(shard, object),
-            Told::Gone(object, revision) => Some((entry.take_gone)(shard, object, revision)),
+            ObjectChange::Changed(object) => (entry.take_seen)(shard, object),
+            ObjectChange::Gone(object, revision) => Some((entry.take_gone)(shard, object, revision)),
         };
         let Some(key) = key else { return };
-        self.hub.tell_dependents(&key);
-        self.desk.tell(&key);
+        self.hub.wake_dependents(&key);
+        self.access_hub.tell(&key);
         self.tell_policies(&key);
-        if !self.hub.means.switches.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
+        if !self.hub.context.enabled_kinds.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
         }
         if gone.is_some() {
-            shard.turnovers.forget(&key);
-            self.hub.means.figures.forget(&key);
-            self.hub.means.hooks.set(&key, None);
+            shard.turnover_reports.forget(&key);
+            self.hub.context.metrics.forget(&key);
+            self.hub.context.receiver_endpoint.set(&key, None);
         }
         self.note(fleet, shard, &key, gone);
-        if self.hub.means.switches.is_on(entry.kind.name) && (is_new || gone.is_some()) {
+        if self.hub.context.enabled_kinds.is_on(entry.kind.name) && (is_new || gone.is_some()) {
             self.keep_rights(&key.namespace);
         }
     }
 
     /// Notifies the policies if a changed object may change the facts that they read.
     fn tell_policies(&self, changed: &Key) {
-        if self.hub.means.settings.judges_writes() && policies::concerns(&self.hub, changed) {
+        if self.hub.context.settings.judges_writes() && policies::concerns(&self.hub, changed) {
             self.hub.policy_news.notify_one();
         }
     }
 
     /// Handles a changed object of a reconciled kind: wakes its reconciler and the objects in the hub that depend on it.
-    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, told: Told<'_>) -> Option<Key> {
+    fn take_own<H: Home>(&self, home: &Arc<H>, entry: &KindEntry<H>, told: ObjectChange<'_>) -> Option<Key> {
         let key = match told {
-            Told::Changed(object) => (entry.take_seen)(home, object)?,
-            Told::Gone(object, revision) => {
+            ObjectChange::Changed(object) => (entry.take_seen)(home, object)?,
+            ObjectChange::Gone(object, revision) => {
                 let key = (entry.take_gone)(home, object, revision);
-                self.hub.means.figures.forget(&key);
+                self.hub.context.metrics.forget(&key);
                 key
             }
         };
-        self.hub.tell_dependents(&key);
-        self.desk.tell(&key);
+        self.hub.wake_dependents(&key);
+        self.access_hub.tell(&key);
         self.tell_policies(&key);
-        if !self.hub.means.switches.is_on(entry.kind.name) {
+        if !self.hub.context.enabled_kinds.is_on(entry.kind.name) {
             return Some(key);
         }
-        self.start_one(home, entry, &key, matches!(told, Told::Gone(..)));
+        self.start_one(home, entry, &key, matches!(told, ObjectChange::Gone(..)));
         Some(key)
     }
 
     /// Starts the task of an object if this instance works on it, or wakes the running task.
-    pub(crate) fn start_one<H: Home>(&self, home: &Arc<H>, entry: &Entry<H>, key: &Key, is_gone: bool) {
+    pub(crate) fn start_one<H: Home>(&self, home: &Arc<H>, entry: &KindEntry<H>, key: &Key, is_gone: bool) {
         let mut is_new = false;
-        self.estates.spawn(key, |end| {
+        self.task_table.spawn(key, |end| {
             let (mailbox, new) = home.mailboxes().get_or_add(key);
             mailbox.wake();
             is_new = new;
@@ -535,9 +550,9 @@ impl Manager {
     }
 
     /// Notifies the process of a lane, if this instance works on the object.
-    pub(crate) fn note(&self, fleet: &Arc<Fleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
+    pub(crate) fn note(&self, fleet: &Arc<LaneFleet>, shard: &Arc<Shard>, key: &Key, gone: Option<&str>) {
         // Runs while the namespace can't be released: a later message must not bring it back.
-        self.estates.spawn(key, |_| {
+        self.task_table.spawn(key, |_| {
             fleet.note(shard, key, gone);
             None::<std::future::Ready<()>>
         });
@@ -545,7 +560,7 @@ impl Manager {
 }
 
 /// Checks whether this instance reconciles one shard beside the main instance.
-fn is_of_shard(board: Option<&ShardBoard>) -> bool {
+fn is_of_shard(board: Option<&ShardPeers>) -> bool {
     board.is_some_and(|board| matches!(board.instance, Instance::Shard(_)))
 }
 

@@ -21,9 +21,9 @@ use crate::lane_kinds::source::find_source_kind;
 use crate::manager::Manager;
 use crate::reconcile_loop::object_writer::describe_event;
 use crate::reconcile_loop::reconciled::{Home as _, Reconciled as _};
-use crate::sharding::Grounds;
+use crate::sharding::ShardWork;
 
-impl Grounds for Manager {
+impl ShardWork for Manager {
     fn look(&self) -> (Progress, Arc<Realm>, Progress) {
         let known = self.seen.known();
         let realm = Arc::new(self.hub.copy_facts().to_realm());
@@ -35,9 +35,9 @@ impl Grounds for Manager {
     }
 
     fn begin(&self, estate: &Estate) {
-        self.estates.begin(estate);
+        self.task_table.begin(estate);
         let hub = &self.hub;
-        let is_on = |kind: &str| hub.means.switches.is_on(kind);
+        let is_on = |kind: &str| hub.context.enabled_kinds.is_on(kind);
         for entry in hub.kinds.iter().filter(|entry| is_on(entry.kind.name)) {
             let is_its = |key: &Key| match estate {
                 Estate::Tenant(name) => key.kind == Tenant::KIND && key.name == *name,
@@ -66,11 +66,11 @@ impl Grounds for Manager {
 
     fn leave<'a>(&'a self, estate: &'a Estate) -> BoxFuture<'a, ()> {
         async move {
-            self.estates.leave(estate).await;
+            self.task_table.leave(estate).await;
             let hub = &self.hub;
             let namespace = match estate {
                 Estate::Tenant(name) => {
-                    hub.means
+                    hub.context
                         .mailboxes
                         .remove_unless(&Key::new(Tenant::KIND, "", name), || false);
                     return;
@@ -78,7 +78,7 @@ impl Grounds for Manager {
                 Estate::Namespace(namespace) => namespace,
             };
             if let Some(fleet) = hub.fleet() {
-                fleet.let_go(namespace).await;
+                fleet.release_namespace(namespace).await;
             }
             let surfaces = hub.kinds.iter().flat_map(|entry| (entry.list_keys)(hub));
             let mut keys: Vec<Key> = surfaces.filter(|key| key.namespace == *namespace).collect();
@@ -87,23 +87,23 @@ impl Grounds for Manager {
                 keys.extend(shard.list_keys());
                 forget_artifacts(&shard).await;
                 for key in shard.list_keys() {
-                    shard.turnovers.forget(&key);
+                    shard.turnover_reports.forget(&key);
                     if key.kind == ArtifactGenerator::KIND {
-                        shard.recipes.forget(&key.name);
+                        shard.generator_reports.forget(&key.name);
                     }
                 }
             }
             for key in &keys {
-                hub.means.mailboxes.remove_unless(key, || false);
-                hub.means.listeners.listen(key, BTreeSet::new());
-                hub.means.hooks.set(key, None);
+                hub.context.mailboxes.remove_unless(key, || false);
+                hub.context.change_subscriptions.listen(key, BTreeSet::new());
+                hub.context.receiver_endpoint.set(key, None);
             }
             hub.admit(namespace, None);
         }
         .boxed()
     }
 
-    fn tell_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()> {
+    fn report_unserved<'a>(&'a self, keys: &'a [String]) -> BoxFuture<'a, ()> {
         async move {
             let event = Event {
                 kind: EventKind::Warning,
@@ -120,8 +120,8 @@ impl Grounds for Manager {
             let metadata = json!({ "namespace": platform, "name": platform });
             let object = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": metadata });
             let recorder = EventRecorder::new(self.hub.bookkeeper_of(&platform).await, "tenure-controller");
-            let mut said = EventHistory::default();
-            recorder.record(&mut said, &object, &describe_event(&event, None)).await;
+            let mut event_history = EventHistory::default();
+            recorder.record(&mut event_history, &object, &describe_event(&event, None)).await;
         }
         .boxed()
     }

@@ -8,7 +8,7 @@ use tenure_cluster::{ClusterError, WatchEvent, watch};
 use tokio::sync::watch as signal;
 
 use super::Manager;
-use crate::cluster_view::object_change::Told;
+use crate::cluster_view::object_change::ObjectChange;
 
 /// The interval between searches for a kind that the API server does not serve: at first, and after [`ABSENCES`].
 const ABSENT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(2));
@@ -20,7 +20,7 @@ pub(super) const NEEDED_BY_ALL: [&str; 4] = ["Namespace", "RoleBinding", "Servic
 
 /// How far the controllers see the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sight {
+enum WatchState {
     /// They were not listed yet.
     Waiting,
     /// The API server does not serve the kind, so it has no objects.
@@ -32,28 +32,28 @@ enum Sight {
 /// A watch that was opened.
 pub(super) struct OpenedWatch {
     pub(super) kind: &'static str,
-    sight: signal::Receiver<Sight>,
+    sight: signal::Receiver<WatchState>,
 }
 
 impl OpenedWatch {
     /// Waits until reconciling can begin as far as this kind is concerned.
     pub(super) async fn wait(&mut self) {
         let is_needed = NEEDED_BY_ALL.contains(&self.kind);
-        let is_known = |sight: &Sight| match sight {
-            Sight::Waiting => false,
-            Sight::Unserved => !is_needed,
-            Sight::Synced => true,
+        let is_known = |sight: &WatchState| match sight {
+            WatchState::Waiting => false,
+            WatchState::Unserved => !is_needed,
+            WatchState::Synced => true,
         };
         let _the_watch_has_ended = self.sight.wait_for(is_known).await;
     }
 
     /// Waits until all objects have been seen.
     pub(super) async fn wait_until_synced(&mut self) {
-        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == Sight::Synced).await;
+        let _the_watch_has_ended = self.sight.wait_for(|sight| *sight == WatchState::Synced).await;
     }
 
     pub(super) fn is_unserved(&self) -> bool {
-        *self.sight.borrow() == Sight::Unserved
+        *self.sight.borrow() == WatchState::Unserved
     }
 }
 
@@ -62,7 +62,7 @@ impl Manager {
     pub(super) fn watch(
         &self,
         watched: (&'static str, &'static str, Option<&'static str>),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+        take: impl Fn(&Manager, ObjectChange<'_>) + Send + Sync + 'static,
     ) -> OpenedWatch {
         self.watch_in(None, watched, take)
     }
@@ -71,9 +71,9 @@ impl Manager {
     pub(super) fn watch_in_platform(
         &self,
         (api_version, kind): (&'static str, &'static str),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+        take: impl Fn(&Manager, ObjectChange<'_>) + Send + Sync + 'static,
     ) -> OpenedWatch {
-        let platform = self.hub.means.settings.platform_namespace.clone();
+        let platform = self.hub.context.settings.platform_namespace.clone();
         self.watch_in(Some(platform), (api_version, kind, None), take)
     }
 
@@ -81,13 +81,13 @@ impl Manager {
         &self,
         namespace: Option<String>,
         (api_version, kind, labels): (&'static str, &'static str, Option<&'static str>),
-        take: impl Fn(&Manager, Told<'_>) + Send + Sync + 'static,
+        take: impl Fn(&Manager, ObjectChange<'_>) + Send + Sync + 'static,
     ) -> OpenedWatch {
-        let (send, receive) = signal::channel(Sight::Waiting);
+        let (send, receive) = signal::channel(WatchState::Waiting);
         let manager = self.clone();
         let following = async move {
-            let controller = &manager.hub.means.controller;
-            let health = manager.hub.means.clients.health();
+            let controller = &manager.hub.context.controller;
+            let health = manager.hub.context.clients.health();
             // One kind may have several watches.
             let watched = labels.map_or_else(|| kind.to_owned(), |labels| format!("{kind} with {labels}"));
             let mut complaint = String::new();
@@ -99,7 +99,7 @@ impl Manager {
                         absent += 1;
                         if absent == ABSENCES {
                             manager.report_unserved((api_version, kind), &watched);
-                            send.send_replace(Sight::Unserved);
+                            send.send_replace(WatchState::Unserved);
                         }
                     }
                     Err(error) => {
@@ -115,15 +115,15 @@ impl Manager {
             };
             let seen = Arc::clone(&manager.seen);
             let take_event = |event| match event {
-                WatchEvent::Changed(object) => take(&manager, Told::Changed(&object)),
+                WatchEvent::Changed(object) => take(&manager, ObjectChange::Changed(&object)),
                 WatchEvent::Deleted {
                     namespace,
                     name,
                     revision,
-                } => take(&manager, Told::Gone((&namespace, &name), &revision)),
+                } => take(&manager, ObjectChange::Gone((&namespace, &name), &revision)),
                 WatchEvent::Synced { .. } => {
                     health.set_seen(&watched, true);
-                    if send.send_replace(Sight::Synced) == Sight::Unserved {
+                    if send.send_replace(WatchState::Synced) == WatchState::Unserved {
                         tracing::warn!(kind, api_version, "the API server serves this kind now");
                         manager.hub.tell_all();
                     }
@@ -154,7 +154,7 @@ impl Manager {
     /// Reports a kind that the API server does not serve. The controllers are well without it, unless everything needs it.
     fn report_unserved(&self, (api_version, kind): (&str, &str), watched: &str) {
         let is_needed = NEEDED_BY_ALL.contains(&kind);
-        self.hub.means.clients.health().set_seen(watched, !is_needed);
+        self.hub.context.clients.health().set_seen(watched, !is_needed);
         if is_needed {
             tracing::warn!(
                 kind,

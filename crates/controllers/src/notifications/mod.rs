@@ -1,15 +1,18 @@
 //! Sends the events of one lane to the receivers that Alerts name.
 //!
 //! ```text
-//! write_events ──▶ news (bounded, each once in a while) ──[choose]──▶ a line for each Provider (bounded, at its rate) ──▶ attempts
+//! write_events ──▶ events (bounded, each once in a while) ──[choose]──▶ a queue for each Provider (bounded, at its rate) ──▶ attempts
 //! ```
 //!
 //! No reconciliation waits for this module. An event goes into a queue, and an event that does not fit is lost and reported as lost. Providers do not
 //! block each other, except by the limits of their lane, and no lane sees another's events. Waiting events are lost when the process ends. Events
 //! about Alerts themselves are not sent: a failure here becomes an event on the Alert, and that event never comes back here.
+//!
+//! - `failure_event`: reports a failed notification as an event on its Alert.
+//! - `sender`: sends one event to one Provider.
 
-mod complaint;
-mod send;
+mod failure_event;
+mod sender;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -24,10 +27,10 @@ use tenure_planner::maxima::{ALERTS_LOOKED_AT, ALERTS_TOLD};
 use tenure_planner::news::News;
 use tenure_tenancy::Placement;
 
-use crate::lane::notification_queue::Parcel;
+use crate::lane::notification_queue::QueuedNotification;
 use crate::lane::{Lane, Shard};
 use crate::reconcile_loop::reconciled::Reconciled;
-use complaint::{Complaint, complain};
+use failure_event::{NotificationFailure, write_failure_event};
 
 /// The pause until a Provider may be called again.
 const TURN: Duration = Duration::from_millis(100);
@@ -35,8 +38,8 @@ const TURN: Duration = Duration::from_millis(100);
 const GLANCE: usize = 256;
 
 /// Queues an event about an object for the receivers of Alerts. The caller does not wait for them.
-pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-    if !shard.means.switches.is_on(Alert::KIND.name) {
+pub(crate) async fn queue_event<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+    if !shard.context.enabled_kinds.is_on(Alert::KIND.name) {
         return;
     }
     let kind = R::KIND;
@@ -45,11 +48,11 @@ pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &
         return;
     };
     let lane = shard.lane().await;
-    if !lane.list_shards().iter().any(|shard| has_alerts(shard)) || !lane.herald.take_news(news) {
+    if !lane.list_shards().iter().any(|shard| has_alerts(shard)) || !lane.notification_queue.queue_news(news) {
         return;
     }
     tokio::spawn(async move {
-        while let Some(news) = lane.herald.next_news() {
+        while let Some(news) = lane.notification_queue.next_news() {
             let matched = AssertUnwindSafe(find_wanted(&lane, news)).catch_unwind();
             if matched.await.is_err() {
                 tracing::error!("matching an event with Alerts panicked");
@@ -59,18 +62,21 @@ pub(crate) async fn tell<R: Reconciled<Home = Shard>>(shard: &Shard, metadata: &
 }
 
 /// Queues an event for its Provider.
-fn hand_on(lane: &Arc<Lane>, parcel: Parcel) -> Result<(), String> {
-    let name = (parcel.namespace.clone(), parcel.alert.spec.provider_ref.name.clone());
-    if !lane.herald.take_parcel(&name, parcel)? {
+fn hand_on(lane: &Arc<Lane>, notification: QueuedNotification) -> Result<(), String> {
+    let name = (
+        notification.namespace.clone(),
+        notification.alert.spec.provider_ref.name.clone(),
+    );
+    if !lane.notification_queue.queue_notification(&name, notification)? {
         return Ok(());
     }
     let lane = Arc::clone(lane);
     tokio::spawn(async move {
-        while let Some(parcel) = lane.herald.next_parcel(&name) {
-            while !lane.herald.take_turn(&name) {
+        while let Some(notification) = lane.notification_queue.next_notification(&name) {
+            while !lane.notification_queue.take_turn(&name) {
                 tokio::time::sleep(TURN).await;
             }
-            let told = AssertUnwindSafe(tell_one(&lane, &parcel)).catch_unwind();
+            let told = AssertUnwindSafe(send_one(&lane, &notification)).catch_unwind();
             if told.await.is_err() {
                 tracing::error!(namespace = name.0, provider = name.1, "telling a Provider panicked");
             }
@@ -83,23 +89,23 @@ fn has_alerts(shard: &Shard) -> bool {
     !shard.caches.of::<Alert>().is_empty()
 }
 
-async fn tell_one(lane: &Arc<Lane>, parcel: &Parcel) {
-    if let Err(problem) = send::send(lane, parcel).await {
-        let object = parcel.news.object.describe();
+async fn send_one(lane: &Arc<Lane>, notification: &QueuedNotification) {
+    if let Err(problem) = sender::send(lane, notification).await {
+        let object = notification.news.object.describe();
         let message = format!("failed to send notification for {object}: {problem}");
-        let complaint = Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message);
-        complain(lane, (&parcel.namespace, &parcel.alert), complaint).await;
+        let failure = NotificationFailure::new(reason::NOTIFICATION_DISPATCH_FAILED, message);
+        write_failure_event(lane, (&notification.namespace, &notification.alert), failure).await;
     }
 }
 
 /// An Alert, with its shard and its placement.
-struct Seen {
+struct SelectedAlert {
     shard: Arc<Shard>,
     alert: Arc<Alert>,
     placement: Arc<Placement>,
 }
 
-impl Seen {
+impl SelectedAlert {
     fn candidate(&self) -> Candidate<'_> {
         Candidate {
             alert: &self.alert,
@@ -109,8 +115,8 @@ impl Seen {
 }
 
 /// Returns the Alerts of the lane that select an event and may do so, up to a limit. Those of the event's namespace come first.
-async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
-    let mut found: Vec<Seen> = Vec::new();
+async fn list_about(lane: &Lane, news: &News) -> Vec<SelectedAlert> {
+    let mut found: Vec<SelectedAlert> = Vec::new();
     let mut shards = lane.list_shards();
     shards.sort_by_key(|shard| shard.namespace != news.object.namespace);
     for shard in shards {
@@ -119,13 +125,13 @@ async fn list_about(lane: &Lane, news: &News) -> Vec<Seen> {
             let about = alerts.iter().filter(|alert| is_about(alert, news));
             about.take(ALERTS_LOOKED_AT).cloned().collect::<Vec<_>>()
         };
-        let about = lane.bounds.turns.run(alerts.len().saturating_mul(GLANCE), look).await;
+        let about = lane.limits.turns.run(alerts.len().saturating_mul(GLANCE), look).await;
         if about.is_empty() {
             continue;
         }
         let placement = Arc::new(shard.place().await);
         let room = ALERTS_LOOKED_AT.saturating_sub(found.len());
-        let seen = about.into_iter().map(|alert| Seen {
+        let seen = about.into_iter().map(|alert| SelectedAlert {
             shard: Arc::clone(&shard),
             alert,
             placement: Arc::clone(&placement),
@@ -140,43 +146,48 @@ async fn find_wanted(lane: &Arc<Lane>, news: News) {
     if about.is_empty() {
         return;
     }
-    let candidates: Vec<Candidate<'_>> = about.iter().map(Seen::candidate).collect();
+    let candidates: Vec<Candidate<'_>> = about.iter().map(SelectedAlert::candidate).collect();
     let work = estimate_work(&candidates, &news);
-    let chosen = lane.bounds.turns.run(work, || choose(&candidates, &news)).await;
+    let chosen = lane.limits.turns.run(work, || choose(&candidates, &news)).await;
     drop(candidates);
-    tell_chosen(lane, &about, chosen, Arc::new(news)).await;
+    queue_for_alerts(lane, &about, chosen, Arc::new(news)).await;
 }
 
-async fn tell_chosen(lane: &Arc<Lane>, about: &[Seen], chosen: Chosen, news: Arc<News>) {
+async fn queue_for_alerts(lane: &Arc<Lane>, about: &[SelectedAlert], chosen: Chosen, news: Arc<News>) {
     let failed = |problem: &str| {
         let message = format!(
             "failed to dispatch notification for {}: {problem}",
             news.object.describe()
         );
-        Complaint::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
+        NotificationFailure::new(reason::NOTIFICATION_DISPATCH_FAILED, message)
     };
     for (index, combined) in chosen.told {
-        let Some(Seen { shard, alert, .. }) = about.get(index) else {
+        let Some(SelectedAlert { shard, alert, .. }) = about.get(index) else {
             continue;
         };
         let Combined { metadata, conflicts } = combined;
         if !conflicts.is_empty() {
-            complain(lane, (&shard.namespace, alert), Complaint::of_conflicts(conflicts)).await;
+            write_failure_event(
+                lane,
+                (&shard.namespace, alert),
+                NotificationFailure::of_conflicts(conflicts),
+            )
+            .await;
         }
-        let parcel = Parcel {
+        let notification = QueuedNotification {
             namespace: shard.namespace.clone(),
             alert: Arc::clone(alert),
             news: Arc::clone(&news),
             metadata,
         };
-        if let Err(problem) = hand_on(lane, parcel) {
-            complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+        if let Err(problem) = hand_on(lane, notification) {
+            write_failure_event(lane, (&shard.namespace, alert), failed(&problem)).await;
         }
     }
-    if let Some(Seen { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
+    if let Some(SelectedAlert { shard, alert, .. }) = chosen.too_many.and_then(|index| about.get(index)) {
         let problem = format!(
             "this Alert and others are skipped: at most {ALERTS_TOLD} Alerts of a tenant send one event, and their lists are compared with a bound: name fewer objects, or use fewer Alerts"
         );
-        complain(lane, (&shard.namespace, alert), failed(&problem)).await;
+        write_failure_event(lane, (&shard.namespace, alert), failed(&problem)).await;
     }
 }

@@ -16,9 +16,9 @@ pub(crate) fn read_failure(error: &ClusterError) -> Failure {
 }
 
 /// How much of a refusal is reported: for a confidential object, only text that can't quote the object.
-pub(crate) struct Told<'a>(Option<Request<'a>>);
+pub(crate) struct RefusalDetail<'a>(Option<Request<'a>>);
 
-impl<'a> Told<'a> {
+impl<'a> RefusalDetail<'a> {
     /// For the refusal of an object that was sent.
     pub(crate) fn of(client: &'a Client, apply: &'a Apply) -> Self {
         Self(apply.confidential.then(|| Request {
@@ -74,7 +74,7 @@ pub(crate) fn read_token(prepared: Result<(), TokenTrouble>) -> TokenAnswer {
 }
 
 /// Translates the answer to a read. An object counts as absent, or its kind as unserved, only if the answer says so.
-pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &Told<'_>) -> Live {
+pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &RefusalDetail<'_>) -> Live {
     match answer {
         Ok(Some(object)) => Live::Present(Object(object)),
         Ok(None) => Live::Absent,
@@ -84,7 +84,7 @@ pub(crate) fn read_live(answer: Result<Option<Value>, ClusterError>, told: &Told
 }
 
 /// Translates the answer to a write or a dry-run.
-pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &Told<'_>) -> WriteAnswer {
+pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &RefusalDetail<'_>) -> WriteAnswer {
     match answer {
         Ok(applied) => WriteAnswer::Done(Object(applied.object)),
         Err(error) => WriteAnswer::Failed(told.read_failure(&error)),
@@ -92,7 +92,7 @@ pub(crate) fn read_write(answer: Result<Applied, ClusterError>, told: &Told<'_>)
 }
 
 /// Translates the answer to a delete: an already deleted object counts as absent.
-pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, told: &Told<'_>) -> DeleteAnswer {
+pub(crate) fn read_delete(answer: Result<(), ClusterError>, delete: &Delete, told: &RefusalDetail<'_>) -> DeleteAnswer {
     match answer {
         Ok(()) => DeleteAnswer::Accepted,
         Err(ClusterError::Conflict { .. }) => DeleteAnswer::Changed {

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster_view::cache::{Cache, CacheByKind, Change};
 use crate::cluster_view::key::{Key, Kind};
 use crate::cluster_view::mailbox::Mailbox;
-use crate::context::Means;
-use crate::reconcile_loop::object_loop::{Meter, drive};
+use crate::context::ControllerContext;
+use crate::reconcile_loop::object_loop::{Meter, run_object_loop};
 use crate::reconcile_loop::object_writer;
 use crate::reconcile_loop::reconciled::{Home, Reconciled};
 use crate::reconcile_loop::supervisor::{self, supervise};
@@ -27,11 +27,11 @@ use crate::telemetry::metrics::Seen as Shown;
 type Visit<H> = fn(&H, &mut dyn FnMut(Shown<'_>));
 
 /// Selects an object by its metadata.
-pub(crate) type Meant<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
+pub(crate) type MetadataFilter<'a> = dyn Fn(&ObjectMeta) -> bool + 'a;
 
 /// A kind in the table.
 #[derive(Debug)]
-pub(crate) struct Entry<H> {
+pub(crate) struct KindEntry<H> {
     pub(crate) kind: &'static Kind,
     /// Creates the cache of its objects.
     pub(crate) open_cache: fn(&CacheByKind),
@@ -44,24 +44,24 @@ pub(crate) struct Entry<H> {
     /// See [`Reconciled::list_dependents`].
     pub(crate) list_dependents: fn(&H, &Key) -> Vec<Key>,
     /// See [`Reconciled::take_stock`].
-    pub(crate) take_stock: fn(Arc<Means>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
+    pub(crate) prepare_start: fn(Arc<ControllerContext>, Vec<Arc<H>>) -> BoxFuture<'static, ()>,
     /// Returns the objects that have a label with a value.
     pub(crate) list_labelled: fn(&H, (&str, &str)) -> Vec<Value>,
     /// Visits every object, in the order of namespaces and names, for the metrics.
     pub(crate) visit: Visit<H>,
     /// Returns the metadata of selected objects as JSON, up to a limit.
-    pub(crate) list_metadata: fn(&H, &Meant<'_>, usize) -> Vec<Value>,
+    pub(crate) list_metadata: fn(&H, &MetadataFilter<'_>, usize) -> Vec<Value>,
     /// Returns the keys of all objects.
     pub(crate) list_keys: fn(&H) -> Vec<Key>,
     /// Returns an object as JSON, by namespace and name.
     pub(crate) write_object: fn(&H, &str, &str) -> Option<Value>,
     /// Writes into the status of an object why it waits.
-    pub(crate) tell_of_pause: fn(Arc<H>, Key, String) -> BoxFuture<'static, ()>,
+    pub(crate) report_pause: fn(Arc<H>, Key, String) -> BoxFuture<'static, ()>,
     /// Reconciles one object until its deletion or the end of the controllers.
     pub(crate) run: fn(Arc<H>, Key, Arc<Mailbox>, CancellationToken) -> BoxFuture<'static, ()>,
 }
 
-impl<H: Home> Entry<H> {
+impl<H: Home> KindEntry<H> {
     /// Creates the entry of a kind.
     pub(crate) fn of<R: Reconciled<Home = H>>() -> Self {
         Self {
@@ -73,7 +73,7 @@ impl<H: Home> Entry<H> {
             },
             exists: |home, namespace, name| home.caches().of::<R>().get(namespace, name).is_some(),
             list_dependents: R::list_dependents,
-            take_stock: |means, homes| R::take_stock(means, homes).boxed(),
+            prepare_start: |context, homes| R::prepare_start(context, homes).boxed(),
             list_labelled: |home, (label, value)| {
                 let objects = home.caches().of::<R>().all();
                 let bearing = objects
@@ -111,8 +111,8 @@ impl<H: Home> Entry<H> {
                 let object = home.caches().of::<R>().get(namespace, name)?;
                 serde_json::to_value(object.as_ref()).ok()
             },
-            tell_of_pause: |home, key, message| {
-                async move { object_writer::tell_of_pause::<R>(&home, &key, &message).await }.boxed()
+            report_pause: |home, key, message| {
+                async move { object_writer::report_pause::<R>(&home, &key, &message).await }.boxed()
             },
             run: |home, key, mailbox, end| run::<R>(home, key, mailbox, end).boxed(),
         }
@@ -144,20 +144,20 @@ async fn run<R: Reconciled>(home: Arc<R::Home>, key: Key, mailbox: Arc<Mailbox>,
         () = home.ready().cancelled() => {}
         () = end.cancelled() => return,
     }
-    let said = tokio::sync::Mutex::new(EventHistory::default());
+    let event_history = tokio::sync::Mutex::new(EventHistory::default());
     let is_failing = || find_failing::<R>(home.as_ref(), &key);
     let meter = Meter {
-        figures: home.figures(),
+        metrics: home.metrics(),
         is_failing: &is_failing,
     };
     let start = || {
         let reconciler = R::reconciler(Arc::clone(&home), key.clone());
-        drive(reconciler, home.mailboxes(), (&mailbox, Some(meter)), &end)
+        run_object_loop(reconciler, home.mailboxes(), (&mailbox, Some(meter)), &end)
     };
     let crashed = async |times, pause| {
         tracing::error!(object = %key, times, ?pause, "its reconciler panicked and is started again after a pause");
-        let mut said = said.lock().await;
-        if let Err(error) = object_writer::tell_of_crash::<R>(home.as_ref(), &key, &mut said, times).await {
+        let mut event_history = event_history.lock().await;
+        if let Err(error) = object_writer::report_crash::<R>(home.as_ref(), &key, &mut event_history, times).await {
             tracing::warn!(object = %key, %error, "the panic of its reconciler could not be written into its status");
         }
     };

@@ -19,8 +19,8 @@ use tracing::Instrument as _;
 
 use crate::cluster_view::key::Key;
 use crate::cluster_view::mailbox::{Mailbox, MailboxTable};
-use crate::context::attempt_marks::{Turn, UnderWay};
-use crate::telemetry::metrics::{Figures, Outcome, Waiting};
+use crate::context::attempt_marks::{AttemptMarks, Turn};
+use crate::telemetry::metrics::{Metrics, Outcome, Waiting};
 use crate::telemetry::spans;
 
 /// First and longest pause after a failure of the controller's own bookkeeping.
@@ -47,7 +47,7 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     fn permits(&self) -> impl Future<Output = Arc<Semaphore>> + Send;
 
     /// Returns a narrower semaphore of its lane, for an object with less to do than others. The attempt waits for it first.
-    fn unhurried(&self) -> impl Future<Output = Option<Arc<Semaphore>>> + Send {
+    fn low_priority(&self) -> impl Future<Output = Option<Arc<Semaphore>>> + Send {
         std::future::ready(None)
     }
 
@@ -55,12 +55,12 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     fn round(&mut self) -> impl Future<Output = Result<Option<Next>, ClusterError>> + Send;
 
     /// Returns the records of running attempts. Only kinds that read content of others have them.
-    fn marks(&self) -> Option<Arc<UnderWay>> {
+    fn marks(&self) -> Option<Arc<AttemptMarks>> {
         None
     }
 
     /// Writes into the status that the object waits, because several processes in a row ended during its attempt.
-    fn tell_of_wait(&self, _crashes: u32, _until: Timestamp) -> impl Future<Output = ()> + Send {
+    fn report_wait(&self, _crashes: u32, _until: Timestamp) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
@@ -68,15 +68,15 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     fn restart(&mut self);
 
     /// Checks whether a change is a reason for a new attempt, after the previous attempt has ended.
-    fn triggered(&mut self, changed: &HashSet<ObjectId>) -> impl Future<Output = bool> + Send;
+    fn needs_attempt(&mut self, changed: &HashSet<ObjectId>) -> impl Future<Output = bool> + Send;
 
     /// Checks whether something that it waits for may change without a watch event.
-    fn unwatched(&self) -> bool {
+    fn needs_polling(&self) -> bool {
         false
     }
 
     /// Prepares to read objects without watches again, before the next round of a waiting attempt.
-    fn look_again(&mut self) {}
+    fn prepare_poll(&mut self) {}
 
     /// Forgets everything about a deleted object.
     fn forget(&mut self);
@@ -88,13 +88,13 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 /// The metrics of an object's reconciliation.
 #[derive(Clone, Copy)]
 pub(crate) struct Meter<'a> {
-    pub(crate) figures: &'a Figures,
+    pub(crate) metrics: &'a Metrics,
     /// Returns whether the object's status reports a failure; `None` if the object is deleted.
     pub(crate) is_failing: &'a (dyn Fn() -> Option<bool> + Sync),
 }
 
 /// Drives one object until its deletion or the end of the controllers. A meter counts the work.
-pub(crate) async fn drive<R: Reconciler>(
+pub(crate) async fn run_object_loop<R: Reconciler>(
     mut reconciler: R,
     mailboxes: &MailboxTable,
     (mailbox, meter): (&Mailbox, Option<Meter<'_>>),
@@ -109,13 +109,13 @@ pub(crate) async fn drive<R: Reconciler>(
     }
     let marks = reconciler.marks();
     let (mut first, mut turn) = (None, None);
-    if let Some(under_way) = &marks {
-        let crashes = under_way.crashes(reconciler.key());
+    if let Some(attempt_marks) = &marks {
+        let crashes = attempt_marks.crashes(reconciler.key());
         if crashes == 0 {
-            first = Some(under_way.first());
+            first = Some(attempt_marks.first());
         } else {
             tokio::select! {
-                taken = Box::pin(wait_for_turn(&reconciler, under_way, crashes)) => turn = Some(taken),
+                taken = Box::pin(wait_for_turn(&reconciler, attempt_marks, crashes)) => turn = Some(taken),
                 () = end.cancelled() => return,
             }
         }
@@ -124,7 +124,7 @@ pub(crate) async fn drive<R: Reconciler>(
         if !wait_for_admission(&reconciler, mailbox, end).await {
             return;
         }
-        let waiting = meter.map(|meter| meter.figures.wait(reconciler.key()));
+        let waiting = meter.map(|meter| meter.metrics.wait(reconciler.key()));
         let permits = tokio::select! {
             permits = Box::pin(take_permits(&reconciler, mailbox)) => permits,
             () = end.cancelled() => return,
@@ -135,7 +135,9 @@ pub(crate) async fn drive<R: Reconciler>(
         if std::mem::take(&mut fresh) {
             reconciler.restart();
         }
-        let marked = marks.as_ref().map(|under_way| under_way.begin(reconciler.key()));
+        let marked = marks
+            .as_ref()
+            .map(|attempt_marks| attempt_marks.begin(reconciler.key()));
         let span = spans::begin_attempt(reconciler.key());
         let next = Box::pin(attempt(&mut reconciler, end).instrument(span)).await;
         drop((marked, first.take(), turn.take()));
@@ -192,7 +194,7 @@ fn count_attempt(
         return false;
     };
     let exists = || (meter.is_failing)().is_some();
-    meter.figures.take_attempt(key, since.elapsed(), outcome, exists);
+    meter.metrics.take_attempt(key, since.elapsed(), outcome, exists);
     true
 }
 
@@ -205,7 +207,7 @@ enum Wake {
 
 /// Waits for capacity in the lane for an attempt. Dropping the returned permits frees it.
 async fn take_permits<R: Reconciler>(reconciler: &R, mailbox: &Mailbox) -> [Option<OwnedSemaphorePermit>; 2] {
-    let narrow = match reconciler.unhurried().await {
+    let narrow = match reconciler.low_priority().await {
         Some(narrow) => take_narrow(reconciler, mailbox, narrow).await,
         None => None,
     };
@@ -224,7 +226,7 @@ async fn take_narrow<R: Reconciler>(
         tokio::select! {
             taken = &mut taking => return taken.ok(),
             () = mailbox.notified() => {
-                reconciler.unhurried().await?;
+                reconciler.low_priority().await?;
             }
         }
     }
@@ -242,14 +244,14 @@ async fn wait_for_admission<R: Reconciler>(reconciler: &R, mailbox: &Mailbox, en
 }
 
 /// Delays the first attempt of an object that was being reconciled when an earlier process ended, and writes that into the status.
-async fn wait_for_turn<R: Reconciler>(reconciler: &R, under_way: &UnderWay, crashes: u32) -> Turn {
+async fn wait_for_turn<R: Reconciler>(reconciler: &R, attempt_marks: &AttemptMarks, crashes: u32) -> Turn {
     let now = Timestamp::now();
     let wait = restart::find_pause(crashes);
     reconciler
-        .tell_of_wait(crashes, now.checked_add(wait).unwrap_or(now))
+        .report_wait(crashes, now.checked_add(wait).unwrap_or(now))
         .await;
     tokio::time::sleep(wait).await;
-    under_way.turn().await
+    attempt_marks.turn().await
 }
 
 /// Executes rounds until the plan wants to wait.
@@ -288,8 +290,8 @@ async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &Cance
     let woken = if waiting { Wake::SameAttempt } else { Wake::NewAttempt };
     let deadline = until.map(|until| tokio::time::Instant::now() + until);
     loop {
-        let unwatched = waiting && reconciler.unwatched();
-        let wake = match (deadline, unwatched) {
+        let needs_polling = waiting && reconciler.needs_polling();
+        let wake = match (deadline, needs_polling) {
             (Some(deadline), true) => Some(deadline.min(tokio::time::Instant::now() + UNWATCHED)),
             (deadline, _) => deadline,
         };
@@ -302,14 +304,14 @@ async fn sleep<R: Reconciler>(reconciler: &mut R, mailbox: &Mailbox, end: &Cance
         tokio::select! {
             () = end.cancelled() => return woken,
             () = timer => {
-                if unwatched {
-                    reconciler.look_again();
+                if needs_polling {
+                    reconciler.prepare_poll();
                 }
                 return woken;
             }
             () = mailbox.notified() => {
                 let changed = mailbox.take_changed();
-                if (waiting && !changed.is_empty()) || Box::pin(reconciler.triggered(&changed)).await {
+                if (waiting && !changed.is_empty()) || Box::pin(reconciler.needs_attempt(&changed)).await {
                     return woken;
                 }
             }
@@ -352,7 +354,7 @@ mod tests {
             Arc::clone(&self.permits)
         }
 
-        async fn unhurried(&self) -> Option<Arc<Semaphore>> {
+        async fn low_priority(&self) -> Option<Arc<Semaphore>> {
             self.narrow.lock().unwrap().clone()
         }
 
@@ -365,7 +367,7 @@ mod tests {
             self.note("begins");
         }
 
-        async fn triggered(&mut self, _: &HashSet<ObjectId>) -> bool {
+        async fn needs_attempt(&mut self, _: &HashSet<ObjectId>) -> bool {
             true
         }
 
@@ -402,7 +404,7 @@ mod tests {
             reached(&["queues", "works", "queues", "begins", "works"]).await;
             end.cancel();
         };
-        tokio::join!(drive(reconciler, &mailboxes, (&mailbox, None), &end), script);
+        tokio::join!(run_object_loop(reconciler, &mailboxes, (&mailbox, None), &end), script);
     }
 
     #[tokio::test]
@@ -432,7 +434,7 @@ mod tests {
             assert_eq!(permits.available_permits(), 1);
             end.cancel();
         };
-        tokio::join!(biased; script, drive(reconciler, &mailboxes, (&mailbox, None), &end));
+        tokio::join!(biased; script, run_object_loop(reconciler, &mailboxes, (&mailbox, None), &end));
     }
 
     #[tokio::test]
@@ -463,6 +465,6 @@ mod tests {
             }
             end.cancel();
         };
-        tokio::join!(biased; script, drive(reconciler, &mailboxes, (&mailbox, None), &end));
+        tokio::join!(biased; script, run_object_loop(reconciler, &mailboxes, (&mailbox, None), &end));
     }
 }

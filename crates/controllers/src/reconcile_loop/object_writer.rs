@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 4;
 
 /// The result of a write to the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum WriteResult {
     /// The API server has stored it.
     Stored,
     /// The object is deleted: nothing can be written to it, and nothing more has to be done for it.
@@ -30,7 +30,7 @@ pub(crate) enum Written {
 
 /// A reconciled object, in the version from which its plan was made.
 #[derive(Debug)]
-pub(crate) struct Own<R> {
+pub(crate) struct ObjectWriter<R> {
     key: Key,
     uid: String,
     resource_version: String,
@@ -39,7 +39,7 @@ pub(crate) struct Own<R> {
     kind: PhantomData<fn() -> R>,
 }
 
-impl<R: Reconciled> Own<R> {
+impl<R: Reconciled> ObjectWriter<R> {
     pub(crate) fn of(object: &R) -> Self {
         let metadata = object.meta();
         Self {
@@ -70,18 +70,18 @@ impl<R: Reconciled> Own<R> {
         &self,
         home: &R::Home,
         change: &FinalizerChange,
-    ) -> Result<Written, ClusterError> {
+    ) -> Result<WriteResult, ClusterError> {
         let resource = self.resource(home).await?;
         let (mut version, mut finalizers) = (self.resource_version.clone(), self.finalizers.clone());
         for attempt in 1.. {
             let mut wanted = finalizers.clone();
             match change {
                 FinalizerChange::Add(name) if !wanted.contains(name) => wanted.push(name.clone()),
-                FinalizerChange::Add(_) => return Ok(Written::Stored),
+                FinalizerChange::Add(_) => return Ok(WriteResult::Stored),
                 FinalizerChange::Remove(name) => wanted.retain(|finalizer| finalizer != name),
             }
             if wanted == finalizers {
-                return Ok(Written::Stored);
+                return Ok(WriteResult::Stored);
             }
             // With the resourceVersion: otherwise a finalizer that another writer added meanwhile would be lost.
             let patch = json!({ "metadata": { "uid": self.uid, "resourceVersion": version, "finalizers": wanted } });
@@ -93,12 +93,12 @@ impl<R: Reconciled> Own<R> {
             match patched {
                 Ok(applied) => {
                     take_written::<R>(home, applied.object);
-                    return Ok(Written::Stored);
+                    return Ok(WriteResult::Stored);
                 }
-                Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
+                Err(ClusterError::NotFound { .. }) => return Ok(WriteResult::Gone),
                 Err(ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
                     let Some(fresh) = self.fresh(home, &resource).await? else {
-                        return Ok(Written::Gone);
+                        return Ok(WriteResult::Gone);
                     };
                     let view = ObjectView::of(&fresh);
                     version = view.read_text("/metadata/resourceVersion").to_owned();
@@ -107,11 +107,11 @@ impl<R: Reconciled> Own<R> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Written::Stored)
+        Ok(WriteResult::Stored)
     }
 
     /// Writes the changed fields of the status, and sends nothing if there is no change. A deleted object is no error.
-    pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<Written, ClusterError> {
+    pub(crate) async fn write_status(&self, home: &R::Home, status: &R::Status) -> Result<WriteResult, ClusterError> {
         spans::note_status(status);
         let status = &serde_json::to_value(status).unwrap_or(Value::Null);
         let resource = self.resource(home).await?;
@@ -119,7 +119,7 @@ impl<R: Reconciled> Own<R> {
         let mut version = self.resource_version.clone();
         for attempt in 1.. {
             let Some(difference) = find_difference(&old, status) else {
-                return Ok(Written::Stored);
+                return Ok(WriteResult::Stored);
             };
             let mut metadata = json!({ "uid": self.uid });
             let is_shared = R::SHARED_RECORD.is_some_and(|field| difference.get(field).is_some());
@@ -135,13 +135,13 @@ impl<R: Reconciled> Own<R> {
             match patched {
                 Ok(applied) => {
                     take_written::<R>(home, applied.object);
-                    return Ok(Written::Stored);
+                    return Ok(WriteResult::Stored);
                 }
-                Err(ClusterError::NotFound { .. }) => return Ok(Written::Gone),
+                Err(ClusterError::NotFound { .. }) => return Ok(WriteResult::Gone),
                 // Either the object was re-created, and this status is not for the new one, or many wrote at once. Only the uid tells.
                 Err(error @ ClusterError::Conflict { .. }) if attempt < ATTEMPTS => {
                     let Some(mut fresh) = self.fresh(home, &resource).await? else {
-                        return Ok(Written::Gone);
+                        return Ok(WriteResult::Gone);
                     };
                     if is_shared && self.is_record_another(&fresh) {
                         // The next plan uses the record that another writer changed meanwhile.
@@ -156,7 +156,7 @@ impl<R: Reconciled> Own<R> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Written::Stored)
+        Ok(WriteResult::Stored)
     }
 
     /// Checks whether another writer has changed the shared field since the plan was made.
@@ -198,7 +198,7 @@ impl<R: Reconciled> Own<R> {
     }
 
     /// Writes events about the object.
-    pub(crate) async fn write_events(&self, home: &R::Home, said: &mut EventHistory, events: &[Event]) {
+    pub(crate) async fn write_events(&self, home: &R::Home, event_history: &mut EventHistory, events: &[Event]) {
         let itself = json!({
             "apiVersion": R::KIND.api_version,
             "kind": R::KIND.name,
@@ -225,7 +225,7 @@ impl<R: Reconciled> Own<R> {
             if home.takes_event(&self.key, event) {
                 continue;
             }
-            R::tell(home, &self.find_metadata(home), event).await;
+            R::send_event(home, &self.find_metadata(home), event).await;
             recorded.push(event.clone());
         }
         for event in join_events(&recorded) {
@@ -245,7 +245,7 @@ impl<R: Reconciled> Own<R> {
             };
             let event = describe_event(event, related);
             let recorder = EventRecorder::new(home.bookkeeper_of(place).await, R::KIND.reporter);
-            recorder.record(said, object, &event).await;
+            recorder.record(event_history, object, &event).await;
         }
     }
 }
@@ -265,33 +265,33 @@ pub(crate) fn describe_event(event: &Event, related: Option<Value>) -> ObjectEve
 }
 
 /// Reports in the status of a reconciled object, and as an event, that its reconciler panicked.
-pub(crate) async fn tell_of_crash<R: Reconciled>(
+pub(crate) async fn report_crash<R: Reconciled>(
     home: &R::Home,
     key: &Key,
-    said: &mut EventHistory,
+    event_history: &mut EventHistory,
     times: u32,
 ) -> Result<(), ClusterError> {
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return Ok(());
     };
-    let own = Own::of(object.as_ref());
+    let own = ObjectWriter::of(object.as_ref());
     let (new, event) = crash::tell_crash(object.status(), object.meta(), Timestamp::now(), times);
     own.write_status(home, &new).await?;
-    own.write_events(home, said, &[event]).await;
+    own.write_events(home, event_history, &[event]).await;
     Ok(())
 }
 
 /// Reports in the status of a reconciled object that it waits, because the controllers ended so often while it was being reconciled.
-pub(crate) async fn tell_of_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
-    tell_of_pause::<R>(home, key, &restart::describe_wait(crashes, until)).await;
+pub(crate) async fn report_wait<R: Reconciled>(home: &R::Home, key: &Key, crashes: u32, until: Timestamp) {
+    report_pause::<R>(home, key, &restart::describe_wait(crashes, until)).await;
 }
 
 /// Reports in the status of a reconciled object why it waits.
-pub(crate) async fn tell_of_pause<R: Reconciled>(home: &R::Home, key: &Key, message: &str) {
+pub(crate) async fn report_pause<R: Reconciled>(home: &R::Home, key: &Key, message: &str) {
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return;
     };
-    let own = Own::of(object.as_ref());
+    let own = ObjectWriter::of(object.as_ref());
     let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), message);
     if let Err(error) = own.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "the status that it waits could not be written");

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cluster_view::cache::{self, CacheByKind, Change};
 use crate::cluster_view::key::{Key, Kind};
 use crate::cluster_view::mailbox::MailboxTable;
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::telemetry::metrics::{Described, Figures};
+use crate::telemetry::metrics::{Described, Metrics};
 
 /// The caches of reconciled objects, and the account that does their bookkeeping.
 pub(crate) trait Home: Send + Sync + 'static {
@@ -26,7 +26,7 @@ pub(crate) trait Home: Send + Sync + 'static {
     fn caches(&self) -> &CacheByKind;
 
     /// Returns the metrics.
-    fn figures(&self) -> &Figures;
+    fn metrics(&self) -> &Metrics;
 
     /// Returns the mailboxes of the reconcilers.
     fn mailboxes(&self) -> &MailboxTable;
@@ -98,12 +98,15 @@ pub(crate) trait Reconciled:
     fn refresh(_home: &Self::Home, _key: &Key) {}
 
     /// Sends an event about an object to its other receivers. The reconciler does not wait for their answers.
-    fn tell(_home: &Self::Home, _metadata: &ObjectMeta, _event: &Event) -> impl Future<Output = ()> + Send {
+    fn send_event(_home: &Self::Home, _metadata: &ObjectMeta, _event: &Event) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
     /// Called after all existing objects have been seen, before anything is reconciled.
-    fn take_stock(_means: Arc<Means>, _homes: Vec<Arc<Self::Home>>) -> impl Future<Output = ()> + Send {
+    fn prepare_start(
+        _context: Arc<ControllerContext>,
+        _homes: Vec<Arc<Self::Home>>,
+    ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }

@@ -16,8 +16,8 @@ use tenure_planner::{Failure, Live, Object, Request, WriteAnswer};
 use tenure_tenancy::reach::Scope;
 use tokio::time::Instant;
 
-use crate::limits::object_memory::LookingRoom;
-use crate::reconcile_loop::cluster_answers::{self, Told};
+use crate::limits::object_memory::ObjectMemory;
+use crate::reconcile_loop::cluster_answers::{self, RefusalDetail};
 
 /// The limit of concurrent requests of one plan.
 const CONCURRENT: usize = 8;
@@ -25,13 +25,13 @@ const CONCURRENT: usize = 8;
 const MOST_CLAIM_OWNERS: usize = 1000;
 
 /// Executes the steps in their order: adjacent reads and dry-runs concurrently, and writes one after the other. A step that has not begun by the
-/// deadline has no answer. With `looking`, the memory for each answer's objects is charged when the answer arrives.
-pub(crate) async fn execute(
+/// deadline has no answer. With `object_memory`, the memory for each answer's objects is charged when the answer arrives.
+pub(crate) async fn execute_steps(
     clients: &ClientPool,
     client: &Client,
     requests: &[Request],
     deadline: Option<Timestamp>,
-    looking: Option<&LookingRoom>,
+    object_memory: Option<&ObjectMemory>,
 ) -> Vec<Answer> {
     let deadline = deadline.map(|deadline| {
         let left = Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default();
@@ -48,8 +48,8 @@ pub(crate) async fn execute(
                     async move {
                         let mut admitted = Vec::new();
                         for answer in answers.await {
-                            admitted.push(match looking {
-                                Some(looking) => looking.admit(answer).await,
+                            admitted.push(match object_memory {
+                                Some(object_memory) => object_memory.admit(answer).await,
                                 None => answer,
                             });
                         }
@@ -150,7 +150,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             answers
         }
         Request::Read(target) => {
-            let told = Told::about(client, &target.id);
+            let told = RefusalDetail::about(client, &target.id);
             vec![Answer::Live(
                 target.id.clone(),
                 cluster_answers::read_live(read(client, target).await, &told),
@@ -160,14 +160,14 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             let answer = send(client, apply, true).await;
             vec![Answer::DryRun(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &Told::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
             )]
         }
         Request::Try(apply) => {
             let answer = client.try_creation(&apply.object.0, &apply.manager).await;
             vec![Answer::Tried(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &Told::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
             )]
         }
         Request::Apply(apply) => {
@@ -177,7 +177,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             }
             vec![Answer::Applied(
                 apply.id.clone(),
-                cluster_answers::read_write(answer, &Told::of(client, apply)),
+                cluster_answers::read_write(answer, &RefusalDetail::of(client, apply)),
             )]
         }
         Request::TakeOver(take_over) => {
@@ -185,7 +185,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             let id = &take_over.target.id;
             vec![Answer::TakenOver(
                 id.clone(),
-                cluster_answers::read_write(answer, &Told::about(client, id)),
+                cluster_answers::read_write(answer, &RefusalDetail::about(client, id)),
             )]
         }
         Request::Disown(disown) => {
@@ -208,7 +208,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             let id = &delete.target.id;
             vec![Answer::TriedDelete(
                 id.clone(),
-                cluster_answers::read_delete(answer, delete, &Told::about(client, id)),
+                cluster_answers::read_delete(answer, delete, &RefusalDetail::about(client, id)),
             )]
         }
         Request::Delete(delete) => {
@@ -216,7 +216,7 @@ async fn perform(clients: &ClientPool, client: &Client, request: &Request) -> Ve
             let id = &delete.target.id;
             vec![Answer::Deleted(
                 id.clone(),
-                cluster_answers::read_delete(answer, delete, &Told::about(client, id)),
+                cluster_answers::read_delete(answer, delete, &RefusalDetail::about(client, id)),
             )]
         }
     }
@@ -295,7 +295,7 @@ async fn patch_metadata(client: &Client, target: &Watched, patch: &Value) -> Wri
     };
     match send().await {
         Err(ClusterError::NotFound { .. }) => WriteAnswer::Done(Object(Value::Null)),
-        answer => cluster_answers::read_write(answer, &Told::about(client, &target.id)),
+        answer => cluster_answers::read_write(answer, &RefusalDetail::about(client, &target.id)),
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) fn read_keys(entries: &DecryptionKeys) -> Result<Keys, String> {
 }
 
 /// A file tree in which encrypted files are read as clear text.
-pub(crate) struct ClearFiles<'a> {
+pub(crate) struct DecryptedFiles<'a> {
     files: &'a dyn FileTree,
     keys: &'a Keys,
     clear: Vec<OnceCell<Box<Slot>>>,
@@ -71,7 +71,7 @@ struct Found {
     changed: BTreeSet<String>,
 }
 
-impl<'a> ClearFiles<'a> {
+impl<'a> DecryptedFiles<'a> {
     pub(crate) fn new(files: &'a dyn FileTree, keys: &'a Keys) -> Self {
         Self {
             files,
@@ -221,7 +221,7 @@ impl<'a> ClearFiles<'a> {
     }
 }
 
-impl FileTree for ClearFiles<'_> {
+impl FileTree for DecryptedFiles<'_> {
     fn entry(&self, path: &str) -> Option<Entry<'_>> {
         Some(match self.files.entry(path)? {
             Entry::File(content) => Entry::File(self.read(path, content)),

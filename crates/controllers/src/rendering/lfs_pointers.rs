@@ -15,12 +15,12 @@ const BEGINNINGS: [&[u8]; 2] = [
 const LONGEST: usize = 1024;
 
 /// A file tree that records the first pointer that was read in place of a file.
-pub(crate) struct WholeFiles<'a> {
+pub(crate) struct PointerCheckedFiles<'a> {
     files: &'a dyn FileTree,
     pointer: RefCell<Option<String>>,
 }
 
-impl<'a> WholeFiles<'a> {
+impl<'a> PointerCheckedFiles<'a> {
     pub(crate) fn new(files: &'a dyn FileTree) -> Self {
         Self {
             files,
@@ -39,7 +39,7 @@ impl<'a> WholeFiles<'a> {
     }
 }
 
-impl FileTree for WholeFiles<'_> {
+impl FileTree for PointerCheckedFiles<'_> {
     fn entry(&self, path: &str) -> Option<Entry<'_>> {
         let entry = self.files.entry(path)?;
         if let Entry::File(content) = entry
@@ -93,7 +93,7 @@ mod tests {
         let mut files = kustomize::MapTree::new();
         files.insert("a/logo.svg", POINTER);
         files.insert("b.yaml", "a: b\n");
-        let whole = WholeFiles::new(&files);
+        let whole = PointerCheckedFiles::new(&files);
         assert_eq!(whole.list("a"), ["logo.svg"]);
         whole.entry("b.yaml");
         assert_eq!(whole.describe_pointer(), None);

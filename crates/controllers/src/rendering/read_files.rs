@@ -34,14 +34,14 @@ impl Found {
 
 /// The files and folders that a rendering read, in their state at that time.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct SeenFiles {
+pub(crate) struct ReadFiles {
     entries: BTreeMap<String, Found>,
     listed: BTreeMap<String, [u8; 32]>,
     /// The size of all files together.
     content: u64,
 }
 
-impl SeenFiles {
+impl ReadFiles {
     /// Checks whether a rendering would see the same in another tree.
     pub(crate) fn are_same_in(&self, files: &dyn FileTree) -> bool {
         self.entries
@@ -76,12 +76,12 @@ fn digest_names(names: &[String]) -> [u8; 32] {
 }
 
 /// A tree that records reads.
-pub(crate) struct NotedTree<'a> {
+pub(crate) struct RecordingTree<'a> {
     files: &'a dyn FileTree,
-    seen: RefCell<SeenFiles>,
+    seen: RefCell<ReadFiles>,
 }
 
-impl<'a> NotedTree<'a> {
+impl<'a> RecordingTree<'a> {
     pub(crate) fn new(files: &'a dyn FileTree) -> Self {
         Self {
             files,
@@ -90,12 +90,12 @@ impl<'a> NotedTree<'a> {
     }
 
     /// Returns the recorded files.
-    pub(crate) fn into_seen(self) -> SeenFiles {
+    pub(crate) fn into_seen(self) -> ReadFiles {
         self.seen.into_inner()
     }
 }
 
-impl FileTree for NotedTree<'_> {
+impl FileTree for RecordingTree<'_> {
     fn entry(&self, path: &str) -> Option<Entry<'_>> {
         let entry = self.files.entry(path);
         let mut seen = self.seen.borrow_mut();
@@ -141,9 +141,9 @@ mod tests {
         tree
     }
 
-    fn see(folder: &str) -> SeenFiles {
+    fn see(folder: &str) -> ReadFiles {
         let tree = tree();
-        let noted = NotedTree::new(&tree);
+        let noted = RecordingTree::new(&tree);
         let options = Options {
             generate_missing: true,
             ..Options::default()

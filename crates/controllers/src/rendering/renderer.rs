@@ -19,11 +19,11 @@ use tokio::time::Instant;
 
 use crate::artifacts::storage::ArtifactRecords;
 use crate::artifacts::tree_cache::TreeInUse;
-use crate::limits::lane_limits::LaneBounds;
-use crate::limits::object_memory::weigh;
-use crate::rendering::decryption::{self, ClearFiles};
-use crate::rendering::lfs_pointers::WholeFiles;
-use crate::rendering::read_files::{NotedTree, SeenFiles};
+use crate::limits::lane_limits::LaneLimits;
+use crate::limits::object_memory::estimate_memory;
+use crate::rendering::decryption::{self, DecryptedFiles};
+use crate::rendering::lfs_pointers::PointerCheckedFiles;
+use crate::rendering::read_files::{ReadFiles, RecordingTree};
 
 /// Limits of renderings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,8 +52,8 @@ impl Default for RenderLimits {
 
 /// A size that most renderings stay far below. Small renderings have memory of their own, so they never wait for large ones.
 const SMALL: u64 = 4 << 20;
-/// Bytes of rendered objects, as [`weigh`] counts them, that one lane and all lanes may keep for the next reconciliation. Other objects are rendered
-/// again.
+/// Bytes of rendered objects, as [`estimate_memory`] counts them, that one lane and all lanes may keep for the next reconciliation. Other
+/// objects are rendered again.
 const KEPT: (u64, u64) = (24 << 20, 96 << 20);
 /// How long a comparison with the previously rendered files waits for memory for an artifact's files.
 const COMPARING: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ const ALL_SETTING: &str = "--renderings-bytes";
 
 /// The memory that renderings share.
 #[derive(Debug)]
-pub(crate) struct Renderings {
+pub(crate) struct Renderer {
     limits: RenderLimits,
     small: ByteBudget,
     large: ByteBudget,
@@ -73,23 +73,23 @@ pub(crate) struct Renderings {
 
 /// A rendering, and the memory of its objects.
 #[derive(Debug)]
-pub(crate) struct Roomy {
+pub(crate) struct RenderedWithMemory {
     pub(crate) rendered: Rendered,
     pub(crate) room: Option<Held>,
     /// The files that were read. Absent after a failure.
-    pub(crate) seen: Option<Arc<SeenFiles>>,
+    pub(crate) seen: Option<Arc<ReadFiles>>,
 }
 
 /// The output of a rendering.
-struct Objects {
+struct RenderOutput {
     objects: Vec<RenderedObject>,
     /// Encrypted files with a wrong MAC.
     changed_files: Vec<String>,
     /// The files that were looked at.
-    seen: Arc<SeenFiles>,
+    seen: Arc<ReadFiles>,
 }
 
-impl Renderings {
+impl Renderer {
     pub(crate) fn new(limits: RenderLimits) -> Self {
         let room = |lane: u64, all: u64| {
             ByteBudget::new(Room {
@@ -128,14 +128,14 @@ impl Renderings {
         artifacts: &ArtifactRecords,
         source: &SourceKey,
         request: &RenderRequest,
-        lane: &LaneBounds,
-    ) -> Roomy {
+        lane: &LaneLimits,
+    ) -> RenderedWithMemory {
         let outcome = self.objects(artifacts, source, request, lane).await;
         let (outcome, changed_files, room, seen) = match outcome {
             Ok((made, room)) => (Ok(made.objects), made.changed_files, Some(room), Some(made.seen)),
             Err(failure) => (Err(failure), Vec::new(), None, None),
         };
-        Roomy {
+        RenderedWithMemory {
             rendered: Rendered::of(request, outcome, changed_files),
             room,
             seen,
@@ -146,19 +146,19 @@ impl Renderings {
     pub(crate) async fn are_same(
         artifacts: &ArtifactRecords,
         artifact: (&SourceKey, &str),
-        seen: &SeenFiles,
-        lane: &LaneBounds,
+        seen: &ReadFiles,
+        lane: &LaneLimits,
     ) -> bool {
         let deadline = Instant::now() + COMPARING;
         let Ok(tree) = artifacts.tree(artifact, &lane.name, deadline).await else {
             return false;
         };
-        let same = || seen.are_same_in(&Files(&tree));
+        let same = || seen.are_same_in(&TreeFiles(&tree));
         lane.turns.run(seen.content_bytes(), same).await
     }
 
     /// Takes memory for objects that are kept while no attempt works; `None` if it is full, and the objects have to be rendered again.
-    pub(crate) fn keep(&self, lane: &LaneBounds, room: Option<Held>) -> Option<Held> {
+    pub(crate) fn keep(&self, lane: &LaneLimits, room: Option<Held>) -> Option<Held> {
         // Returned first, because it may be the same memory.
         let bytes = room?.bytes();
         self.kept.try_acquire(&lane.name, bytes).ok()
@@ -169,15 +169,15 @@ impl Renderings {
         artifacts: &ArtifactRecords,
         source: &SourceKey,
         request: &RenderRequest,
-        lane: &LaneBounds,
-    ) -> Result<(Objects, Held), RenderFailure> {
+        lane: &LaneLimits,
+    ) -> Result<(RenderOutput, Held), RenderFailure> {
         let failure = |message: String| RenderFailure {
             message,
             artifact_missing: false,
         };
         let timeout = self.limits.timeout;
         let deadline = Instant::now() + timeout;
-        let waiting = tokio::time::timeout_at(deadline, Arc::clone(&lane.renderings).acquire_owned());
+        let waiting = tokio::time::timeout_at(deadline, Arc::clone(&lane.renderer).acquire_owned());
         let Ok(Ok(permit)) = waiting.await else {
             return Err(failure(format!(
                 "rendering {} had to wait longer than {} s for others of the same tenant",
@@ -205,8 +205,8 @@ impl Renderings {
         &self,
         held: &Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
-        lane: &LaneBounds,
-    ) -> Result<(Objects, Held), String> {
+        lane: &LaneLimits,
+    ) -> Result<(RenderOutput, Held), String> {
         let timeout = self.limits.timeout;
         let [little, all] = self.list_asks();
         for (room, bytes) in [(&self.small, little), (&self.large, all)] {
@@ -217,8 +217,8 @@ impl Renderings {
                     room.shrink_to(bytes);
                     return Ok((made, room));
                 }
-                Err(Unbuilt { is_too_large, .. }) if is_too_large && bytes < self.limits.bytes => {}
-                Err(Unbuilt { message, .. }) => return Err(message),
+                Err(BuildFailure { is_too_large, .. }) if is_too_large && bytes < self.limits.bytes => {}
+                Err(BuildFailure { message, .. }) => return Err(message),
             }
         }
         Err(format!("rendering {} needs more room than there is", request.path))
@@ -230,9 +230,9 @@ impl Renderings {
         held: Arc<(TreeInUse, OwnedSemaphorePermit)>,
         request: &RenderRequest,
         bytes: u64,
-    ) -> Result<(Objects, u64), Unbuilt> {
+    ) -> Result<(RenderOutput, u64), BuildFailure> {
         let stopping = Stopping(Stop::new());
-        let bounds = Bounds {
+        let bounds = RunLimits {
             budget: Budget {
                 bytes,
                 steps: self.limits.steps,
@@ -241,14 +241,14 @@ impl Renderings {
         };
         let (path, overlay, inputs) = (request.path.clone(), request.overlay.clone(), request.inputs.clone());
         let rendering = tokio::task::spawn_blocking(move || {
-            let files = Files(&held.0);
-            let noted = NotedTree::new(&files);
+            let files = TreeFiles(&held.0);
+            let noted = RecordingTree::new(&files);
             let outcome = build_tree(&noted, &path, (&overlay, &inputs), bounds).map(|(built, changed_files)| {
                 let objects = rendered(built);
-                let bytes: u64 = objects.iter().map(|object| weigh(&object.object.0)).sum();
+                let bytes: u64 = objects.iter().map(|object| estimate_memory(&object.object.0)).sum();
                 let seen = Arc::new(noted.into_seen());
                 let bytes = bytes.saturating_add(seen.held_bytes());
-                let made = Objects {
+                let made = RenderOutput {
                     objects,
                     changed_files,
                     seen,
@@ -259,7 +259,7 @@ impl Renderings {
             drop(held);
             outcome
         });
-        let failure = |what: String| Unbuilt {
+        let failure = |what: String| BuildFailure {
             message: format!("rendering {} {what}", request.path),
             is_too_large: false,
         };
@@ -278,9 +278,9 @@ impl Renderings {
 /// Renders the files of a loaded tree within the default limits, without waiting for other renderings.
 pub(crate) fn render_files(files: &dyn FileTree, request: &RenderRequest) -> Rendered {
     let inputs = (&request.overlay, &request.inputs);
-    let (outcome, changed_files) = match build_tree(files, &request.path, inputs, Bounds::default()) {
+    let (outcome, changed_files) = match build_tree(files, &request.path, inputs, RunLimits::default()) {
         Ok((built, changed_files)) => (Ok(rendered(built)), changed_files),
-        Err(Unbuilt { message, .. }) => {
+        Err(BuildFailure { message, .. }) => {
             let failure = RenderFailure {
                 message,
                 artifact_missing: false,
@@ -302,19 +302,19 @@ impl Drop for Stopping {
 
 /// The limits of a rendering, and its stop signal.
 #[derive(Default)]
-pub(crate) struct Bounds {
+pub(crate) struct RunLimits {
     budget: Budget,
     stop: Stop,
 }
 
 /// Why a build failed.
-pub(crate) struct Unbuilt {
+pub(crate) struct BuildFailure {
     pub(crate) message: String,
     /// The output would exceed its limit.
     is_too_large: bool,
 }
 
-impl Unbuilt {
+impl BuildFailure {
     fn of(message: String) -> Self {
         Self {
             message,
@@ -323,7 +323,7 @@ impl Unbuilt {
     }
 }
 
-impl From<Error> for Unbuilt {
+impl From<Error> for BuildFailure {
     fn from(error: Error) -> Self {
         let hint = match error {
             Error::Budget { .. } => format!(" (an administrator sets it with {ONE_SETTING} and {STEPS_SETTING})"),
@@ -340,18 +340,18 @@ impl From<Error> for Unbuilt {
 /// it.
 ///
 /// # Errors
-/// [`Unbuilt`], with the file and the line in the message if they are known.
+/// [`BuildFailure`], with the file and the line in the message if they are known.
 pub(crate) fn build_tree(
     files: &dyn FileTree,
     path: &str,
     (overlay, inputs): (&Overlay, &RenderInputs),
-    bounds: Bounds,
-) -> Result<(Build, Vec<String>), Unbuilt> {
-    let whole = WholeFiles::new(files);
+    bounds: RunLimits,
+) -> Result<(Build, Vec<String>), BuildFailure> {
+    let whole = PointerCheckedFiles::new(files);
     let built = build_whole_tree(&whole, path, (overlay, inputs), bounds);
     match (built, whole.describe_pointer()) {
         (Err(error), _) if error.is_too_large => Err(error),
-        (_, Some(pointer)) => Err(Unbuilt::of(pointer)),
+        (_, Some(pointer)) => Err(BuildFailure::of(pointer)),
         (built, None) => built,
     }
 }
@@ -360,19 +360,19 @@ fn build_whole_tree(
     files: &dyn FileTree,
     path: &str,
     (overlay, inputs): (&Overlay, &RenderInputs),
-    bounds: Bounds,
-) -> Result<(Build, Vec<String>), Unbuilt> {
+    bounds: RunLimits,
+) -> Result<(Build, Vec<String>), BuildFailure> {
     let folder = path.trim_matches('/');
     let folder = if folder == "." { "" } else { folder };
     match files.entry(folder) {
         Some(kustomize::Entry::Directory) => {}
         Some(_) => {
-            return Err(Unbuilt::of(format!(
+            return Err(BuildFailure::of(format!(
                 "kustomization path {path:?} is not a folder of the source"
             )));
         }
         None => {
-            return Err(Unbuilt::of(format!(
+            return Err(BuildFailure::of(format!(
                 "kustomization path not found: {path:?} is not in the source"
             )));
         }
@@ -384,29 +384,34 @@ fn build_whole_tree(
     let Some(keys) = inputs.keys() else {
         return Ok((kustomize::build(files, folder, &options)?, Vec::new()));
     };
-    let keys = decryption::read_keys(keys).map_err(Unbuilt::of)?;
-    let clear = ClearFiles::new(files, &keys);
+    let keys = decryption::read_keys(keys).map_err(BuildFailure::of)?;
+    let clear = DecryptedFiles::new(files, &keys);
     let outcome = kustomize::build(&clear, folder, &options);
     let mut built = match (outcome, clear.failure()) {
         (Err(error @ Error::Budget { .. }), _) => return Err(error.into()),
-        (_, Some(failure)) => return Err(Unbuilt::of(failure)),
+        (_, Some(failure)) => return Err(BuildFailure::of(failure)),
         (Err(error), None) => return Err(say(error, &clear, files, (folder, &options))),
         (Ok(built), None) => built,
     };
     let budget = (options.budget.bytes, options.budget.steps);
-    sops::within(budget, || clear.open_values(&mut built.resources)).map_err(Unbuilt::of)?;
+    sops::within(budget, || clear.open_values(&mut built.resources)).map_err(BuildFailure::of)?;
     Ok((built, clear.into_changed()))
 }
 
 /// Returns the message of a build that failed after files were decrypted. The message names the problems of the encrypted files, or contains nothing
 /// that could quote clear text.
-fn say(error: Error, clear: &ClearFiles<'_>, files: &dyn FileTree, (folder, options): (&str, &Options)) -> Unbuilt {
+fn say(
+    error: Error,
+    clear: &DecryptedFiles<'_>,
+    files: &dyn FileTree,
+    (folder, options): (&str, &Options),
+) -> BuildFailure {
     let Some(unsaid) = clear.unsaid() else {
         return error.into();
     };
     match kustomize::build(files, folder, options) {
         Err(error) => error.into(),
-        Ok(_) => Unbuilt::of(unsaid),
+        Ok(_) => BuildFailure::of(unsaid),
     }
 }
 
@@ -451,7 +456,7 @@ fn substitution(variables: &BTreeMap<String, Variable>) -> Substitution {
     substitution
 }
 
-fn options(overlay: &Overlay, bounds: Bounds) -> Options {
+fn options(overlay: &Overlay, bounds: RunLimits) -> Options {
     let common = overlay.common_metadata.clone().unwrap_or_default();
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let patches = overlay.patches.iter().map(|patch| PatchOverride {
@@ -485,9 +490,9 @@ fn options(overlay: &Overlay, bounds: Bounds) -> Options {
 }
 
 /// An artifact's files, as kustomize reads them.
-pub(crate) struct Files<'a>(pub(crate) &'a Tree);
+pub(crate) struct TreeFiles<'a>(pub(crate) &'a Tree);
 
-impl FileTree for Files<'_> {
+impl FileTree for TreeFiles<'_> {
     fn entry(&self, path: &str) -> Option<kustomize::Entry<'_>> {
         if path.is_empty() {
             return Some(kustomize::Entry::Directory);

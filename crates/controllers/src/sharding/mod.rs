@@ -2,9 +2,12 @@
 //! reads the Leases of the other instances, and knows the annotation in its own. `tenure_planner::sharding` decides when work may begin.
 //!
 //! Watched Leases are not used: two watches have no common order, so the leaders are read again after due work was seen.
+//!
+//! - `shard_keeper`: limits this instance to its part.
+//! - `watch_progress`: how far the watches of Tenants and namespaces have come.
 
-mod keeper;
-mod seen;
+mod shard_keeper;
+mod watch_progress;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,12 +22,12 @@ use tenure_tenancy::Instance;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) use keeper::{Grounds, keep};
-pub(crate) use seen::SeenRevisions;
+pub(crate) use shard_keeper::{ShardWork, keep};
+pub(crate) use watch_progress::WatchProgress;
 
 /// The known state of the other instances, and the state that they see of this one.
 #[derive(Debug)]
-pub(crate) struct ShardBoard {
+pub(crate) struct ShardPeers {
     pub(crate) instance: Instance,
     client: Client,
     began: Instant,
@@ -33,7 +36,7 @@ pub(crate) struct ShardBoard {
     let_go: watch::Sender<Option<LetGo>>,
 }
 
-impl ShardBoard {
+impl ShardPeers {
     pub(crate) fn new(instance: Instance, client: Client) -> Arc<Self> {
         Arc::new(Self {
             instance,

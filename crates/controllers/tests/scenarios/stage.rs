@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::{Connection, Token};
-use tenure_controllers::{Budgets, Config, Figures, Hooks, run};
+use tenure_controllers::{Budgets, Config, Metrics, ReceiverEndpoint, run};
 use tenure_git_server::{GitServer, HttpAuthentication, Options, Repository};
 use tenure_sources::Policy;
 use tenure_tenancy::admission::policy;
@@ -45,15 +45,15 @@ pub(crate) struct Stage {
     /// Whether repositories contain a planted secret as clear text.
     pub(crate) has_secrets_in_git: bool,
     cluster: Cluster,
-    means: Means,
+    means: ControllerContext,
     controllers: Controllers,
 }
 
 /// The configuration with which controllers are started.
 #[derive(Default)]
-struct Means {
+struct ControllerContext {
     /// The entry for requests to Receivers in this process.
-    hooks: Hooks,
+    hooks: ReceiverEndpoint,
     /// The program's address for requests to Receivers.
     hook_address: Option<SocketAddr>,
     /// The program's address for metrics.
@@ -68,7 +68,7 @@ struct Means {
     externals: Vec<ExternalGrant>,
     way: Way,
     /// The metrics of controllers in this process.
-    figures: Figures,
+    figures: Metrics,
     /// The kinds and forms that the API server does not serve to the controllers.
     reductions: Reductions,
 }
@@ -98,52 +98,52 @@ impl Stage {
 
     /// As [`Stage::set`], with more addresses that an administrator allows sources to fetch from.
     pub(crate) async fn set_allowing(namespace: &str, more: &[String]) -> Self {
-        Self::set_with(namespace, more, Means::default()).await
+        Self::set_with(namespace, more, ControllerContext::default()).await
     }
 
     /// As [`Stage::set`], with faults before an API server over the network, too.
     pub(crate) async fn set_failing(namespace: &str) -> Self {
         let way = Way::ThroughFaults;
-        let means = Means {
+        let means = ControllerContext {
             way,
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, &[], means).await
     }
 
     /// As [`Stage::set`], where the API server serves less to the controllers.
     pub(crate) async fn set_reduced(namespace: &str, more: &[String], reductions: &Reductions) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             way: Way::ThroughFaults,
             reductions: reductions.clone(),
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, more, means).await
     }
 
     /// As [`Stage::set`], with controllers that may hold no more than this.
     pub(crate) async fn set_within(namespace: &str, budgets: Budgets) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             budgets,
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, &[], means).await
     }
 
     /// As [`Stage::set`], with references to other namespaces that an administrator allows.
     pub(crate) async fn set_granting(namespace: &str, grants: &[&str]) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             grants: grants.iter().map(|grant| grant.parse().unwrap()).collect(),
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, &[], means).await
     }
 
     /// As [`Stage::set_allowing`], with artifacts of other controllers that an administrator allows.
     pub(crate) async fn set_taking(namespace: &str, more: &[String], externals: &[String]) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             externals: externals.iter().map(|grant| grant.parse().unwrap()).collect(),
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, more, means).await
     }
@@ -155,24 +155,24 @@ impl Stage {
 
     /// As [`Stage::set_policed`], with more addresses that an administrator allows sources to fetch from.
     pub(crate) async fn set_policed_allowing(namespace: &str, more: &[String]) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             policies: true,
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, more, means).await
     }
 
     /// As [`Stage::set_policed_allowing`], with faults before an API server over the network, too.
     pub(crate) async fn set_policed_failing(namespace: &str, more: &[String]) -> Self {
-        let means = Means {
+        let means = ControllerContext {
             policies: true,
             way: Way::ThroughFaults,
-            ..Means::default()
+            ..ControllerContext::default()
         };
         Self::set_with(namespace, more, means).await
     }
 
-    async fn set_with(namespace: &str, more: &[String], mut means: Means) -> Self {
+    async fn set_with(namespace: &str, more: &[String], mut means: ControllerContext) -> Self {
         let cluster = Cluster::start().await.unwrap();
         let git = GitServer::start(cluster.folder().join("git"), Options::default())
             .await
@@ -490,12 +490,12 @@ pub(crate) async fn request_token(who: &Admin, namespace: &str, name: &str) -> R
 }
 
 /// Checks whether the controllers can run as the program, if one is named.
-fn is_program(means: &Means) -> bool {
+fn is_program(means: &ControllerContext) -> bool {
     program::find().is_some() && means.way == Way::Direct && means.budgets == Budgets::default() && !means.policies
 }
 
 /// Starts the controllers as their own ServiceAccount.
-fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
+fn start(cluster: &Cluster, means: &ControllerContext, faults: &Faults) -> Controllers {
     let life = Life::default();
     if let (Some(program), true) = (program::find(), is_program(means)) {
         let end = CancellationToken::new();
@@ -531,8 +531,8 @@ fn start(cluster: &Cluster, means: &Means, faults: &Faults) -> Controllers {
     config.platform_sources = means.policy.clone();
     config.tenant_sources = means.policy.clone();
     config.budgets = means.budgets;
-    config.hooks = means.hooks.clone();
-    config.figures = means.figures.clone();
+    config.receiver_endpoint = means.hooks.clone();
+    config.metrics = means.figures.clone();
     config.settings.reference_grants = means.grants.clone();
     config.settings.external_grants = means.externals.clone();
     config.settings.has_policies = means.policies;

@@ -1,7 +1,7 @@
 //! The flags for the budgets of fetches, files and artifacts. The defaults are the controllers'.
 
 use clap::Args;
-use tenure_controllers::{Budgets, Share};
+use tenure_controllers::{BudgetLimit, Budgets};
 
 use crate::quantity::parse_bytes;
 
@@ -38,7 +38,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     pub(crate) fn budgets(&self) -> Budgets {
-        let or = |tenant: Option<u64>, all: Option<u64>, default: Share| Share {
+        let or = |tenant: Option<u64>, all: Option<u64>, default: BudgetLimit| BudgetLimit {
             tenant: tenant.unwrap_or(default.tenant),
             all: all.unwrap_or(default.all),
         };
@@ -51,7 +51,7 @@ impl Flags {
                 self.artifact_storage,
                 default.archives,
             ),
-            looking: or(self.live_memory_per_tenant, self.live_memory, default.looking),
+            object_memory: or(self.live_memory_per_tenant, self.live_memory, default.object_memory),
         }
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use tenure_api::DurationText;
 use tenure_controllers::{
-    ApartSettings, ApplySettings, Budgets, Config, Guards, LaneMode, LaneProgram, LaneServer, ProcessSettings,
-    RenderLimits, StageKind, Switches,
+    ApartSettings, ApplySettings, Budgets, Config, EnabledKinds, Guards, LaneMode, LaneProgram, LaneServer,
+    ProcessSettings, RenderLimits, StageKind,
 };
 use tenure_sources::{Cidr, Endpoint, Policy};
 use tenure_tenancy::{ExternalGrant, LEAST_INTERVAL, PodSecurityLevel, ReferenceGrant};
@@ -41,7 +41,7 @@ pub(crate) struct Flags {
         allow_hyphen_values = true,
         hide_default_value = true
     )]
-    switches: Switches,
+    switches: EnabledKinds,
     /// Where lanes run: the parts of the controllers that each work for one tenant [default: process for tenure up on Linux without --tls-cert-file, else task].
     #[arg(long, value_name = "WHERE", value_enum)]
     lanes: Option<WhereLanesRun>,
@@ -129,7 +129,7 @@ pub(crate) struct Flags {
 /// The values of the controllers' flags.
 #[derive(Debug)]
 pub(crate) struct ControllerSettings {
-    switches: Switches,
+    switches: EnabledKinds,
     lanes: Option<WhereLanesRun>,
     lane_patience: Duration,
     /// Addresses that all sources may reach although they are denied by default.
@@ -219,7 +219,7 @@ impl ControllerSettings {
     pub(crate) fn allow_sources(addresses: &[String]) -> Result<Self, Failure> {
         Ok(Self {
             allowed_sources: parse_allowances("--allow-source", addresses)?,
-            ..Self::of(Switches::default(), None)
+            ..Self::of(EnabledKinds::default(), None)
         })
     }
 
@@ -231,7 +231,7 @@ impl ControllerSettings {
     }
 
     /// Returns the defaults for the enabled controllers.
-    fn of(switches: Switches, lanes: Option<WhereLanesRun>) -> Self {
+    fn of(switches: EnabledKinds, lanes: Option<WhereLanesRun>) -> Self {
         Self {
             switches,
             lanes,
@@ -271,7 +271,7 @@ impl ControllerSettings {
     }
 
     /// Returns the enabled controllers.
-    pub(crate) fn switches(&self) -> &Switches {
+    pub(crate) fn switches(&self) -> &EnabledKinds {
         &self.switches
     }
 
@@ -281,7 +281,7 @@ impl ControllerSettings {
         let memory = [
             budgets.trees.all,
             budgets.fetches.all,
-            budgets.looking.all,
+            budgets.object_memory.all,
             self.rendering.all_bytes,
         ];
         (memory.into_iter().fold(0, u64::saturating_add), budgets.archives.all)
@@ -374,7 +374,7 @@ impl ControllerSettings {
         }
         (config.platform_sources, config.tenant_sources) = self.write_policies(besides);
         config.settings = self.write_tenancy();
-        config.switches = self.switches;
+        config.enabled_kinds = self.switches;
         config.guards = self.guards;
         config.applying = self.applying;
         config.strict_sops = self.strict_sops;

@@ -14,7 +14,7 @@ use tenure_api::surface::SurfaceSource;
 use tenure_api::text::{visible, visible_line};
 use tenure_api::{Kustomization, Surface};
 use tenure_cluster::{Connection, ServiceAccount};
-use tenure_controllers::{Preview, PreviewError, Previewed};
+use tenure_controllers::{Preview, PreviewError, PreviewResult};
 use tenure_planner::kustomization::{Difference, DifferenceKind};
 use tenure_planner::surface::name_kustomizations as list_kustomizations;
 use tenure_tenancy::identity;
@@ -128,7 +128,7 @@ impl Diff {
         client: &kube::Client,
         (namespace, name): (&str, &str),
         find_folder: impl Fn(&str) -> Result<PathBuf, Failure>,
-    ) -> Result<Previewed, Failure> {
+    ) -> Result<PreviewResult, Failure> {
         let kustomizations: Api<Kustomization> = Api::namespaced(client.clone(), namespace);
         let mut kustomization = kustomizations.get(name).await?;
         let folder = find_folder(kustomization.spec.path.as_deref().unwrap_or_default())?;
@@ -174,7 +174,7 @@ impl Diff {
         preview.look(connection).await.map_err(|error| explain(&error, &files))
     }
 
-    fn show(&self, previewed: &[Previewed]) -> Result<ExitCode, Failure> {
+    fn show(&self, previewed: &[PreviewResult]) -> Result<ExitCode, Failure> {
         for file in previewed.iter().flat_map(|previewed| &previewed.changed_files) {
             output::print_note(format!(
                 "# Warning: {} was changed after it had been encrypted",

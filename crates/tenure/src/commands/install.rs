@@ -9,7 +9,7 @@ use tenure_api::ObjectView;
 use tenure_api::admission_webhooks::{Surroundings, WebhookPlace, configurations};
 use tenure_api::workload::LanePods;
 use tenure_cluster::Installation;
-use tenure_controllers::Switches;
+use tenure_controllers::EnabledKinds;
 use tenure_tenancy::admission::policy::is_bound;
 use tenure_tenancy::{Settings, ShardName, identity};
 
@@ -141,7 +141,7 @@ impl Install {
     }
 
     /// Returns the objects of the installation, and its controllers.
-    fn list_objects(&self) -> Result<(Vec<Value>, Switches), Failure> {
+    fn list_objects(&self) -> Result<(Vec<Value>, EnabledKinds), Failure> {
         let shards = self.list_shards();
         if self.without_deployment {
             let switches = self
@@ -207,7 +207,7 @@ impl Install {
     }
 
     /// Returns the objects for admission webhooks, if they are enabled.
-    fn list_admission(&self, switches: &Switches) -> Result<Vec<Value>, Failure> {
+    fn list_admission(&self, switches: &EnabledKinds) -> Result<Vec<Value>, Failure> {
         match (self.admission, switches.is_on("Tenant")) {
             (false, _) => Ok(Vec::new()),
             (true, true) => Ok(tenure_api::installation::admission()),

@@ -12,7 +12,7 @@ use tenure_api::metadata::{
     PLATFORM_NAMESPACE, SOURCE_CONTROLLER_LEASE, SOURCE_WATCHER_LEASE,
 };
 use tenure_cluster::Connection;
-use tenure_controllers::{Config, Election, LaneMode, LaneServer, LeaseName, Switches};
+use tenure_controllers::{Config, Election, EnabledKinds, LaneMode, LaneServer, LeaseName};
 use tenure_tenancy::Instance;
 use tokio_util::sync::CancellationToken;
 
@@ -112,7 +112,7 @@ impl Run {
         settings.set_into(&mut config, Vec::new());
         config.lanes = lanes;
         config.instance = self.watch_label_selector.clone().unwrap_or_default();
-        let election = self.prepare_election(&config.switches)?;
+        let election = self.prepare_election(&config.enabled_kinds)?;
         let mut servers: Vec<BoxFuture<'static, ()>> = Vec::new();
         config.reports_lanes = true;
         config.settings.is_guarded = self.admission.is_on();
@@ -126,11 +126,11 @@ impl Run {
             servers.push(serve_probes(address, is_ready).await?.boxed());
         }
         if let Some(address) = self.metrics_address {
-            let figures = config.figures.clone();
+            let figures = config.metrics.clone();
             servers.push(serve_metrics(address, figures, reviewer.clone()).await?.boxed());
         }
         if let Some(address) = self.hook_address {
-            servers.push(serve_hooks(address, config.hooks.clone()).await?.boxed());
+            servers.push(serve_hooks(address, config.receiver_endpoint.clone()).await?.boxed());
         }
         if let Some(door) = lane_door {
             servers.push(door.serve(&config, reviewer.clone()).await?.boxed());
@@ -168,7 +168,7 @@ impl Run {
     }
 
     /// Prepares the election. The controllers start after all other reconcilers of the same kinds have ended.
-    fn prepare_election(&self, switches: &Switches) -> Result<Election, Failure> {
+    fn prepare_election(&self, switches: &EnabledKinds) -> Result<Election, Failure> {
         let host = nix::unistd::gethostname()
             .map_err(|error| Failure::environment(format!("this machine's name can't be read: {error}")))?;
         let (flux, capsule) = (&self.reconciling.flux_namespace, &self.reconciling.capsule_namespace);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clap::{Args, Parser};
 use tenure_api::names::NamespaceName;
 use tenure_api::workload::Workload;
-use tenure_controllers::Switches;
+use tenure_controllers::EnabledKinds;
 use tenure_sources::Cidr;
 
 use super::run;
@@ -82,7 +82,7 @@ struct HandedOn {
 pub(crate) struct Chosen {
     pub(crate) workload: Workload,
     /// The enabled controllers.
-    pub(crate) switches: Switches,
+    pub(crate) switches: EnabledKinds,
     /// The protected namespaces.
     pub(crate) protected_namespaces: Vec<String>,
     pub(crate) notes: Vec<String>,

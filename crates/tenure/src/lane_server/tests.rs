@@ -55,7 +55,7 @@ fn gate(asked: &Arc<AtomicUsize>) -> Arc<Gate> {
     Arc::new(Gate {
         reviewer: Reviewer::new(reviews(asked), "a test"),
         reviews: Semaphore::new(REVIEWS),
-        door: LaneDoor::default(),
+        door: LaneEndpoint::default(),
     })
 }
 

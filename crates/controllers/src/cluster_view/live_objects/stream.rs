@@ -24,12 +24,12 @@ pub(super) struct Stream {
     pub(super) objects: HashMap<String, Entry>,
     pub(super) interested: HashMap<String, HashSet<Key>>,
     /// The memory for objects of another cluster.
-    kept: Option<Arc<KeptRoom>>,
+    kept: Option<Arc<RemoteObjectBudget>>,
 }
 
 /// The memory for objects of another cluster, and the lane that it is charged to.
 #[derive(Debug)]
-pub(crate) struct KeptRoom {
+pub(crate) struct RemoteObjectBudget {
     pub(crate) budget: ByteBudget,
     pub(crate) lane: String,
 }
@@ -54,7 +54,7 @@ pub(super) enum State {
 
 impl State {
     /// Stores an object if memory for it is available.
-    fn keep(json: Arc<[u8]>, room: Option<&KeptRoom>) -> Self {
+    fn keep(json: Arc<[u8]>, room: Option<&RemoteObjectBudget>) -> Self {
         let held = room.map(|room| room.budget.try_acquire(&room.lane, json.len() as u64));
         match held.transpose() {
             Ok(held) => Self::Present(json, held),
@@ -69,24 +69,24 @@ impl Entry {
         !matches!(self.state, State::Unkept)
     }
 
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> ObservedState {
         match &self.state {
-            State::Present(json, _) => Known::Object(Arc::clone(json)),
-            State::Absent | State::Unkept => Known::Told(Live::Absent),
+            State::Present(json, _) => ObservedState::Object(Arc::clone(json)),
+            State::Absent | State::Unkept => ObservedState::Told(Live::Absent),
         }
     }
 }
 
 /// The known state of an object that no reconciler uses at the moment. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum ObservedState {
     /// The object exists, with this text.
     Object(Arc<[u8]>),
     /// The object is absent or unknown; never [`Live::Present`].
     Told(Live),
 }
 
-impl Known {
+impl ObservedState {
     /// Stores the state of an object from an answer.
     pub(crate) fn keep(live: Live) -> Self {
         match live.object() {
@@ -130,7 +130,7 @@ impl Known {
 
 impl Stream {
     /// Creates a stream that knows no object.
-    pub(super) fn new(kept: Option<Arc<KeptRoom>>) -> Self {
+    pub(super) fn new(kept: Option<Arc<RemoteObjectBudget>>) -> Self {
         Self {
             kept,
             ..Self::default()

@@ -14,7 +14,7 @@ struct Answering {
     is_ready: AtomicBool,
 }
 
-impl Courier for Answering {
+impl RequestForwarder for Answering {
     fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Relaxed)
     }
@@ -23,7 +23,7 @@ impl Courier for Answering {
         format!("tenant/{}", namespace.split('-').next().unwrap_or_default())
     }
 
-    fn bring<'a>(&'a self, receiver: &'a Key, _delivery: &'a Delivery) -> BoxFuture<'a, Verdict> {
+    fn deliver<'a>(&'a self, receiver: &'a Key, _delivery: &'a Delivery) -> BoxFuture<'a, Verdict> {
         let verdict = match receiver.name.as_str() {
             "done" => Verdict::Done,
             "failed" => Verdict::Failed,
@@ -45,16 +45,16 @@ fn path(number: usize) -> HookPath {
     name_path(&format!("/hook/{number:064x}")).unwrap()
 }
 
-fn ready() -> (Hooks, Arc<Answering>) {
-    let courier = Arc::new(Answering::default());
-    let hooks = Hooks::default();
-    hooks.set_courier(Arc::downgrade(&courier) as Weak<dyn Courier>);
-    courier.is_ready.store(true, Ordering::Relaxed);
-    (hooks, courier)
+fn ready() -> (ReceiverEndpoint, Arc<Answering>) {
+    let forwarder = Arc::new(Answering::default());
+    let receiver_endpoint = ReceiverEndpoint::default();
+    receiver_endpoint.set_forwarder(Arc::downgrade(&forwarder) as Weak<dyn RequestForwarder>);
+    forwarder.is_ready.store(true, Ordering::Relaxed);
+    (receiver_endpoint, forwarder)
 }
 
-async fn ask(hooks: &Hooks, path: &HookPath) -> Verdict {
-    match hooks.admit(path.as_str()) {
+async fn ask(receiver_endpoint: &ReceiverEndpoint, path: &HookPath) -> Verdict {
+    match receiver_endpoint.admit(path.as_str()) {
         Ok(admission) => admission.deliver(BTreeMap::new(), Vec::new()).await,
         Err(verdict) => verdict,
     }
@@ -62,24 +62,24 @@ async fn ask(hooks: &Hooks, path: &HookPath) -> Verdict {
 
 #[tokio::test]
 async fn a_path_leads_to_its_receiver_while_there_is_one() {
-    let (hooks, courier) = ready();
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
-    hooks.set(&key("blue", "done"), Some(&path(1)));
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Done);
+    let (receiver_endpoint, forwarder) = ready();
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Unknown);
+    receiver_endpoint.set(&key("blue", "done"), Some(&path(1)));
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Done);
     // The Receiver gets another path.
-    hooks.set(&key("blue", "done"), Some(&path(2)));
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unknown);
-    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
-    hooks.set(&key("blue", "done"), None);
-    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Unknown);
+    receiver_endpoint.set(&key("blue", "done"), Some(&path(2)));
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Unknown);
+    assert_eq!(ask(&receiver_endpoint, &path(2)).await, Verdict::Done);
+    receiver_endpoint.set(&key("blue", "done"), None);
+    assert_eq!(ask(&receiver_endpoint, &path(2)).await, Verdict::Unknown);
     // Paths stay secret before all existing objects have been seen, and while no process leads.
-    hooks.set(&key("blue", "done"), Some(&path(1)));
-    courier.is_ready.store(false, Ordering::Relaxed);
+    receiver_endpoint.set(&key("blue", "done"), Some(&path(1)));
+    forwarder.is_ready.store(false, Ordering::Relaxed);
     for number in [1, 3] {
-        assert_eq!(ask(&hooks, &path(number)).await, Verdict::Unavailable);
+        assert_eq!(ask(&receiver_endpoint, &path(number)).await, Verdict::Unavailable);
     }
-    drop(courier);
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Unavailable);
+    drop(forwarder);
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Unavailable);
     let (again, _courier) = ready();
     assert_eq!(ask(&again, &path(1)).await, Verdict::Unknown);
 }
@@ -87,60 +87,60 @@ async fn a_path_leads_to_its_receiver_while_there_is_one() {
 /// An owner that learns another Receiver's token can't block that Receiver's requests.
 #[tokio::test]
 async fn who_claims_a_path_takes_it_from_nobody() {
-    let (hooks, _courier) = ready();
+    let (receiver_endpoint, _courier) = ready();
     for name in ["liar", "done"] {
-        hooks.set(&key("evil", name), Some(&path(1)));
+        receiver_endpoint.set(&key("evil", name), Some(&path(1)));
     }
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Done);
-    hooks.set(&key("evil", "done"), None);
-    hooks.set(&key("blue", "failed"), Some(&path(1)));
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Failed);
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Done);
+    receiver_endpoint.set(&key("evil", "done"), None);
+    receiver_endpoint.set(&key("blue", "failed"), Some(&path(1)));
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Failed);
     for number in 0..100 {
-        hooks.set(&key("evil", &format!("liar-{number}")), Some(&path(1)));
+        receiver_endpoint.set(&key("evil", &format!("liar-{number}")), Some(&path(1)));
     }
-    let admission = hooks.admit(path(1).as_str()).unwrap();
+    let admission = receiver_endpoint.admit(path(1).as_str()).unwrap();
     assert_eq!(admission.receivers.len(), NAMESAKES);
     assert_eq!(admission.receivers[1], key("blue", "failed"));
 }
 
 #[tokio::test]
 async fn a_flood_at_one_hook_keeps_no_others_waiting() {
-    let (hooks, _courier) = ready();
+    let (receiver_endpoint, _courier) = ready();
     let names = [("evil", "done"), ("evil-dev", "failed"), ("blue", "done")];
     for (number, (namespace, name)) in names.into_iter().enumerate() {
-        hooks.set(&key(namespace, name), Some(&path(number)));
+        receiver_endpoint.set(&key(namespace, name), Some(&path(number)));
     }
     let mut verdicts = Vec::new();
     for _ in 0..1000 {
-        verdicts.push(ask(&hooks, &path(0)).await);
+        verdicts.push(ask(&receiver_endpoint, &path(0)).await);
     }
     assert_eq!(verdicts[0], Verdict::Done);
     assert_eq!(verdicts[999], Verdict::TooMany);
     // The tenant's other hook still works, and another tenant's hook is not affected at all.
-    assert_eq!(ask(&hooks, &path(1)).await, Verdict::Failed);
-    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
+    assert_eq!(ask(&receiver_endpoint, &path(1)).await, Verdict::Failed);
+    assert_eq!(ask(&receiver_endpoint, &path(2)).await, Verdict::Done);
     // Many hooks of one tenant together reach the tenant's limit.
     for number in 10..40 {
-        hooks.set(&key("evil", &format!("more-{number}")), Some(&path(number)));
+        receiver_endpoint.set(&key("evil", &format!("more-{number}")), Some(&path(number)));
     }
     let mut all = Vec::new();
     for _ in 0..20 {
         for number in 10..40 {
-            all.push(ask(&hooks, &path(number)).await);
+            all.push(ask(&receiver_endpoint, &path(number)).await);
         }
     }
     let heard = all.iter().filter(|verdict| **verdict != Verdict::TooMany).count();
     assert!(heard < 300, "{heard}");
-    assert_eq!(ask(&hooks, &path(2)).await, Verdict::Done);
+    assert_eq!(ask(&receiver_endpoint, &path(2)).await, Verdict::Done);
 }
 
 #[tokio::test]
 async fn bodies_take_their_own_tenants_room() {
-    let (hooks, _courier) = ready();
+    let (receiver_endpoint, _courier) = ready();
     for (number, namespace) in ["evil", "evil-dev", "blue"].into_iter().enumerate() {
-        hooks.set(&key(namespace, "done"), Some(&path(number)));
+        receiver_endpoint.set(&key(namespace, "done"), Some(&path(number)));
     }
-    let admit = |number| hooks.admit(path(number).as_str()).unwrap();
+    let admit = |number| receiver_endpoint.admit(path(number).as_str()).unwrap();
     let mut held = Vec::new();
     for number in [0, 1] {
         let mut admission = admit(number);
@@ -155,7 +155,7 @@ async fn bodies_take_their_own_tenants_room() {
         assert_eq!(admission.deliver(BTreeMap::new(), Vec::new()).await, Verdict::Done);
     }
     assert_eq!(admit(0).hold(WHOLE_BODY), Ok(()));
-    assert_eq!(hooks.shared.bodies.held(), 0);
+    assert_eq!(receiver_endpoint.shared.bodies.held(), 0);
 }
 
 #[test]

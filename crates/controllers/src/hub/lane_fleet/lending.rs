@@ -1,7 +1,8 @@
 //! Lends one lane's process objects of another lane, as far as an administrator grants it: a Kustomization as it is, and of a source its facts and
 //! its artifact. Each time, `tenancy` decides, from the placements that the hub itself knows.
 //!
-//! The content of a lane's folder (`crate::artifacts::untrusted_folder`) is not trusted, and neither is the content that a lane's Pod sends: the borrower verifies it.
+//! The content of a lane's folder (`crate::artifacts::untrusted_folder`) is not trusted, and neither is the content that a lane's Pod sends. The
+//! borrower verifies it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -16,14 +17,14 @@ use tenure_tenancy::lane::decide_lane;
 use tenure_tenancy::{Referrer, reference};
 
 use super::supervision::LaneHandle;
-use super::{Fleet, Whereabouts, lock};
+use super::{LaneFleet, ProcessLocation, lock};
 use crate::artifacts::storage::{locate_archive, locate_record, read_record};
 use crate::artifacts::untrusted_folder::open_beneath;
 use crate::cluster_view::key::Key;
 use crate::endpoints::artifact_endpoint::OpenArchive;
-use crate::lane::lane_references::{Borrowed, Loan, Reference};
+use crate::lane::lane_references::{BorrowedObject, Reference, ReferenceAnswer};
 use crate::lane::lane_table::name_lane;
-use crate::lane_kinds::served_source::Named;
+use crate::lane_kinds::served_source::ServedSource;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// The size limit of a record, in bytes.
@@ -40,23 +41,23 @@ enum Lender {
     Elsewhere,
 }
 
-impl Fleet {
+impl LaneFleet {
     /// Returns what a lane may know of the target of a reference from one of its namespaces.
-    pub(super) async fn lend(&self, to: &LaneHandle, reference: &Reference) -> Loan {
+    pub(super) async fn lend(&self, to: &LaneHandle, reference: &Reference) -> ReferenceAnswer {
         let Some((key, lender)) = self.find_lent(to, reference) else {
-            return Loan::Nothing;
+            return ReferenceAnswer::Nothing;
         };
         let lender = match lender {
-            Lender::Lane(name) if name == to.name => return Loan::Own,
+            Lender::Lane(name) if name == to.name => return ReferenceAnswer::Own,
             Lender::Lane(name) => Some(name),
             Lender::Nobody => None,
             Lender::Elsewhere => return self.lend_from_elsewhere(&reference.from, &key).await,
         };
         let Some(object) = self.write_object(&key) else {
-            return Loan::Nothing;
+            return ReferenceAnswer::Nothing;
         };
         if key.kind == Kustomization::KIND {
-            return Loan::Kustomization(object);
+            return ReferenceAnswer::Kustomization(object);
         }
         let uid = ObjectView::of(&object).read_text("/metadata/uid").to_owned();
         let conditions = object.pointer("/status/conditions").cloned();
@@ -64,11 +65,11 @@ impl Fleet {
         let artifact = match (lender, make_key(&key, &uid)) {
             (Some(lender), Some(source)) => match self.read_artifact(&lender, source).await {
                 Ok(artifact) => artifact,
-                Err(why) => return Loan::Unknown(why),
+                Err(why) => return ReferenceAnswer::Unknown(why),
             },
             _ => None,
         };
-        Loan::Source {
+        ReferenceAnswer::Source {
             uid,
             artifact: artifact.map(|stored| stored.facts),
             conditions: conditions.unwrap_or_default(),
@@ -76,17 +77,17 @@ impl Fleet {
     }
 
     /// Returns the facts that this process sees of an object that none of its lanes reconciles: another instance of the controllers may.
-    async fn lend_from_elsewhere(&self, from: &str, key: &Key) -> Loan {
+    async fn lend_from_elsewhere(&self, from: &str, key: &Key) -> ReferenceAnswer {
         let Some(hub) = self.hub.upgrade() else {
-            return Loan::Nothing;
+            return ReferenceAnswer::Nothing;
         };
         match hub.borrow(from, key).await {
-            Borrowed::Kustomization(found) => match serde_json::to_value(found.as_ref()) {
-                Ok(object) => Loan::Kustomization(object),
-                Err(error) => Loan::Unknown(error.to_string()),
+            BorrowedObject::Kustomization(found) => match serde_json::to_value(found.as_ref()) {
+                Ok(object) => ReferenceAnswer::Kustomization(object),
+                Err(error) => ReferenceAnswer::Unknown(error.to_string()),
             },
-            Borrowed::Unknown(why) => Loan::Unknown(why),
-            Borrowed::Nothing | Borrowed::Source { .. } => Loan::Nothing,
+            BorrowedObject::Unknown(why) => ReferenceAnswer::Unknown(why),
+            BorrowedObject::Nothing | BorrowedObject::Source { .. } => ReferenceAnswer::Nothing,
         }
     }
 
@@ -123,7 +124,7 @@ impl Fleet {
             let home = homes.get(&address.namespace)?;
             (Arc::clone(&home.shard), home.lane.as_ref()?.name.clone())
         };
-        let named = Named::find(&shard, address)?;
+        let named = ServedSource::find(&shard, address)?;
         let stored = self.read_artifact(&lane, named.source.clone()).await.ok().flatten();
         let stored_at = named.check(address, stored.as_ref())?;
         let archive = locate_archive(&named.source, &address.digest).ok()?;
@@ -142,10 +143,10 @@ impl Fleet {
         } = reference;
         let placement = hub.place_known(from);
         // Check both the namespaces that the lane was given and the current placement: the namespace may have moved a moment ago.
-        if !to.mail.has_namespace(from) || name_lane(&decide_lane(&placement, from)) != to.name {
+        if !to.outgoing.has_namespace(from) || name_lane(&decide_lane(&placement, from)) != to.name {
             return None;
         }
-        let grants = self.standing.config.settings.reference_grants.as_slice();
+        let grants = self.process_config.config.settings.reference_grants.as_slice();
         let referrer = Referrer {
             namespace: from,
             placement: &placement,
@@ -184,9 +185,9 @@ impl Fleet {
     /// Opens a file of a lane's folder, on this machine or from its Pod. A file from a Pod has at most `most` bytes. The error says why the existence
     /// of the file is unknown.
     async fn open_of(&self, lender: &str, path: PathBuf, most: u64) -> Result<Option<File>, String> {
-        let folder = match &self.whereabouts {
-            Whereabouts::Here(home) => home.folders.find(lender),
-            Whereabouts::Pods(home) => {
+        let folder = match &self.location {
+            ProcessLocation::Here(home) => home.folders.find(lender),
+            ProcessLocation::Pods(home) => {
                 let lane = lock(&self.lanes).get(lender).cloned();
                 let lane = lane.ok_or("its lane is ending")?;
                 return home.fetch(&lane.pod, path, most).await;
@@ -198,7 +199,7 @@ impl Fleet {
 
     /// Returns the size limit of an archive.
     pub(super) fn count_archive_bytes(&self) -> u64 {
-        self.standing.config.budgets.archives.tenant
+        self.process_config.config.budgets.archives.tenant
     }
 }
 

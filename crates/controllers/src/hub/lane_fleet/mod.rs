@@ -4,16 +4,26 @@
 //! process of the lane gets the content of the mirror and nothing else. Questions about a namespace of another lane are answered from the mirror, so
 //! no lane ever waits for another. When a namespace moves to another lane, the new lane is notified after the previous lane has released the
 //! namespace. The decisions about processes are made by `tenure_planner::lane_process`.
+//!
+//! - `capacity_grants`: shared capacity of processes.
+//! - `control_groups`, `lane_folders`: their limits in the kernel, and their folders.
+//! - `lane_pods`: lanes in Pods.
+//! - `lending`: objects and artifacts of other lanes.
+//! - `message_handler`: a lane's questions and reports.
+//! - `message_loop`, `outgoing_messages`: messages in both directions.
+//! - `report_limit`: limits the stored reports.
+//! - `session`: one process from start to end.
+//! - `supervision`: restarts the process of a lane.
 
-mod allowance;
-mod answers;
-mod folders;
-mod groups;
-mod hearing;
+mod capacity_grants;
+mod control_groups;
+mod lane_folders;
+mod lane_pods;
 mod lending;
-mod mail;
-mod pods;
-mod rooms;
+mod message_handler;
+mod message_loop;
+mod outgoing_messages;
+mod report_limit;
 mod session;
 mod supervision;
 
@@ -35,22 +45,22 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cluster_view::key::Key;
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::context::config::Config;
 use crate::context::lane_settings::{ApartSettings, LANE_FOLDERS, LaneMode};
-use crate::endpoints::lane_endpoint::Doorkeeper;
+use crate::endpoints::lane_endpoint::PodAcceptor;
 use crate::lane::lane_table::name_lane;
-use crate::lane::{Shard, Surroundings};
-use crate::lane_protocol::messages::{NamespaceFacts, Orders};
-use crate::lane_protocol::process_starter::Starter;
-use crate::reconcile_loop::kind_entry::Entry;
+use crate::lane::{HubApi, Shard};
+use crate::lane_protocol::messages::{LaneOrders, NamespaceFacts};
+use crate::lane_protocol::process_starter::ProcessStarter;
+use crate::reconcile_loop::kind_entry::KindEntry;
 use crate::reconcile_loop::reconciled::Reconciled as _;
-use folders::LaneFolders;
-pub(crate) use folders::remove_folder;
-use groups::LaneGroups;
-use mail::Mail;
-use pods::PodHome;
-use rooms::WantedRooms;
+use capacity_grants::WantedCapacity;
+use control_groups::ControlGroups;
+use lane_folders::LaneFolders;
+pub(crate) use lane_folders::remove_folder;
+use lane_pods::PodHome;
+use outgoing_messages::OutgoingMessages;
 use supervision::LaneHandle;
 
 /// The time limit for a lane to release a namespace.
@@ -64,33 +74,33 @@ const LONGEST_GAP: usize = 512;
 
 /// Configuration that every lane's process gets, for any tenant.
 #[derive(Debug)]
-struct Standing {
+struct ProcessConfig {
     config: Config,
     apart: ApartSettings,
 }
 
 /// Starts processes of lanes beside this process, with their folders and groups.
 #[derive(Debug)]
-struct LaneHome {
-    starter: Starter,
+struct ProcessHome {
+    starter: ProcessStarter,
     folders: LaneFolders,
-    groups: LaneGroups,
+    groups: ControlGroups,
 }
 
 /// Where the processes are.
 #[derive(Debug)]
-enum Whereabouts {
+enum ProcessLocation {
     /// Beside this process, which starts them.
-    Here(Arc<LaneHome>),
+    Here(Arc<ProcessHome>),
     /// In Pods.
     Pods(PodHome),
 }
 
 /// The kinds that are reconciled in lanes.
-type LaneKinds = Arc<[Entry<Shard>]>;
+type LaneKinds = Arc<[KindEntry<Shard>]>;
 
 /// Questions of the fleet to the hub, besides the questions of lanes.
-pub(crate) trait Overview: Surroundings {
+pub(crate) trait HubOverview: HubApi {
     /// Checks whether a watch has reported a namespace.
     fn has_seen(&self, namespace: &str) -> bool;
 
@@ -106,13 +116,13 @@ pub(crate) trait Overview: Surroundings {
 
 /// The processes of lanes.
 #[derive(Debug)]
-pub(crate) struct Fleet {
-    hub: Weak<dyn Overview>,
-    means: Arc<Means>,
+pub(crate) struct LaneFleet {
+    hub: Weak<dyn HubOverview>,
+    context: Arc<ControllerContext>,
     /// The kinds that are reconciled in lanes.
     kinds: LaneKinds,
-    standing: Standing,
-    whereabouts: Whereabouts,
+    process_config: ProcessConfig,
+    location: ProcessLocation,
     tasks: TaskTracker,
     /// Cancelled when everything ends.
     end: CancellationToken,
@@ -125,7 +135,7 @@ pub(crate) struct Fleet {
     /// The reasons why lanes are down, by lane name.
     troubles: Mutex<HashMap<String, String>>,
     /// Capacity that was requested back from lanes.
-    wanted: WantedRooms,
+    wanted: WantedCapacity,
     /// The limits that the kernel can't enforce on processes, as already reported.
     gaps: Mutex<BTreeSet<String>>,
 }
@@ -152,36 +162,36 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Fleet {
+impl LaneFleet {
     /// Creates the processes that a configuration wants; `None` if lanes are tasks. `end` ends everything, in good order if `farewell` is cancelled.
     pub(crate) fn of(
         config: &Config,
-        (hub, means, kinds): (Weak<dyn Overview>, &Arc<Means>, &LaneKinds),
+        (hub, context, kinds): (Weak<dyn HubOverview>, &Arc<ControllerContext>, &LaneKinds),
         tasks: &TaskTracker,
         (end, farewell): (&CancellationToken, &CancellationToken),
     ) -> Option<Arc<Self>> {
         let apart = config.lanes.find_apart()?.clone();
-        let whereabouts = match &config.lanes {
+        let location = match &config.lanes {
             LaneMode::Tasks => return None,
             LaneMode::Processes(processes) => {
                 let folders = config.artifacts.join(LANE_FOLDERS);
-                Whereabouts::Here(Arc::new(LaneHome {
-                    starter: Starter::new(&processes.program),
+                ProcessLocation::Here(Arc::new(ProcessHome {
+                    starter: ProcessStarter::new(&processes.program),
                     folders: LaneFolders::new(folders, &processes.program.program),
-                    groups: LaneGroups::new(),
+                    groups: ControlGroups::new(),
                 }))
             }
-            LaneMode::Pods(pods) => Whereabouts::Pods(PodHome::new(config, pods)),
+            LaneMode::Pods(pods) => ProcessLocation::Pods(PodHome::new(config, pods)),
         };
         Some(Arc::new(Self {
             hub,
-            means: Arc::clone(means),
+            context: Arc::clone(context),
             kinds: Arc::clone(kinds),
-            standing: Standing {
+            process_config: ProcessConfig {
                 config: config.clone(),
                 apart,
             },
-            whereabouts,
+            location,
             tasks: tasks.clone(),
             end: end.clone(),
             farewell: farewell.clone(),
@@ -189,7 +199,7 @@ impl Fleet {
             homes: Mutex::default(),
             lanes: Mutex::default(),
             troubles: Mutex::default(),
-            wanted: WantedRooms::default(),
+            wanted: WantedCapacity::default(),
             gaps: Mutex::default(),
         }))
     }
@@ -222,7 +232,7 @@ impl Fleet {
         let closed = homes.remove(&key.namespace);
         drop(homes);
         if let Some(lane) = closed.as_ref().and_then(|home| home.lane.as_ref()) {
-            lane.take_away(&key.namespace);
+            lane.revoke(&key.namespace);
         }
         // Drop outside the lock: the drop closes the namespace in the hub.
         drop(closed);
@@ -233,9 +243,9 @@ impl Fleet {
         self.is_ready.store(true, Ordering::Release);
         self.tasks.spawn(Arc::clone(self).watch_rooms());
         self.place_all();
-        if let Whereabouts::Pods(home) = &self.whereabouts {
+        if let ProcessLocation::Pods(home) = &self.location {
             self.tasks.spawn(Arc::clone(self).remove_left_over());
-            let keeper = Arc::downgrade(self) as Weak<dyn Doorkeeper>;
+            let keeper = Arc::downgrade(self) as Weak<dyn PodAcceptor>;
             home.door.set_keeper(keeper);
         }
     }
@@ -273,7 +283,7 @@ impl Fleet {
         });
     }
 
-    fn place_known(self: &Arc<Self>, hub: &dyn Overview, namespace: &str) {
+    fn place_known(self: &Arc<Self>, hub: &dyn HubOverview, namespace: &str) {
         let mut homes = lock(&self.homes);
         let Some(home) = homes.get_mut(namespace) else { return };
         if home.is_moving {
@@ -295,7 +305,7 @@ impl Fleet {
                     .spawn(async move { fleet.take_from(&lane, &namespace).await });
             }
             Some(lane) => {
-                lane.give(namespace, facts);
+                lane.assign(namespace, facts);
                 home.lane = Some(lane);
             }
             None => {
@@ -311,12 +321,12 @@ impl Fleet {
         let mut lanes = lock(&self.lanes);
         if let Some(lane) = lanes.get(name) {
             // Under the lock, because a lane without a namespace is removed under it.
-            lane.give(namespace, facts);
+            lane.assign(namespace, facts);
             return Arc::clone(lane);
         }
         let account = identity::decide_for_lane(&facts.placement, namespace);
         let lane = Arc::new(LaneHandle::new(name, account));
-        lane.give(namespace, facts);
+        lane.assign(namespace, facts);
         lanes.insert(name.to_owned(), Arc::clone(&lane));
         self.tasks
             .spawn(supervision::supervise(Arc::clone(self), Arc::clone(&lane)));
@@ -363,7 +373,7 @@ impl Fleet {
     }
 
     /// Releases a namespace to another instance. Returns when no process has anything of it.
-    pub(crate) async fn let_go(self: &Arc<Self>, namespace: &str) {
+    pub(crate) async fn release_namespace(self: &Arc<Self>, namespace: &str) {
         loop {
             let (lane, is_over) = self.take_home(namespace);
             if is_over {
@@ -382,7 +392,7 @@ impl Fleet {
     }
 
     /// Reports each limit that the kernel could not enforce, once for all processes: they share one kernel.
-    fn tell_of_gaps(&self, told: &[String]) -> Result<(), String> {
+    fn report_kernel_gaps(&self, told: &[String]) -> Result<(), String> {
         if told.len() > GAPS || told.iter().any(|gap| gap.len() > LONGEST_GAP) {
             return Err("more than a kernel can lack".to_owned());
         }
@@ -401,7 +411,7 @@ impl Fleet {
     /// Removes a lane that has no namespace. Returns whether it was removed.
     fn retire(&self, lane: &LaneHandle) -> bool {
         let mut lanes = lock(&self.lanes);
-        let is_over = lane.mail.is_without_namespaces() || self.end.is_cancelled();
+        let is_over = lane.outgoing.is_without_namespaces() || self.end.is_cancelled();
         if is_over {
             lanes.remove(&lane.name);
         }
@@ -422,11 +432,11 @@ impl Fleet {
     }
 
     /// Passes a request to the process that reconciles the Receiver, and returns its answer.
-    pub(crate) async fn bring(&self, receiver: &Key, delivery: &Delivery) -> Verdict {
+    pub(crate) async fn deliver(&self, receiver: &Key, delivery: &Delivery) -> Verdict {
         let lane = lock(&self.homes)
             .get(&receiver.namespace)
             .and_then(|home| home.lane.clone());
-        let brought = lane.map(|lane| lane.mail.bring(receiver, delivery));
+        let brought = lane.map(|lane| lane.outgoing.deliver(receiver, delivery));
         match brought {
             Some(Ok(answered)) => answered.await.unwrap_or(Verdict::Unavailable),
             Some(Err(verdict)) => verdict,
@@ -446,7 +456,7 @@ impl Fleet {
 
     /// Queues all objects in the namespaces of a lane.
     fn note_everything(&self, lane: &LaneHandle) {
-        for namespace in lane.mail.list_namespaces() {
+        for namespace in lane.outgoing.list_namespaces() {
             if let Some(shard) = self.find_mirror(&namespace) {
                 lane.note_all(&shard.list_keys());
             }
@@ -454,12 +464,12 @@ impl Fleet {
     }
 
     /// Returns the first message for a lane; `None` for a lane without a namespace.
-    fn write_orders(&self, lane: &LaneHandle, (folder, user): (PathBuf, Option<u32>)) -> Option<Orders> {
-        let (namespace, placement) = lane.mail.find_any_namespace()?;
-        let config = &self.standing.config;
+    fn write_orders(&self, lane: &LaneHandle, (folder, user): (PathBuf, Option<u32>)) -> Option<LaneOrders> {
+        let (namespace, placement) = lane.outgoing.find_any_namespace()?;
+        let config = &self.process_config.config;
         let budgets = config.budgets;
-        let apart = &self.standing.apart;
-        Some(Orders {
+        let apart = &self.process_config.apart;
+        Some(LaneOrders {
             lane: lane.name.clone(),
             namespace,
             placement,
@@ -468,7 +478,7 @@ impl Fleet {
             memory: count_memory(config, apart),
             user,
             settings: config.settings.clone(),
-            switches: config.switches.write(),
+            enabled_kinds: config.enabled_kinds.write(),
             limits: config.limits,
             budgets,
             lane_width: config.lane_width,
@@ -486,9 +496,9 @@ impl Fleet {
         if self.end.is_cancelled() {
             return;
         }
-        match &self.whereabouts {
-            Whereabouts::Pods(_) => self.delete_pod(lane).await,
-            Whereabouts::Here(home) => {
+        match &self.location {
+            ProcessLocation::Pods(_) => self.delete_pod(lane).await,
+            ProcessLocation::Here(home) => {
                 let (home, name) = (Arc::clone(home), lane.name.clone());
                 let _removed = tokio::task::spawn_blocking(move || home.folders.remove(&name)).await;
             }
@@ -524,23 +534,23 @@ impl Fleet {
             return;
         }
         let Some(hub) = self.hub.upgrade() else { return };
-        for namespace in lane.mail.list_namespaces() {
+        for namespace in lane.outgoing.list_namespaces() {
             for surface in hub.list_surfaces(&namespace) {
-                self.means.mailboxes.wake(&surface);
+                self.context.mailboxes.wake(&surface);
             }
         }
     }
 
     /// Writes into the status of everything that a lane reconciles why the lane waits.
-    async fn tell_of_pause(self: Arc<Self>, lane: Arc<LaneHandle>, words: String) {
-        for namespace in lane.mail.list_namespaces() {
+    async fn report_pause(self: Arc<Self>, lane: Arc<LaneHandle>, words: String) {
+        for namespace in lane.outgoing.list_namespaces() {
             let Some(shard) = self.find_mirror(&namespace) else {
                 continue;
             };
             for key in shard.list_keys() {
                 let entry = self.kinds.iter().find(|entry| entry.kind == key.kind);
                 if let Some(entry) = entry {
-                    (entry.tell_of_pause)(Arc::clone(&shard), key, words.clone()).await;
+                    (entry.report_pause)(Arc::clone(&shard), key, words.clone()).await;
                 }
             }
         }

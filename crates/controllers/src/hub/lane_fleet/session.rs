@@ -16,11 +16,11 @@ use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::hearing::{read_all, write_all};
+use super::message_loop::{read_all, write_all};
 use super::supervision::LaneHandle;
-use super::{Fleet, LaneHome, count_memory};
-use crate::lane_protocol::dial_channel::DialLine;
-use crate::lane_protocol::dial_server::{self, Reachable};
+use super::{LaneFleet, ProcessHome, count_memory};
+use crate::lane_protocol::dial_channel::DialChannel;
+use crate::lane_protocol::dial_server::{self, DialPolicy};
 use crate::lane_protocol::messages::ToLane;
 
 /// The time limit for a process to end after its line did.
@@ -39,7 +39,7 @@ pub(super) struct Session {
 
 /// Starts a process and gives it its orders.
 pub(super) async fn start(
-    (fleet, home): (&Arc<Fleet>, &Arc<LaneHome>),
+    (fleet, home): (&Arc<LaneFleet>, &Arc<ProcessHome>),
     lane: &Arc<LaneHandle>,
     tell: mpsc::Sender<Fact>,
 ) -> Result<Session, String> {
@@ -64,7 +64,7 @@ pub(super) async fn start(
         process: Some(child.id().unwrap_or_default()),
         kill: CancellationToken::new(),
     };
-    lane.mail.open();
+    lane.outgoing.open();
     fleet.note_everything(lane);
     let (fleet, home) = (Arc::clone(fleet), Arc::clone(home));
     let (lane, kill) = (Arc::clone(lane), session.kill.clone());
@@ -73,9 +73,9 @@ pub(super) async fn start(
         let first = ToLane::Orders(Box::new(orders));
         let end = attend((&fleet, &lane), child, (line, dial_line), (first, kill), &tell).await;
         home.groups.remove(&lane.name);
-        lane.mail.close();
+        lane.outgoing.close();
         fleet.clear_listening(&lane);
-        fleet.means.figures.forget_lane(&lane.name);
+        fleet.context.metrics.forget_lane(&lane.name);
         let _nobody_supervises = tell.send(Fact::Ended(end)).await;
     });
     Ok(session)
@@ -83,13 +83,13 @@ pub(super) async fn start(
 
 /// Serves a process until it has ended, and reports how.
 async fn attend(
-    (fleet, lane): (&Arc<Fleet>, &Arc<LaneHandle>),
+    (fleet, lane): (&Arc<LaneFleet>, &Arc<LaneHandle>),
     mut child: Child,
-    (line, dial_line): (UnixStream, DialLine),
+    (line, dial_line): (UnixStream, DialChannel),
     (first, kill): (ToLane, CancellationToken),
     tell: &mpsc::Sender<Fact>,
 ) -> Cause {
-    let memory = count_memory(&fleet.standing.config, &fleet.standing.apart);
+    let memory = count_memory(&fleet.process_config.config, &fleet.process_config.apart);
     let (mut read, mut write) = line.into_split();
     let said = {
         let writing = write_all(fleet, lane, &mut write, first);
@@ -156,12 +156,12 @@ fn read_status(ended: std::io::Result<ExitStatus>) -> Cause {
 }
 
 /// Returns the addresses and artifacts that a lane beside this process may open.
-fn describe_reach(fleet: &Arc<Fleet>, lane: &Arc<LaneHandle>) -> Reachable {
+fn describe_reach(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> DialPolicy {
     let (lender, borrower) = (Arc::clone(fleet), Arc::clone(lane));
-    Reachable {
+    DialPolicy {
         lane: lane.name.clone(),
         policy: fleet.find_policy(lane),
-        server: fleet.standing.apart.server.url.clone(),
+        server: fleet.process_config.apart.server.url.clone(),
         open_lent: Box::new(move |reference, digest| {
             let (fleet, lane) = (Arc::clone(&lender), Arc::clone(&borrower));
             async move { fleet.open_lent(&lane, &reference, &digest).await }.boxed()

@@ -11,10 +11,10 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::pods::{self, PodState};
-use super::rooms::Purse;
+use super::capacity_grants::GrantedCapacity;
+use super::lane_pods::{self, PodState};
 use super::session::{self, Session};
-use super::{Fleet, Mail, Whereabouts, lock};
+use super::{LaneFleet, OutgoingMessages, ProcessLocation, lock};
 use crate::cluster_view::key::Key;
 use crate::lane_protocol::messages::NamespaceFacts;
 
@@ -23,13 +23,13 @@ use crate::lane_protocol::messages::NamespaceFacts;
 pub(super) struct LaneHandle {
     pub(super) name: String,
     pub(super) account: LaneAccount,
-    pub(super) mail: Mail,
+    pub(super) outgoing: OutgoingMessages,
     /// Notified when the lane may no longer be needed, or has to be ended.
     changed: Notify,
     /// Why the process has to be ended.
     condemned: Mutex<Option<Cause>>,
     /// The shared capacity of its process.
-    purse: Mutex<Weak<Purse>>,
+    granted: Mutex<Weak<GrantedCapacity>>,
     /// The state of its Pods, if lanes run in Pods.
     pub(super) pod: PodState,
 }
@@ -44,29 +44,29 @@ impl LaneHandle {
         Self {
             name: name.to_owned(),
             account,
-            mail: Mail::default(),
+            outgoing: OutgoingMessages::default(),
             changed: Notify::new(),
             condemned: Mutex::default(),
-            purse: Mutex::default(),
+            granted: Mutex::default(),
             pod: PodState::default(),
         }
     }
 
     /// Gives the lane a namespace, or changed facts about it.
-    pub(super) fn give(&self, namespace: &str, facts: NamespaceFacts) {
-        self.mail.give(namespace, facts);
+    pub(super) fn assign(&self, namespace: &str, facts: NamespaceFacts) {
+        self.outgoing.assign(namespace, facts);
         self.changed.notify_one();
     }
 
     /// Takes a namespace from the lane.
-    pub(super) fn take_away(&self, namespace: &str) {
-        drop(self.mail.take_away(namespace));
+    pub(super) fn revoke(&self, namespace: &str) {
+        drop(self.outgoing.revoke(namespace));
         self.changed.notify_one();
     }
 
     /// Takes a namespace from the lane, and waits until the process has released it or has ended.
     pub(super) async fn ask_to_leave(&self, namespace: &str) {
-        let left = self.mail.take_away(namespace);
+        let left = self.outgoing.revoke(namespace);
         self.changed.notify_one();
         if let Some(left) = left {
             let _either_way = left.await;
@@ -74,27 +74,27 @@ impl LaneHandle {
     }
 
     pub(super) fn note(&self, key: &Key, gone: Option<&str>) {
-        self.mail.note(key, gone);
+        self.outgoing.note(key, gone);
     }
 
     pub(super) fn note_all(&self, keys: &[Key]) {
-        keys.iter().for_each(|key| self.mail.note(key, None));
+        keys.iter().for_each(|key| self.outgoing.note(key, None));
     }
 
     pub(super) fn wake(&self, key: &Key) {
-        self.mail.wake(key);
+        self.outgoing.wake(key);
     }
 
     /// Returns the shared capacity of its process, if the process exists.
-    pub(super) fn purse(&self) -> Option<Arc<Purse>> {
-        lock(&self.purse).upgrade()
+    pub(super) fn granted(&self) -> Option<Arc<GrantedCapacity>> {
+        lock(&self.granted).upgrade()
     }
 
     /// Creates the empty shared capacity of a new process.
-    pub(super) fn open_purse(&self) -> Arc<Purse> {
-        let purse = Arc::new(Purse::default());
-        *lock(&self.purse) = Arc::downgrade(&purse);
-        purse
+    pub(super) fn open_purse(&self) -> Arc<GrantedCapacity> {
+        let granted = Arc::new(GrantedCapacity::default());
+        *lock(&self.granted) = Arc::downgrade(&granted);
+        granted
     }
 
     /// Called after the lane's Pod has connected.
@@ -110,13 +110,13 @@ impl LaneHandle {
 }
 
 /// The running report, at everything that the lane reconciles, that its process is down.
-struct Telling {
+struct RunningReport {
     trouble: Trouble,
     task: JoinHandle<()>,
     end: CancellationToken,
 }
 
-impl Telling {
+impl RunningReport {
     /// Ends the report. After this returns, nothing is written, so the next process can overwrite it.
     async fn end(self) {
         self.end.cancel();
@@ -125,12 +125,12 @@ impl Telling {
 }
 
 /// Maintains a lane's process until the lane reconciles nothing, or until everything ends.
-pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
+pub(super) async fn supervise(fleet: Arc<LaneFleet>, lane: Arc<LaneHandle>) {
     let began = Instant::now();
-    let mut record = ProcessRecord::new(fleet.standing.apart.patience);
+    let mut record = ProcessRecord::new(fleet.process_config.apart.patience);
     let (tell, mut told) = mpsc::channel::<Fact>(16);
     let mut session: Option<Session> = None;
-    let mut telling: Option<Telling> = None;
+    let mut telling: Option<RunningReport> = None;
     let mut pings = 0_u64;
     loop {
         if fleet.end.is_cancelled() && !fleet.farewell.is_cancelled() {
@@ -142,7 +142,7 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
             record.take(Fact::Arrived, now);
         }
         say(&fleet, &lane, (&record, now), &mut telling).await;
-        let is_wanted = !fleet.end.is_cancelled() && !lane.mail.is_without_namespaces();
+        let is_wanted = !fleet.end.is_cancelled() && !lane.outgoing.is_without_namespaces();
         let condemned = lock(&lane.condemned).take();
         let next = match condemned {
             Some(cause) if session.is_some() => Move::Kill(cause),
@@ -153,9 +153,9 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
                 if let Some(telling) = telling.take() {
                     telling.end().await;
                 }
-                let started = match &fleet.whereabouts {
-                    Whereabouts::Here(home) => session::start((&fleet, home), &lane, tell.clone()).await,
-                    Whereabouts::Pods(home) => pods::expect((&fleet, home), &lane, tell.clone()).await,
+                let started = match &fleet.location {
+                    ProcessLocation::Here(home) => session::start((&fleet, home), &lane, tell.clone()).await,
+                    ProcessLocation::Pods(home) => lane_pods::expect((&fleet, home), &lane, tell.clone()).await,
                 };
                 match started {
                     Ok(begun) => {
@@ -174,11 +174,11 @@ pub(super) async fn supervise(fleet: Arc<Fleet>, lane: Arc<LaneHandle>) {
             }
             Move::Ask => {
                 pings = pings.wrapping_add(1);
-                lane.mail.ping(pings);
+                lane.outgoing.ping(pings);
                 record.take(Fact::Asked, now);
             }
             Move::Stop => {
-                lane.mail.stop();
+                lane.outgoing.stop();
                 record.take(Fact::Stopped, now);
             }
             Move::GiveUp => {
@@ -245,10 +245,10 @@ fn take(lane: &LaneHandle, record: &mut ProcessRecord, session: &mut Option<Sess
 
 /// Reports why the lane is down, or that it works again: immediately to its Surfaces, and to everything else while it is down.
 async fn say(
-    fleet: &Arc<Fleet>,
+    fleet: &Arc<LaneFleet>,
     lane: &Arc<LaneHandle>,
     (record, now): (&ProcessRecord, Duration),
-    telling: &mut Option<Telling>,
+    telling: &mut Option<RunningReport>,
 ) {
     let Some(trouble) = record.trouble(now) else {
         fleet.set_trouble(lane, None);
@@ -267,9 +267,9 @@ async fn say(
         before.end().await;
     }
     let end = CancellationToken::new();
-    let (work, ended) = (Arc::clone(fleet).tell_of_pause(Arc::clone(lane), words), end.clone());
+    let (work, ended) = (Arc::clone(fleet).report_pause(Arc::clone(lane), words), end.clone());
     let task = tokio::spawn(async move {
         ended.run_until_cancelled(work).await;
     });
-    *telling = Some(Telling { trouble, task, end });
+    *telling = Some(RunningReport { trouble, task, end });
 }

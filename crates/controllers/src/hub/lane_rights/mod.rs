@@ -9,18 +9,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster_view::mailbox::Mailbox;
 use crate::hub::Hub;
-use crate::reconcile_loop::object_loop::drive;
+use crate::reconcile_loop::object_loop::run_object_loop;
 use crate::reconcile_loop::supervisor::{self, supervise};
 
 /// Maintains a lane's rights in a namespace until nothing is reconciled there, or the controllers end.
 pub(crate) async fn run(hub: Arc<Hub>, namespace: String, mailbox: Arc<Mailbox>, end: CancellationToken) {
     tokio::select! {
-        () = hub.means.ready.cancelled() => {}
+        () = hub.context.ready.cancelled() => {}
         () = end.cancelled() => return,
     }
     let start = || {
         let reconciler = reconcile::RightsReconciler::new(Arc::clone(&hub), &namespace);
-        drive(reconciler, &hub.means.mailboxes, (&mailbox, None), &end)
+        run_object_loop(reconciler, &hub.context.mailboxes, (&mailbox, None), &end)
     };
     let crashed = |times, pause| {
         tracing::error!(

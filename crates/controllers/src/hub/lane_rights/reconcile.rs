@@ -22,12 +22,12 @@ use tokio::sync::Semaphore;
 use crate::cluster_view::cache::Cache;
 use crate::cluster_view::key::Key;
 use crate::hub::Hub;
-use crate::lane::Surroundings as _;
+use crate::lane::HubApi as _;
 use crate::reconcile_loop::cluster_answers;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::object_writer::describe_event;
 use crate::reconcile_loop::reconciled::Home as _;
-use crate::reconcile_loop::step_executor::execute;
+use crate::reconcile_loop::step_executor::execute_steps;
 
 /// The reconciler of a lane's rights in one namespace.
 pub(super) struct RightsReconciler {
@@ -39,7 +39,7 @@ pub(super) struct RightsReconciler {
     /// The facts from which the last plan was made.
     seen: Option<(NamespaceState, bool, Placement)>,
     answered: Answered,
-    said: EventHistory,
+    event_history: EventHistory,
 }
 
 impl RightsReconciler {
@@ -52,7 +52,7 @@ impl RightsReconciler {
             memory: Memory::default(),
             seen: None,
             answered: Answered::default(),
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
         }
     }
 
@@ -97,7 +97,7 @@ impl RightsReconciler {
                     uid: tenant.metadata.uid.clone()?,
                 })
             }),
-            is_guarded: self.hub.means.settings.judges_writes(),
+            is_guarded: self.hub.context.settings.judges_writes(),
             live: self.answered.observe(live),
             attempt: self.attempt.clone(),
             memory: self.memory.clone(),
@@ -107,9 +107,9 @@ impl RightsReconciler {
     async fn perform(&mut self, step: &Step, controller: &Client) {
         match step {
             Step::Request(request) => {
-                let clients = &self.hub.means.clients;
+                let clients = &self.hub.context.clients;
                 let requests = std::slice::from_ref(request);
-                for answer in execute(clients, controller, requests, None, None).await {
+                for answer in execute_steps(clients, controller, requests, None, None).await {
                     self.answered.take(&mut self.attempt.asked, answer);
                 }
             }
@@ -134,7 +134,7 @@ impl RightsReconciler {
     /// Sends a review as the lane.
     async fn ask(&self, account: &LaneAccount, review: &Value) -> Result<Value, String> {
         let lane = self.hub.lane_of(&self.namespace).await;
-        let client = self.hub.means.clients.for_lane(&LaneAccess {
+        let client = self.hub.context.clients.for_lane(&LaneAccess {
             account: account.clone(),
             ..lane.access()
         });
@@ -165,7 +165,7 @@ impl RightsReconciler {
             };
             let told = describe_event(event, related);
             let recorder = EventRecorder::new(self.hub.bookkeeper_of(place).await, self.key.kind.reporter);
-            recorder.record(&mut self.said, &object, &told).await;
+            recorder.record(&mut self.event_history, &object, &told).await;
         }
     }
 }
@@ -192,7 +192,7 @@ impl Reconciler for RightsReconciler {
 
     /// Returns the hub's own semaphore: no lane waits for this work, and this work waits for no lane.
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.hub.means.rights)
+        Arc::clone(&self.hub.context.rights)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -226,7 +226,7 @@ impl Reconciler for RightsReconciler {
         self.attempt = Attempt::begin(Timestamp::now());
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let now = self.look().await;
         let news = self.answered.has_news(&self.list_live(&now.2));
         news || self.seen.as_ref() != Some(&now)

@@ -1,9 +1,9 @@
 //! Reconciles Surfaces: observe → plan → execute → write. The objects that a Surface generates are written as the controller. The generated
 //! Kustomizations apply as the surface's identity. The keys of its sources are written by the account that writes credentials.
 
-mod keys;
+mod package_rule_trial;
 mod reconcile;
-mod trial;
+mod source_keys;
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ use super::{keys, trial};
 use crate::cluster_view::key::Key;
 use crate::hub::Hub;
 use crate::hub_kinds::plan_steps::carry_out;
-use crate::lane::Surroundings as _;
+use crate::lane::HubApi as _;
 use crate::reconcile_loop::object_loop::Reconciler;
 
 /// The reconciler of one Surface.
@@ -23,7 +23,7 @@ pub(crate) struct SurfaceReconciler {
     hub: Arc<Hub>,
     key: Key,
     snapshot: Option<Snapshot>,
-    said: EventHistory,
+    event_history: EventHistory,
     answered: Answered,
 }
 
@@ -33,7 +33,7 @@ impl SurfaceReconciler {
             hub,
             key,
             snapshot: None,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             answered: Answered::default(),
         }
     }
@@ -75,7 +75,7 @@ impl SurfaceReconciler {
             placement: placement.clone(),
             live: BTreeMap::new(),
             lane_trouble: None,
-            is_guarded: self.hub.means.settings.judges_writes(),
+            is_guarded: self.hub.context.settings.judges_writes(),
             ownership: None,
             keys: BTreeMap::new(),
             access: BTreeMap::new(),
@@ -101,7 +101,7 @@ impl Reconciler for SurfaceReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.bounds.work)
+        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -129,8 +129,8 @@ impl Reconciler for SurfaceReconciler {
                 self.answered.take(&mut snapshot.attempt, answer);
             }
         };
-        let said = &mut self.said;
-        carry_out(&self.hub, surface.as_ref(), &plan, said, take).await?;
+        let event_history = &mut self.event_history;
+        carry_out(&self.hub, surface.as_ref(), &plan, event_history, take).await?;
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
@@ -149,7 +149,7 @@ impl Reconciler for SurfaceReconciler {
         }
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let (Some(surface), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };

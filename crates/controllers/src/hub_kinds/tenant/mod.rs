@@ -1,7 +1,7 @@
 //! Reconciles Tenants: observe → plan → execute → write, all as the controller: no part of a Tenant comes from a repository.
 
+mod other_accounts;
 mod reconcile;
-mod witness;
 
 use std::sync::Arc;
 

@@ -17,7 +17,7 @@ use crate::cluster_view::cache::Cache;
 use crate::cluster_view::key::Key;
 use crate::hub::Hub;
 use crate::hub_kinds::plan_steps::carry_out;
-use crate::hub_kinds::tenant::witness;
+use crate::hub_kinds::tenant::other_accounts;
 use crate::reconcile_loop::object_loop::Reconciler;
 
 /// The reconciler of one Tenant.
@@ -25,7 +25,7 @@ pub(crate) struct TenantReconciler {
     hub: Arc<Hub>,
     key: Key,
     snapshot: Option<Snapshot>,
-    said: EventHistory,
+    event_history: EventHistory,
     answered: Answered,
 }
 
@@ -35,7 +35,7 @@ impl TenantReconciler {
             hub,
             key,
             snapshot: None,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             answered: Answered::default(),
         }
     }
@@ -120,7 +120,7 @@ impl Reconciler for TenantReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.bounds.work)
+        Arc::clone(&self.hub.lane_of(&self.key.namespace).await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -129,7 +129,7 @@ impl Reconciler for TenantReconciler {
         let snapshot = self.observe(&tenant);
         let due = account::find_due(&tenant, &snapshot.realm, snapshot.witness.as_ref(), Timestamp::now());
         if let Some(place) = due {
-            let witness = witness::look(&self.hub, place).await?;
+            let witness = other_accounts::look(&self.hub, place).await?;
             self.observe(&tenant).witness = Some(witness);
         }
         let Some(snapshot) = &mut self.snapshot else {
@@ -145,8 +145,8 @@ impl Reconciler for TenantReconciler {
                 self.answered.take(&mut snapshot.attempt, answer);
             }
         };
-        let said = &mut self.said;
-        carry_out(&self.hub, tenant.as_ref(), &plan, said, take).await?;
+        let event_history = &mut self.event_history;
+        carry_out(&self.hub, tenant.as_ref(), &plan, event_history, take).await?;
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
@@ -162,7 +162,7 @@ impl Reconciler for TenantReconciler {
         }
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let (Some(tenant), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };

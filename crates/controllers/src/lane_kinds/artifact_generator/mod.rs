@@ -30,8 +30,8 @@ impl Reconciled for ArtifactGenerator {
         reconcile::GeneratorReconciler::new(shard, key)
     }
 
-    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-        notifications::tell::<Self>(shard, metadata, event).await;
+    async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
     /// Returns the generators that take files of a source, those that make an ExternalArtifact, and those that another generator may feed.
@@ -40,8 +40,8 @@ impl Reconciled for ArtifactGenerator {
             let own = generator.metadata.namespace.as_deref();
             let mut sources = generator.spec.sources.iter();
             sources.any(|source| {
-                let is_beside = source.namespace.is_none() || source.namespace.as_deref() == own;
-                let is_named = source.kind == changed.kind.name && source.name == changed.name && is_beside;
+                let is_in_own_namespace = source.namespace.is_none() || source.namespace.as_deref() == own;
+                let is_named = source.kind == changed.kind.name && source.name == changed.name && is_in_own_namespace;
                 // A cycle of generators depends on both of them.
                 let is_fed = changed.kind == Self::KIND && source.kind == ExternalArtifact::KIND.name;
                 is_named || is_fed
@@ -49,7 +49,7 @@ impl Reconciled for ArtifactGenerator {
         };
         let is_artifact = changed.kind == ExternalArtifact::KIND;
         let mut makers = if is_artifact {
-            shard.recipes.list_makers(&changed.name)
+            shard.generator_reports.list_makers(&changed.name)
         } else {
             Vec::new()
         };

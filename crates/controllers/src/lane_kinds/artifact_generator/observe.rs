@@ -13,24 +13,24 @@ use tenure_planner::{Live, Object};
 
 use crate::artifacts::storage::make_source_key;
 use crate::cluster_view::key::Key;
-use crate::lane::lane_references::Borrowed;
-use crate::lane::{Neighbour, Shard};
-use crate::lane_kinds::borrowed_objects::LoanBook;
-use crate::lane_kinds::reference_lookup::{FoundKey, Sight};
+use crate::lane::lane_references::BorrowedObject;
+use crate::lane::{Shard, ShardLookup};
+use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
+use crate::lane_kinds::reference_lookup::{FoundSource, ReferenceLookup};
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Returns its sources, by alias.
 pub(super) fn observe_sources(
-    sight: Sight<'_>,
-    loans: &LoanBook,
+    lookup: ReferenceLookup<'_>,
+    borrowed_objects: &BorrowedObjectTable,
     generator: &ArtifactGenerator,
 ) -> BTreeMap<String, FoundSource> {
     let own = generator.metadata.namespace.as_deref().unwrap_or_default();
     let find = |source: &tenure_api::artifact_generator::ArtifactSource| {
-        let state = match sight.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
-            FoundKey::Nothing => SourceState::NotFound,
-            FoundKey::Apart => find_lent(sight, loans, source),
-            FoundKey::There(shard, key) => match shard.artifacts.record(&key) {
+        let state = match lookup.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
+            FoundSource::Nothing => SourceState::NotFound,
+            FoundSource::Apart => find_lent(lookup, borrowed_objects, source),
+            FoundSource::There(shard, key) => match shard.artifacts.record(&key) {
                 None => SourceState::Empty,
                 Some(stored) => SourceState::Stored {
                     uid: key.uid().to_owned(),
@@ -46,24 +46,24 @@ pub(super) fn observe_sources(
         };
         (source.alias.clone(), found)
     };
-    list_visible(generator, sight.referrer()).map(find).collect()
+    list_visible(generator, lookup.referrer()).map(find).collect()
 }
 
 /// Returns a source borrowed from another lane's process. An artifact of a generator there is refused: a cycle through artifacts of this lane could
 /// not be detected.
 fn find_lent(
-    sight: Sight<'_>,
-    loans: &LoanBook,
+    lookup: ReferenceLookup<'_>,
+    borrowed_objects: &BorrowedObjectTable,
     source: &tenure_api::artifact_generator::ArtifactSource,
 ) -> SourceState {
     if source.kind == ExternalArtifact::KIND.name {
         return SourceState::Apart;
     }
-    let Some(key) = sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name) else {
+    let Some(key) = lookup.find_foreign(&source.kind, source.namespace.as_deref(), &source.name) else {
         return SourceState::NotFound;
     };
-    match loans.find(&key) {
-        Borrowed::Source {
+    match borrowed_objects.find(&key) {
+        BorrowedObject::Source {
             source,
             facts: SourceFacts::Found {
                 artifact: Some(facts), ..
@@ -75,40 +75,40 @@ fn find_lent(
                 ..IncludedArtifact::default()
             },
         },
-        Borrowed::Source { .. } => SourceState::Empty,
-        Borrowed::Unknown(why) => SourceState::Unknown(why),
-        Borrowed::Nothing | Borrowed::Kustomization(_) => SourceState::NotFound,
+        BorrowedObject::Source { .. } => SourceState::Empty,
+        BorrowedObject::Unknown(why) => SourceState::Unknown(why),
+        BorrowedObject::Nothing | BorrowedObject::Kustomization(_) => SourceState::NotFound,
     }
 }
 
 /// Returns those of its sources that other lanes' processes may lend.
-pub(super) fn list_lent(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
-    let mut foreign = list_foreign(sight, generator);
+pub(super) fn list_lent(lookup: ReferenceLookup<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let mut foreign = list_foreign(lookup, generator);
     foreign.retain(|key| key.kind != ExternalArtifact::KIND);
     foreign
 }
 
 /// Returns its sources in other namespaces, as far as it may see them: the objects to which it listens.
-pub(super) fn list_foreign(sight: Sight<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
-    let foreign = list_visible(generator, sight.referrer());
+pub(super) fn list_foreign(lookup: ReferenceLookup<'_>, generator: &ArtifactGenerator) -> BTreeSet<Key> {
+    let foreign = list_visible(generator, lookup.referrer());
     foreign
-        .filter_map(|source| sight.find_foreign(&source.kind, source.namespace.as_deref(), &source.name))
+        .filter_map(|source| lookup.find_foreign(&source.kind, source.namespace.as_deref(), &source.name))
         .collect()
 }
 
 /// Returns the cycle of generators that feed the generator's output back to it, over generators that it may see.
-pub(super) fn observe_circle(sight: Sight<'_>, generator: &ArtifactGenerator) -> Option<Vec<String>> {
+pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGenerator) -> Option<Vec<String>> {
     let feeds = |name: &str| {
         let (namespace, name) = name.split_once('/')?;
-        let Neighbour::Here(shard) = sight.find_shard(namespace) else {
+        let ShardLookup::Here(shard) = lookup.find_shard(namespace) else {
             return None;
         };
         let fed = shard.caches.of::<ArtifactGenerator>().get(namespace, name)?;
-        let visible = list_visible(&fed, sight.referrer());
+        let visible = list_visible(&fed, lookup.referrer());
         let artifacts = visible.filter(|source| source.kind == ExternalArtifact::KIND.name);
         let makers = artifacts.filter_map(|source| {
             let namespace = source.namespace.as_deref().unwrap_or(namespace);
-            let FoundKey::There(shard, _) = sight.find_source(&source.kind, Some(namespace), &source.name) else {
+            let FoundSource::There(shard, _) = lookup.find_source(&source.kind, Some(namespace), &source.name) else {
                 return None;
             };
             let artifact = shard.caches.of::<ExternalArtifact>().get(namespace, &source.name)?;

@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 use super::observe;
 use crate::cluster_view::key::Key;
-use crate::context::attempt_marks::UnderWay;
+use crate::context::attempt_marks::AttemptMarks;
 use crate::lane::Shard;
-use crate::lane_kinds::borrowed_objects::LoanBook;
-use crate::lane_kinds::reference_lookup::Sight;
+use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
+use crate::lane_kinds::reference_lookup::ReferenceLookup;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::{self, Own};
+use crate::reconcile_loop::object_writer::{self, ObjectWriter};
 use crate::reconcile_loop::reconciled::Reconciled as _;
-use crate::reconcile_loop::step_executor::execute;
+use crate::reconcile_loop::step_executor::execute_steps;
 
 /// How long a search for folders waits for memory for the files.
 const LOOKING: Duration = Duration::from_secs(60);
@@ -33,10 +33,10 @@ pub(crate) struct GeneratorReconciler {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot>,
-    said: EventHistory,
+    event_history: EventHistory,
     answered: Answered,
     /// References into other lanes' processes, and whether to ask for them again.
-    loans: LoanBook,
+    borrowed_objects: BorrowedObjectTable,
     asks_for_loans: bool,
 }
 
@@ -46,9 +46,9 @@ impl GeneratorReconciler {
             shard,
             key,
             snapshot: None,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             answered: Answered::default(),
-            loans: LoanBook::default(),
+            borrowed_objects: BorrowedObjectTable::default(),
             asks_for_loans: true,
         }
     }
@@ -62,26 +62,26 @@ impl GeneratorReconciler {
 
     async fn observe(&mut self, generator: &ArtifactGenerator) -> &mut Snapshot {
         let placement = self.shard.place().await;
-        let sight = Sight::new(&self.shard, &placement);
+        let lookup = ReferenceLookup::new(&self.shard, &placement);
         if std::mem::take(&mut self.asks_for_loans) {
-            let named = observe::list_lent(sight, generator);
-            self.loans.renew(&self.shard, named, |_| {}).await;
+            let named = observe::list_lent(lookup, generator);
+            self.borrowed_objects.renew(&self.shard, named, |_| {}).await;
         }
-        let sources = observe::observe_sources(sight, &self.loans, generator);
-        let cycle = observe::observe_circle(sight, generator);
-        self.shard.listen(&self.key, observe::list_foreign(sight, generator));
+        let sources = observe::observe_sources(lookup, &self.borrowed_objects, generator);
+        let cycle = observe::observe_circle(lookup, generator);
+        self.shard.listen(&self.key, observe::list_foreign(lookup, generator));
         let shards = self.shard.lane().await.list_shards().into_iter();
         let others = shards.filter(|shard| shard.namespace != self.key.namespace);
-        let elsewhere = others.map(|shard| shard.recipes.count_bytes()).sum();
+        let elsewhere = others.map(|shard| shard.generator_reports.count_bytes()).sum();
         let live = self.answered.observe(observe::list_children(&self.shard, generator));
         let stored = observe::list_stored(&self.shard, generator);
         let memory = self.snapshot.as_ref().map(|snapshot| snapshot.memory.clone());
         let attempt = self.snapshot.take().map(|snapshot| snapshot.attempt);
         self.snapshot.insert(Snapshot {
             generator: generator.clone(),
-            is_guarded: self.shard.means.settings.judges_writes(),
-            grants: self.shard.means.settings.reference_grants.clone(),
-            room: self.shard.recipes.find_room(&self.key.name, elsewhere),
+            is_guarded: self.shard.context.settings.judges_writes(),
+            grants: self.shard.context.settings.reference_grants.clone(),
+            room: self.shard.generator_reports.find_room(&self.key.name, elsewhere),
             placement,
             sources,
             cycle,
@@ -95,9 +95,9 @@ impl GeneratorReconciler {
     /// Reports to its ExternalArtifacts what they are made of.
     fn tell(&self, plan: &Plan) {
         let Some(told) = plan.memory.told.clone() else { return };
-        for name in self.shard.recipes.tell(&self.key.name, told) {
+        for name in self.shard.generator_reports.store(&self.key.name, told) {
             let made = Key::new(ExternalArtifact::KIND, &self.key.namespace, &name);
-            self.shard.means.mailboxes.wake(&made);
+            self.shard.context.mailboxes.wake(&made);
         }
     }
 
@@ -117,13 +117,13 @@ impl GeneratorReconciler {
         let Some(account) = plan.identity.clone().filter(|_| !requests.is_empty()) else {
             return Ok(());
         };
-        let (means, lane) = (&self.shard.means, self.shard.lane().await);
+        let (context, lane) = (&self.shard.context, self.shard.lane().await);
         let access = LaneAccess {
             account,
             ..lane.access()
         };
-        let client = means.clients.for_lane(&access);
-        let answers = execute(&means.clients, &client, &requests, plan.deadline, None).await;
+        let client = context.clients.for_lane(&access);
+        let answers = execute_steps(&context.clients, &client, &requests, plan.deadline, None).await;
         if let Some(snapshot) = &mut self.snapshot {
             for answer in answers {
                 self.answered.take(&mut snapshot.attempt, answer);
@@ -145,7 +145,7 @@ impl GeneratorReconciler {
         let tree = self
             .shard
             .artifacts
-            .tree(wanted, &lane.bounds.name, Instant::now() + LOOKING)
+            .tree(wanted, &lane.limits.name, Instant::now() + LOOKING)
             .await;
         let tree = tree.map_err(|error| error.to_string())?;
         let pattern = request.pattern.clone();
@@ -167,7 +167,7 @@ impl Reconciler for GeneratorReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.work)
+        Arc::clone(&self.shard.lane().await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -182,16 +182,18 @@ impl Reconciler for GeneratorReconciler {
         snapshot.memory = plan.memory.clone();
         // execute
         self.tell(&plan);
-        let own = Own::of(generator.as_ref());
+        let writer = ObjectWriter::of(generator.as_ref());
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.shard, change).await?;
+            writer.change_finalizer(&self.shard, change).await?;
         }
         self.execute(&plan).await?;
         // write
         if let Some(status) = &plan.status {
-            own.write_status(&self.shard, status).await?;
+            writer.write_status(&self.shard, status).await?;
         }
-        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        writer
+            .write_events(&self.shard, &mut self.event_history, &plan.events)
+            .await;
         let Some(snapshot) = &self.snapshot else {
             return Ok(None);
         };
@@ -199,12 +201,12 @@ impl Reconciler for GeneratorReconciler {
         Ok(Some(self.answered.check_end(plan.next, &snapshot.attempt, now)))
     }
 
-    fn marks(&self) -> Option<Arc<UnderWay>> {
-        Some(Arc::clone(&self.shard.means.under_way))
+    fn marks(&self) -> Option<Arc<AttemptMarks>> {
+        Some(Arc::clone(&self.shard.context.attempt_marks))
     }
 
-    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        object_writer::tell_of_wait::<ArtifactGenerator>(&self.shard, &self.key, crashes, until).await;
+    async fn report_wait(&self, crashes: u32, until: Timestamp) {
+        object_writer::report_wait::<ArtifactGenerator>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
@@ -218,16 +220,16 @@ impl Reconciler for GeneratorReconciler {
         }
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let (Some(generator), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
         let placement = self.shard.place().await;
-        let sight = Sight::new(&self.shard, &placement);
-        let named = observe::list_lent(sight, &generator);
-        self.loans.renew(&self.shard, named, |_| {}).await;
-        let sources = observe::observe_sources(sight, &self.loans, &generator);
-        let cycle = observe::observe_circle(sight, &generator);
+        let lookup = ReferenceLookup::new(&self.shard, &placement);
+        let named = observe::list_lent(lookup, &generator);
+        self.borrowed_objects.renew(&self.shard, named, |_| {}).await;
+        let sources = observe::observe_sources(lookup, &self.borrowed_objects, &generator);
+        let cycle = observe::observe_circle(lookup, &generator);
         let stored = observe::list_stored(&self.shard, &generator);
         snapshot.is_overtaken(&generator, &placement, &sources, cycle.as_deref(), &stored)
             || self.answered.has_news(&observe::list_children(&self.shard, &generator))
@@ -235,9 +237,9 @@ impl Reconciler for GeneratorReconciler {
 
     fn forget(&mut self) {
         self.shard.listen(&self.key, BTreeSet::new());
-        self.shard.recipes.forget(&self.key.name);
+        self.shard.generator_reports.forget(&self.key.name);
         self.snapshot = None;
-        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
+        (self.borrowed_objects, self.asks_for_loans) = (BorrowedObjectTable::default(), true);
         self.answered.forget();
     }
 

@@ -13,7 +13,7 @@ use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::cluster_view::key::{Key, Kind};
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::lane::{Lane, Shard};
 use crate::lane_kinds::source::{self, Fetching, SourceReconciler};
 use crate::notifications;
@@ -39,12 +39,12 @@ impl Reconciled for Bucket {
         shard.tell_listeners(key);
     }
 
-    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-        notifications::tell::<Self>(shard, metadata, event).await;
+    async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
-    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
-        source::take_stock::<Self>(means, shards).await;
+    async fn prepare_start(context: Arc<ControllerContext>, shards: Vec<Arc<Shard>>) {
+        source::adopt_earlier_artifacts::<Self>(context, shards).await;
     }
 }
 

@@ -14,17 +14,27 @@ pub(super) async fn perform(
     (source, lane): (&SourceKey, &Lane),
     request: &ComposeRequest,
 ) -> Result<Fetched, FetchFailure> {
-    let depot = &shard.means.depot;
-    if let Some(made) = find_made(source, request, &depot.store) {
+    let artifact_storage = &shard.context.artifact_storage;
+    if let Some(made) = find_made(source, request, &artifact_storage.store) {
         return Ok(made);
     }
     let failed = |error: ComposeError| FetchFailure::from(&error);
-    let bytes = count_parts(request, &depot.store).map_err(|error| failed(error.into()))?;
+    let bytes = count_parts(request, &artifact_storage.store).map_err(|error| failed(error.into()))?;
     let deadline = Instant::now() + request.timeout / 2;
-    let room = depot.take_tree_room(&lane.bounds.name, bytes, deadline).await;
+    let room = artifact_storage
+        .take_tree_room(&lane.limits.name, bytes, deadline)
+        .await;
     let room = room.map_err(|error| failed(error.into()))?;
-    let account = depot.account(&lane.bounds.name);
-    let fetched = compose(source, request, room, &depot.limits, &depot.store, &account).await;
+    let account = artifact_storage.account(&lane.limits.name);
+    let fetched = compose(
+        source,
+        request,
+        room,
+        &artifact_storage.limits,
+        &artifact_storage.store,
+        &account,
+    )
+    .await;
     let Fetched::Stored { artifact, subject } = fetched.map_err(failed)? else {
         return Err(failed(ComposeError::Cancelled));
     };

@@ -13,7 +13,7 @@ use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::{DownloadError, SourceKey, download};
 
 use crate::cluster_view::key::{Key, Kind};
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::lane::{Lane, Shard};
 use crate::lane_kinds::source::{self, Fetching, SourceReconciler};
 use crate::notifications;
@@ -35,8 +35,8 @@ impl Reconciled for ExternalArtifact {
         SourceReconciler::<Self>::new(shard, key)
     }
 
-    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-        notifications::tell::<Self>(shard, metadata, event).await;
+    async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
     /// Returns the artifacts of a changed generator. Its reports reach them another way.
@@ -65,8 +65,8 @@ impl Reconciled for ExternalArtifact {
         shard.tell_listeners(key);
     }
 
-    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
-        source::take_stock::<Self>(means, shards).await;
+    async fn prepare_start(context: Arc<ControllerContext>, shards: Vec<Arc<Shard>>) {
+        source::adopt_earlier_artifacts::<Self>(context, shards).await;
     }
 }
 
@@ -76,10 +76,18 @@ async fn perform_download(
     (key, lane): (&SourceKey, &Lane),
     request: &DownloadRequest,
 ) -> Result<Fetched, FetchFailure> {
-    let depot = &shard.means.depot;
-    let reach = shard.means.reach(request.platform);
-    let account = depot.account(&lane.bounds.name);
-    let fetched = download(key, request, reach, &depot.limits, &depot.store, &account).await;
+    let artifact_storage = &shard.context.artifact_storage;
+    let reach = shard.context.reach(request.platform);
+    let account = artifact_storage.account(&lane.limits.name);
+    let fetched = download(
+        key,
+        request,
+        reach,
+        &artifact_storage.limits,
+        &artifact_storage.store,
+        &account,
+    )
+    .await;
     let fetched = fetched.map_err(|error: DownloadError| FetchFailure::from(&error))?;
     if let Fetched::Stored { artifact, .. } = &fetched {
         source::remember(shard, key, artifact)?;
@@ -96,8 +104,8 @@ impl Fetching for ExternalArtifact {
                 .get(&shard.namespace, name)
                 .is_some()
         };
-        let grants = &shard.means.settings.external_grants;
-        find_maker(artifact, grants, exists, |name| shard.recipes.of(name))
+        let grants = &shard.context.settings.external_grants;
+        find_maker(artifact, grants, exists, |name| shard.generator_reports.of(name))
     }
 
     async fn perform_fetch(

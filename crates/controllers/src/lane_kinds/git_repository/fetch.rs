@@ -20,9 +20,13 @@ pub(super) async fn perform_fetch(
     let failed = |error: FetchError| FetchFailure::from(&error);
     let mut git = GitRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
     git.tokens = shard.app_tokens.clone();
-    let reach = shard.means.reach(request.platform);
-    let depot = &shard.means.depot;
-    let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
+    let reach = shard.context.reach(request.platform);
+    let artifact_storage = &shard.context.artifact_storage;
+    let (limits, store, account) = (
+        &artifact_storage.limits,
+        &artifact_storage.store,
+        artifact_storage.account(&lane.limits.name),
+    );
     let fetched = fetch(&git, reach, limits, store, &account).await.map_err(failed)?;
     if let Fetched::Stored { artifact, .. } = &fetched {
         remember(shard, source, artifact)?;

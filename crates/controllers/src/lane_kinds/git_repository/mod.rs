@@ -1,7 +1,7 @@
 //! Reconciles GitRepositories: as all sources, with fetches from Git.
 
-mod beside;
 mod fetch;
+mod included_repositories;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tenure_planner::source::{FetchFailure, Fetched};
 use tenure_sources::SourceKey;
 
 use crate::cluster_view::key::{Key, Kind};
-use crate::context::Means;
+use crate::context::ControllerContext;
 use crate::lane::{Lane, Shard};
 use crate::lane_kinds::source::{self, Fetching, SourceReconciler};
 use crate::notifications;
@@ -36,8 +36,8 @@ impl Reconciled for GitRepository {
         SourceReconciler::<Self>::new(shard, key)
     }
 
-    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-        notifications::tell::<Self>(shard, metadata, event).await;
+    async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
     /// Returns the repositories that include a changed one.
@@ -73,14 +73,14 @@ impl Reconciled for GitRepository {
         shard.tell_listeners(key);
     }
 
-    async fn take_stock(means: Arc<Means>, shards: Vec<Arc<Shard>>) {
-        source::take_stock::<Self>(means, shards).await;
+    async fn prepare_start(context: Arc<ControllerContext>, shards: Vec<Arc<Shard>>) {
+        source::adopt_earlier_artifacts::<Self>(context, shards).await;
     }
 }
 
 impl Fetching for GitRepository {
     fn observe_beside(shard: &Shard, repository: &Self) -> Beside {
-        beside::observe_beside(shard, repository)
+        included_repositories::observe_beside(shard, repository)
     }
 
     async fn perform_fetch(

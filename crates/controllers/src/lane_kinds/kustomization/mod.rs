@@ -1,13 +1,21 @@
 //! Reconciles Kustomizations: observe → plan → execute → write.
+//!
+//! - `local_objects`: objects of this cluster, if it applies to another one.
+//! - `observe`: the facts for a plan.
+//! - `observed_objects`: existing objects, parsed for a round.
+//! - `owners`: other Kustomizations that have the objects.
+//! - `reconcile`: the rounds.
+//! - `referenced_objects`: targets of its references.
+//! - `stored_rendering`, `suspended_attempt`: rendered objects and answers as text, while no attempt works.
 
-mod here;
-mod kept_rendering;
-mod look;
+mod local_objects;
 mod observe;
-mod outlook;
+mod observed_objects;
 mod owners;
-mod put_away;
 mod reconcile;
+mod referenced_objects;
+mod stored_rendering;
+mod suspended_attempt;
 
 use std::sync::Arc;
 
@@ -22,7 +30,7 @@ use crate::notifications;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 use crate::telemetry::metrics::Described;
-use outlook::is_beside;
+use referenced_objects::is_in_own_namespace;
 
 pub(crate) use owners::{answer_owner, describe_rival, list_labelled};
 
@@ -40,8 +48,8 @@ impl Reconciled for Kustomization {
         reconcile::KustomizationReconciler::new(shard, key)
     }
 
-    async fn tell(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
-        notifications::tell::<Self>(shard, metadata, event).await;
+    async fn send_event(shard: &Shard, metadata: &ObjectMeta, event: &Event) {
+        notifications::queue_event::<Self>(shard, metadata, event).await;
     }
 
     /// Returns the Kustomizations in the namespace that apply from a changed source, or that depend on a changed Kustomization. Those of other
@@ -62,10 +70,15 @@ impl Reconciled for Kustomization {
     /// Returns the objects of its namespace on which it depends: its source and its dependencies. Without these terms, each change of one of many
     /// objects would search all Kustomizations.
     fn list_terms(&self) -> Vec<String> {
-        let is_beside = |namespace: &Option<String>| is_beside(&self.metadata, namespace.as_deref());
+        let is_in_own_namespace =
+            |namespace: &Option<String>| is_in_own_namespace(&self.metadata, namespace.as_deref());
         let source = &self.spec.source_ref;
-        let source = is_beside(&source.namespace).then(|| name_term(&source.kind, &source.name));
-        let depends_on = self.spec.depends_on.iter().filter(|on| is_beside(&on.namespace));
+        let source = is_in_own_namespace(&source.namespace).then(|| name_term(&source.kind, &source.name));
+        let depends_on = self
+            .spec
+            .depends_on
+            .iter()
+            .filter(|on| is_in_own_namespace(&on.namespace));
         let depends_on = depends_on.map(|on| name_term(Self::KIND.name, &on.name));
         source.into_iter().chain(depends_on).collect()
     }
@@ -87,7 +100,7 @@ impl Reconciled for Kustomization {
     /// Updates the index of the objects that each Kustomization names.
     fn refresh(shard: &Shard, key: &Key) {
         let now = || shard.caches.of::<Self>().get(&key.namespace, &key.name);
-        shard.inventories.refresh(key, now);
+        shard.inventory_index.refresh(key, now);
         shard.tell_listeners(key);
     }
 }

@@ -11,7 +11,7 @@ use tenure_planner::kustomization::{
 };
 use tenure_sources::SourceKey;
 
-use super::outlook::{Outlook, SeenSource, is_beside};
+use super::referenced_objects::{ReferencedObjects, ReferencedSource, is_in_own_namespace};
 use crate::cluster_view::key::Key;
 use crate::lane::Shard;
 use crate::lane_kinds::source::find_source_kind;
@@ -21,23 +21,23 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 /// there.
 pub(super) fn find_source(
     own: &Arc<Shard>,
-    outlook: Outlook<'_>,
+    references: ReferencedObjects<'_>,
     kustomization: &Kustomization,
 ) -> Option<(Arc<Shard>, SourceKey)> {
-    match outlook.find_source(kustomization) {
-        SeenSource::Here(shard, key) => Some((shard, key)),
-        SeenSource::Lent(source, _) => Some((Arc::clone(own), source)),
-        SeenSource::Nothing | SeenSource::Unknown(_) => None,
+    match references.find_source(kustomization) {
+        ReferencedSource::Here(shard, key) => Some((shard, key)),
+        ReferencedSource::Lent(source, _) => Some((Arc::clone(own), source)),
+        ReferencedSource::Nothing | ReferencedSource::Unknown(_) => None,
     }
 }
 
 /// Returns the facts about the source.
-pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization) -> SourceFacts {
-    let (shard, key) = match outlook.find_source(kustomization) {
-        SeenSource::Here(shard, key) => (shard, key),
-        SeenSource::Nothing => return SourceFacts::NotFound,
-        SeenSource::Lent(_, facts) => return facts,
-        SeenSource::Unknown(why) => return SourceFacts::Unknown(why),
+pub(super) fn observe_source(references: ReferencedObjects<'_>, kustomization: &Kustomization) -> SourceFacts {
+    let (shard, key) = match references.find_source(kustomization) {
+        ReferencedSource::Here(shard, key) => (shard, key),
+        ReferencedSource::Nothing => return SourceFacts::NotFound,
+        ReferencedSource::Lent(_, facts) => return facts,
+        ReferencedSource::Unknown(why) => return SourceFacts::Unknown(why),
     };
     let kind = find_source_kind(&kustomization.spec.source_ref.kind);
     let Some((_, conditions)) = kind.and_then(|kind| (kind.find)(&shard, key.name())) else {
@@ -49,18 +49,18 @@ pub(super) fn observe_source(outlook: Outlook<'_>, kustomization: &Kustomization
 
 /// Returns the facts about its dependencies.
 pub(super) fn observe_dependencies(
-    outlook: Outlook<'_>,
+    references: ReferencedObjects<'_>,
     kustomization: &Kustomization,
 ) -> BTreeMap<String, DependencyFacts> {
     find_dependencies(kustomization, |namespace, name| {
-        outlook.find_dependency(namespace, name)
+        references.find_dependency(namespace, name)
     })
 }
 
 /// Returns the cycle of dependencies that leads back to it, if one exists, over Kustomizations that it may name itself.
-pub(super) fn observe_cycle(outlook: Outlook<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
+pub(super) fn observe_cycle(references: ReferencedObjects<'_>, kustomization: &Kustomization) -> Option<Vec<String>> {
     find_cycle(kustomization, |namespace, name| {
-        match outlook.find_dependency(namespace, name) {
+        match references.find_dependency(namespace, name) {
             FoundDependency::There(found) => Some(found),
             FoundDependency::Nothing | FoundDependency::Unknown(_) => None,
         }
@@ -79,14 +79,14 @@ pub(super) fn observe_siblings(shard: &Shard, kustomization: &Kustomization, req
             let name = other.metadata.name.as_deref()?;
             let key = Key::new(Kustomization::KIND, namespace, name);
             // A Kustomization for another cluster wants no object of this one.
-            let is_beside = other.spec.kube_config == kustomization.spec.kube_config;
-            (name != own && is_beside && name_source(other) == name_source(kustomization))
-                .then(|| (name, (other, shard.turnovers.of(&key))))
+            let is_in_own_namespace = other.spec.kube_config == kustomization.spec.kube_config;
+            (name != own && is_in_own_namespace && name_source(other) == name_source(kustomization))
+                .then(|| (name, (other, shard.turnover_reports.of(&key))))
         })
         .collect();
     let mut claims: BTreeMap<ObjectId, BTreeSet<String>> = BTreeMap::new();
     for id in &request.ids {
-        let named = shard.inventories.naming(id);
+        let named = shard.inventory_index.naming(id);
         let named = named
             .iter()
             .filter(|key| key.namespace == namespace && others.contains_key(key.name.as_str()));
@@ -113,7 +113,8 @@ pub(super) fn list_depending(all: &[Arc<Kustomization>], on: &str) -> BTreeSet<S
     for kustomization in all {
         let name = kustomization.metadata.name.as_deref().unwrap_or_default();
         let depends_on = kustomization.spec.depends_on.iter();
-        for dependency in depends_on.filter(|on| is_beside(&kustomization.metadata, on.namespace.as_deref())) {
+        for dependency in depends_on.filter(|on| is_in_own_namespace(&kustomization.metadata, on.namespace.as_deref()))
+        {
             direct.entry(dependency.name.as_str()).or_default().push(name);
         }
     }
@@ -143,7 +144,7 @@ pub(super) async fn observe_endings(shard: &Shard, kustomization: &Kustomization
         .filter_map(|entry| Some(entry.id.parse::<ObjectId>().ok()?.namespace))
         .collect();
     Endings {
-        own: shard.surroundings.find_ending(namespace),
-        namespaces: shard.surroundings.find_endings(&named).await,
+        own: shard.hub_api.find_ending(namespace),
+        namespaces: shard.hub_api.find_endings(&named).await,
     }
 }

@@ -40,7 +40,7 @@ pub(super) async fn ask_owners(
     let (mut owners, mut rivals) = (BTreeMap::new(), BTreeMap::new());
     let mut dependents: Option<BTreeSet<String>> = None;
     for ((namespace, name), objects) in wanted {
-        let Some(answer) = shard.surroundings.ask_owner((namespace, name), &objects, cluster).await else {
+        let Some(answer) = shard.hub_api.ask_owner((namespace, name), &objects, cluster).await else {
             continue;
         };
         let beside = || shard.caches.of::<Kustomization>().in_namespace(&key.namespace);
@@ -66,7 +66,7 @@ pub(crate) async fn answer_owner(
     let key = Key::new(Kustomization::KIND, &shard.namespace, name);
     let has: Vec<ObjectId> = objects
         .iter()
-        .filter(|id| shard.inventories.names(&key, id))
+        .filter(|id| shard.inventory_index.names(&key, id))
         .cloned()
         .collect();
     if has.is_empty() {
@@ -76,7 +76,7 @@ pub(crate) async fn answer_owner(
     if find_place(&kustomization).as_deref() != cluster {
         return None;
     }
-    let told = shard.turnovers.of(&key);
+    let told = shard.turnover_reports.of(&key);
     let told = told.filter(|turnover| turnover.is_present(&kustomization));
     let rival = describe_rival(&kustomization, shard.place().await, told.as_deref().cloned());
     Some(OwnerAnswer { rival, has })

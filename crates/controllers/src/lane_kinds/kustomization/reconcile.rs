@@ -1,7 +1,7 @@
 //! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
-mod place;
 mod rendering;
+mod target_cluster;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use tenure_planner::kustomization::{
     is_settled, plan,
 };
 use tenure_planner::{Answer, FinalizerChange, Live, Next};
-use tenure_sources::Held as HeldBytes;
+use tenure_sources::Held;
 use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::here::Here;
-use super::kept_rendering::KeptRendering;
-use super::look::{self, Looked};
-use super::outlook::Outlook;
-use super::put_away::{self, PutAway};
+use super::local_objects::LocalObjects;
+use super::observed_objects::{self, ObservedObjects};
+use super::referenced_objects::ReferencedObjects;
+use super::stored_rendering::StoredRendering;
+use super::suspended_attempt::{self, SuspendedAttempt};
 use super::{observe, owners};
 use crate::cluster_view::key::Key;
-use crate::cluster_view::live_objects::{Held, Known, read_revision};
-use crate::cluster_view::remote_clusters::OtherCluster;
-use crate::context::attempt_marks::UnderWay;
+use crate::cluster_view::live_objects::{ObservedState, WatchedObjects, read_revision};
+use crate::cluster_view::remote_clusters::RemoteCluster;
+use crate::context::attempt_marks::AttemptMarks;
 use crate::lane::Shard;
-use crate::lane_kinds::borrowed_objects::LoanBook;
-use crate::limits::object_memory::LookingRoom;
+use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
+use crate::limits::object_memory::ObjectMemory;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::{self, Own, Written};
+use crate::reconcile_loop::object_writer::{self, ObjectWriter, WriteResult};
 use crate::reconcile_loop::reconciled::Reconciled as _;
-use crate::reconcile_loop::step_executor::{execute, fail};
-use crate::rendering::read_files::SeenFiles;
+use crate::reconcile_loop::step_executor::{execute_steps, fail};
+use crate::rendering::read_files::ReadFiles;
 use crate::telemetry::spans;
 
 /// How long an attempt waits for memory for the objects that it reads.
@@ -50,37 +50,37 @@ pub(crate) struct KustomizationReconciler {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Box<Snapshot>>,
-    held: Held,
+    held: WatchedObjects,
     /// The objects that it reads in this cluster, if it applies to another one.
-    here: Here,
-    /// The other cluster that `held` and `looked` are about.
-    cluster: Option<Arc<OtherCluster>>,
+    local_objects: LocalObjects,
+    /// The other cluster that `held` and `observed` are about.
+    cluster: Option<Arc<RemoteCluster>>,
     /// The token that is sent there, if this cluster issued it.
     token: Option<Arc<ForeignToken>>,
-    said: EventHistory,
+    event_history: EventHistory,
     /// Objects that this attempt read or wrote, with their revisions: watches may lag behind, or not report them.
-    answered: BTreeMap<ObjectId, (Option<u64>, Known)>,
+    answered: BTreeMap<ObjectId, (Option<u64>, ObservedState)>,
     /// The objects from which the last plan was made.
-    looked: Looked,
+    observed: ObservedObjects,
     /// Objects among these with the labels of another Kustomization: its namespace and name.
     labelled: BTreeMap<ObjectId, (String, String)>,
     /// Memory for an attempt's objects, and whether it is for another cluster.
-    looking: LookingRoom,
+    object_memory: ObjectMemory,
     looks_elsewhere: bool,
     /// The answers and the rendered objects of a waiting attempt.
-    put_away: Option<PutAway>,
+    put_away: Option<SuspendedAttempt>,
     /// Questions about the other Kustomizations of its source in this attempt.
     asked: Option<SurveyRequest>,
     /// The last rendering: the same artifact, path and namespace give the same objects. An attempt that asks for it takes it out.
-    rendered: Option<KeptRendering>,
+    rendered: Option<StoredRendering>,
     /// The files that were rendered.
-    seen: Option<Arc<SeenFiles>>,
+    seen: Option<Arc<ReadFiles>>,
     /// Memory for the rendered objects.
-    room: Option<HeldBytes>,
+    room: Option<Held>,
     /// The rendering of this attempt, if its objects were not kept in memory while it waited.
     begun: Option<Rendered>,
     /// References into other lanes' processes, and whether to ask for them again.
-    loans: LoanBook,
+    borrowed_objects: BorrowedObjectTable,
     asks_for_loans: bool,
     /// The last acting account: the watched objects were seen by that account.
     acted: Option<ServiceAccount>,
@@ -89,18 +89,18 @@ pub(crate) struct KustomizationReconciler {
 impl KustomizationReconciler {
     pub(crate) fn new(shard: Arc<Shard>, key: Key) -> Self {
         Self {
-            held: Held::new(Arc::clone(&shard.live), key.clone()),
-            here: Here::new(Arc::clone(&shard.live), key.clone()),
+            held: WatchedObjects::new(Arc::clone(&shard.live), key.clone()),
+            local_objects: LocalObjects::new(Arc::clone(&shard.live), key.clone()),
             cluster: None,
             token: None,
-            looking: LookingRoom::new(shard.means.looking.clone()),
+            object_memory: ObjectMemory::new(shard.context.object_memory.clone()),
             looks_elsewhere: false,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             shard,
             key,
             snapshot: None,
             answered: BTreeMap::new(),
-            looked: BTreeMap::new(),
+            observed: BTreeMap::new(),
             labelled: BTreeMap::new(),
             put_away: None,
             asked: None,
@@ -108,7 +108,7 @@ impl KustomizationReconciler {
             seen: None,
             room: None,
             begun: None,
-            loans: LoanBook::default(),
+            borrowed_objects: BorrowedObjectTable::default(),
             asks_for_loans: true,
             acted: None,
         }
@@ -132,23 +132,23 @@ impl KustomizationReconciler {
         let shard = &self.shard;
         let placement = shard.place().await;
         if std::mem::take(&mut self.asks_for_loans) {
-            renew_loans(&mut self.loans, shard, &placement, kustomization).await;
+            renew_loans(&mut self.borrowed_objects, shard, &placement, kustomization).await;
         }
-        let outlook = Outlook::new(shard, &placement, &self.loans);
-        let source = observe::observe_source(outlook, kustomization);
-        let dependencies = observe::observe_dependencies(outlook, kustomization);
-        let cycle = observe::observe_cycle(outlook, kustomization);
+        let references = ReferencedObjects::new(shard, &placement, &self.borrowed_objects);
+        let source = observe::observe_source(references, kustomization);
+        let dependencies = observe::observe_dependencies(references, kustomization);
+        let cycle = observe::observe_cycle(references, kustomization);
         let endings = observe::observe_endings(shard, kustomization).await;
-        let before = std::mem::take(&mut self.looked);
+        let before = std::mem::take(&mut self.observed);
         for id in self.held.watched() {
             if let Some(found) = self.held.newer(id, None) {
-                self.looked.insert(id.clone(), found);
+                self.observed.insert(id.clone(), found);
             }
         }
         for (id, (revision, answer)) in &self.answered {
-            let overtaken = self.looked.contains_key(id) && self.held.newer(id, *revision).is_some();
+            let overtaken = self.observed.contains_key(id) && self.held.newer(id, *revision).is_some();
             if !overtaken {
-                self.looked.insert(id.clone(), answer.clone());
+                self.observed.insert(id.clone(), answer.clone());
             }
         }
         let parsed = self
@@ -156,24 +156,26 @@ impl KustomizationReconciler {
             .as_mut()
             .map(|snapshot| std::mem::take(&mut snapshot.live));
         let before = (&before, parsed.unwrap_or_default());
-        self.looking.begin_round();
-        self.looking.prepare(look::estimate_parsed_bytes(&self.looked)).await;
-        let read = || look::read_looked(&self.looked, before, &self.looking);
-        let live = turns.run(look::count_bytes(&self.looked), read).await;
-        self.looking.settle();
+        self.object_memory.begin_round();
+        self.object_memory
+            .prepare(observed_objects::estimate_parsed_bytes(&self.observed))
+            .await;
+        let read = || observed_objects::parse_objects(&self.observed, before, &self.object_memory);
+        let live = turns.run(observed_objects::count_bytes(&self.observed), read).await;
+        self.object_memory.settle();
         self.labelled = owners::list_labelled(&self.key, &live);
         let cluster = self.cluster.as_ref().map(|cluster| cluster.cluster.as_str());
         let (owners, rivals) = owners::ask_owners(shard, &self.key, &self.labelled, cluster).await;
-        let here = self.here.look();
+        let here = self.local_objects.look();
         let survey = self.asked.as_ref();
         let survey = survey.map(|request| observe::observe_siblings(shard, kustomization, request));
-        let least_interval = placement.find_least_interval(&shard.means.settings);
+        let least_interval = placement.find_least_interval(&shard.context.settings);
         let snapshot = self.snapshot.get_or_insert_with(|| {
             Box::new(Snapshot {
                 kustomization: kustomization.clone(),
                 placement: placement.clone(),
                 source: SourceFacts::NotFound,
-                grants: shard.means.settings.reference_grants.clone(),
+                grants: shard.context.settings.reference_grants.clone(),
                 dependencies: BTreeMap::new(),
                 cycle: None,
                 service_account: ServiceAccountFacts::NotLooked,
@@ -181,9 +183,9 @@ impl KustomizationReconciler {
                 kinds: BTreeMap::new(),
                 live: BTreeMap::new(),
                 here: BTreeMap::new(),
-                guards: shard.means.guards.clone(),
-                settings: shard.means.applying.clone(),
-                strict_sops: shard.means.strict_sops,
+                guards: shard.context.guards.clone(),
+                settings: shard.context.applying.clone(),
+                strict_sops: shard.context.strict_sops,
                 least_interval,
                 owners: BTreeMap::new(),
                 rivals: BTreeMap::new(),
@@ -215,8 +217,8 @@ impl KustomizationReconciler {
 
     fn answered(&mut self, id: ObjectId, answer: Live) {
         let revision = answer.object().map(read_revision);
-        let known = Known::keep(answer);
-        if let (Some(revision), Known::Object(json)) = (revision, &known) {
+        let known = ObservedState::keep(answer);
+        if let (Some(revision), ObservedState::Object(json)) = (revision, &known) {
             self.held.seed(&id, revision, Arc::clone(json));
         }
         self.answered.insert(id, (revision, known));
@@ -224,31 +226,33 @@ impl KustomizationReconciler {
 
     /// Takes memory for an attempt's objects, and parses its stored answers again.
     async fn begin_looking(&mut self) {
-        if self.looking.is_asked() {
+        if self.object_memory.is_asked() {
             return;
         }
         let lane = self.shard.lane().await;
         let is_elsewhere = self.is_elsewhere();
         if self.looks_elsewhere != is_elsewhere {
             self.looks_elsewhere = is_elsewhere;
-            self.looking = if is_elsewhere {
-                self.shard.means.elsewhere.looking()
+            self.object_memory = if is_elsewhere {
+                self.shard.context.remote_clusters.object_memory()
             } else {
-                LookingRoom::new(self.shard.means.looking.clone())
+                ObjectMemory::new(self.shard.context.object_memory.clone())
             };
         }
-        self.looking.take(&lane.bounds.name, Instant::now() + LOOKING).await;
+        self.object_memory
+            .take(&lane.limits.name, Instant::now() + LOOKING)
+            .await;
         if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
             let bytes = answers.bytes();
-            let bring_back = || answers.bring_back(&mut snapshot.attempt, &self.looking);
-            lane.bounds.turns.run(bytes, bring_back).await;
+            let restore = || answers.restore(&mut snapshot.attempt, &self.object_memory);
+            lane.limits.turns.run(bytes, restore).await;
         }
     }
 
     /// Returns the text size of the attempt's work: the objects that it reads, and its rendered objects.
     fn bytes(&self) -> usize {
-        let rendered = self.room.as_ref().map_or(0, HeldBytes::bytes);
-        look::estimate_text_bytes(self.looking.bytes().saturating_add(rendered))
+        let rendered = self.room.as_ref().map_or(0, Held::bytes);
+        observed_objects::estimate_text_bytes(self.object_memory.bytes().saturating_add(rendered))
     }
 
     /// Ends the use of parsed objects until the next round: only texts stay.
@@ -266,17 +270,17 @@ impl KustomizationReconciler {
                 live.clear();
                 if is_done {
                     // Another attempt gets its own answers.
-                    put_away::drop_answers(attempt);
+                    suspended_attempt::drop_answers(attempt);
                     if let Some(rendered) = rendered {
                         rendered.put_away();
                     }
                     return None;
                 }
-                PutAway::take(attempt)
+                SuspendedAttempt::take(attempt)
             };
-            self.put_away = lane.bounds.turns.run(bytes, put_away).await;
+            self.put_away = lane.limits.turns.run(bytes, put_away).await;
         }
-        self.looking.give_back();
+        self.object_memory.give_back();
     }
 
     /// Executes one round: observe, plan, execute, write.
@@ -286,7 +290,7 @@ impl KustomizationReconciler {
         };
         let key = self.key.clone();
         let lane = self.shard.lane().await;
-        let turns = lane.bounds.turns.clone();
+        let turns = lane.limits.turns.clone();
         // observe
         self.observe(&kustomization, &turns).await;
         // plan
@@ -310,7 +314,7 @@ impl KustomizationReconciler {
         {
             // Objects that another account saw are not for this account, which may lack the right to read them.
             self.held.release();
-            self.here.release();
+            self.local_objects.release();
             return Ok(Some(Next::Restart));
         }
         let mut unreachable = None;
@@ -327,29 +331,32 @@ impl KustomizationReconciler {
         };
         let heard = snapshot.list_heard().into_iter();
         let heard = heard.map(|(namespace, name)| Key::new(Kustomization::KIND, &namespace, &name));
-        let foreign = Outlook::new(&self.shard, &snapshot.placement, &self.loans).list_foreign(&kustomization);
+        let foreign = ReferencedObjects::new(&self.shard, &snapshot.placement, &self.borrowed_objects)
+            .list_foreign(&kustomization);
         self.shard.listen(&key, heard.chain(foreign).collect());
         if let Some(turnover) = &plan.memory.turnover {
             self.shard.tell_turnover(&key, turnover);
         }
         // execute
-        let own = Own::of(kustomization.as_ref());
+        let writer = ObjectWriter::of(kustomization.as_ref());
         if let Some(change) = &plan.finalizer {
             if matches!(change, FinalizerChange::Remove(_)) {
                 // Events about its end are written while the object exists. A process that crashes in between writes them again.
-                own.write_events(&self.shard, &mut self.said, &plan.events).await;
+                writer
+                    .write_events(&self.shard, &mut self.event_history, &plan.events)
+                    .await;
             }
-            let written = own.change_finalizer(&self.shard, change).await?;
+            let written = writer.change_finalizer(&self.shard, change).await?;
             if matches!(change, FinalizerChange::Remove(_)) {
                 return Ok(Some(plan.next));
             }
-            if written == Written::Gone {
+            if written == WriteResult::Gone {
                 return Ok(None);
             }
         }
         if let Some(account) = &plan.identity {
             if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
-                self.here.hold(account, &lane.access(), &plan.watch_here).await;
+                self.local_objects.hold(account, &lane.access(), &plan.watch_here).await;
             }
             if unreachable.is_some() {
                 self.held.release();
@@ -357,12 +364,12 @@ impl KustomizationReconciler {
                 self.held.hold(account, &lane.access(), &plan.watch).await;
             } else if !plan.watch.is_empty() {
                 // Before the apply: a shared watch reports each change once, to the holders that it has at that time.
-                self.held.hold_too(account, &lane.access(), &plan.watch).await;
+                self.held.watch_also(account, &lane.access(), &plan.watch).await;
             }
         }
         if plan.status_first
             && let Some(status) = &plan.status
-            && own.write_status(&self.shard, status).await? == Written::Gone
+            && writer.write_status(&self.shard, status).await? == WriteResult::Gone
         {
             return Ok(None);
         }
@@ -396,7 +403,8 @@ impl KustomizationReconciler {
                     requests.iter().flat_map(fail).collect()
                 }
                 (None, Some((clients, client))) => {
-                    let executed = execute(&clients, &client, &requests, plan.deadline, Some(&self.looking));
+                    let executed =
+                        execute_steps(&clients, &client, &requests, plan.deadline, Some(&self.object_memory));
                     executed.instrument(spans::begin_requests()).await
                 }
                 // The next plan reports the problem with the identity.
@@ -410,9 +418,11 @@ impl KustomizationReconciler {
         if !plan.status_first
             && let Some(status) = &plan.status
         {
-            own.write_status(&self.shard, status).await?;
+            writer.write_status(&self.shard, status).await?;
         }
-        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        writer
+            .write_events(&self.shard, &mut self.event_history, &plan.events)
+            .await;
         if matches!(plan.next, Next::Wait(_) | Next::Done(_)) {
             self.keep_rendered(&plan.next, &lane);
         }
@@ -421,13 +431,21 @@ impl KustomizationReconciler {
 }
 
 /// Asks again about a Kustomization's references into other lanes' processes.
-async fn renew_loans(loans: &mut LoanBook, shard: &Arc<Shard>, placement: &Placement, kustomization: &Kustomization) {
-    let named = Outlook::new(shard, placement, loans).list_foreign(kustomization);
+async fn renew_loans(
+    borrowed_objects: &mut BorrowedObjectTable,
+    shard: &Arc<Shard>,
+    placement: &Placement,
+    kustomization: &Kustomization,
+) {
+    let named = ReferencedObjects::new(shard, placement, borrowed_objects).list_foreign(kustomization);
     // A cycle of dependencies goes through the references of other objects.
-    let look_on = |loans: &LoanBook| {
-        let _the_snapshots_own = observe::observe_cycle(Outlook::new(shard, placement, loans), kustomization);
+    let look_on = |borrowed_objects: &BorrowedObjectTable| {
+        let _the_snapshots_own = observe::observe_cycle(
+            ReferencedObjects::new(shard, placement, borrowed_objects),
+            kustomization,
+        );
     };
-    loans.renew(shard, named, look_on).await;
+    borrowed_objects.renew(shard, named, look_on).await;
 }
 
 impl Reconciler for KustomizationReconciler {
@@ -440,7 +458,7 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        let bounds = &self.shard.lane().await.bounds;
+        let bounds = &self.shard.lane().await.limits;
         Arc::clone(if self.is_elsewhere() {
             &bounds.elsewhere
         } else {
@@ -450,26 +468,26 @@ impl Reconciler for KustomizationReconciler {
 
     /// Returns the semaphore for unhurried work: a commit that changes none of its files, or a new process that only confirms settled objects.
     /// Kustomizations with changes go first.
-    async fn unhurried(&self) -> Option<Arc<Semaphore>> {
+    async fn low_priority(&self) -> Option<Arc<Semaphore>> {
         let kustomization = self.current()?;
         let SourceFacts::Found {
             artifact: Some(artifact),
             ..
         } = observe::observe_source(
-            Outlook::new(&self.shard, &self.shard.place().await, &self.loans),
+            ReferencedObjects::new(&self.shard, &self.shard.place().await, &self.borrowed_objects),
             &kustomization,
         )
         else {
             return None;
         };
-        let is_unhurried = match &self.rendered {
+        let is_low_priority = match &self.rendered {
             None => self.snapshot.is_none() && is_settled(&kustomization, &artifact),
             Some(rendered) => {
                 let is_another = artifact.digest != rendered.artifact_digest();
                 is_another && self.is_same_in(&artifact.digest, &kustomization).await
             }
         };
-        is_unhurried.then_some(Arc::clone(&self.shard.lane().await.bounds.unhurried))
+        is_low_priority.then_some(Arc::clone(&self.shard.lane().await.limits.low_priority))
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -483,19 +501,19 @@ impl Reconciler for KustomizationReconciler {
         next
     }
 
-    fn marks(&self) -> Option<Arc<UnderWay>> {
-        Some(Arc::clone(&self.shard.means.under_way))
+    fn marks(&self) -> Option<Arc<AttemptMarks>> {
+        Some(Arc::clone(&self.shard.context.attempt_marks))
     }
 
-    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        object_writer::tell_of_wait::<Kustomization>(&self.shard, &self.key, crashes, until).await;
+    async fn report_wait(&self, crashes: u32, until: Timestamp) {
+        object_writer::report_wait::<Kustomization>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
         self.answered.clear();
-        self.here.forget_answers();
-        let put_away = self.put_away.take().and_then(PutAway::into_rendering);
-        self.looking.begin_attempt();
+        self.local_objects.forget_answers();
+        let put_away = self.put_away.take().and_then(SuspendedAttempt::into_rendering);
+        self.object_memory.begin_attempt();
         self.asked = None;
         self.begun = None;
         self.asks_for_loans = true;
@@ -505,12 +523,12 @@ impl Reconciler for KustomizationReconciler {
         };
         let snapshot = self.snapshot.as_mut();
         let rendered = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization));
-        if let Some(rendered) = rendered.and_then(KeptRendering::keep).or(put_away) {
+        if let Some(rendered) = rendered.and_then(StoredRendering::keep).or(put_away) {
             self.rendered = Some(rendered);
         }
     }
 
-    async fn triggered(&mut self, changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, changed: &HashSet<ObjectId>) -> bool {
         let (Some(kustomization), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
@@ -518,13 +536,13 @@ impl Reconciler for KustomizationReconciler {
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
-        renew_loans(&mut self.loans, shard, &placement, &kustomization).await;
-        let outlook = Outlook::new(shard, &placement, &self.loans);
+        renew_loans(&mut self.borrowed_objects, shard, &placement, &kustomization).await;
+        let references = ReferencedObjects::new(shard, &placement, &self.borrowed_objects);
         let now = Observed {
             kustomization: &kustomization,
             placement: &placement,
-            source: &observe::observe_source(outlook, &kustomization),
-            dependencies: &observe::observe_dependencies(outlook, &kustomization),
+            source: &observe::observe_source(references, &kustomization),
+            dependencies: &observe::observe_dependencies(references, &kustomization),
             endings: &observe::observe_endings(shard, &kustomization).await,
             survey: survey.as_ref(),
         };
@@ -538,21 +556,23 @@ impl Reconciler for KustomizationReconciler {
                 return true;
             }
         }
-        if self.here.is_another(snapshot, changed) {
+        if self.local_objects.is_another(snapshot, changed) {
             return true;
         }
         let mut compared = Vec::new();
         for id in changed {
             // Reported objects are compared with the objects of the last plan: opening a watch is no change, and neither is the echo of an own write.
             // A change reported before its stream broke counts too.
-            let Some(now) = self.held.noticed(id) else { continue };
-            match self.looked.get(id) {
+            let Some(now) = self.held.last_reported(id) else {
+                continue;
+            };
+            match self.observed.get(id) {
                 None if snapshot.counts_unseen(id) => return true,
                 Some(before) if !before.is_same(&now) => compared.push((id, before, now)),
                 _ => {}
             }
         }
-        let turns = self.shard.lane().await.bounds.turns.clone();
+        let turns = self.shard.lane().await.limits.turns.clone();
         for (id, before, now) in compared {
             let differs = || snapshot.is_another(id, &before.read(), &now.read());
             if turns.run(before.len().saturating_add(now.len()), differs).await {
@@ -562,31 +582,31 @@ impl Reconciler for KustomizationReconciler {
         false
     }
 
-    fn unwatched(&self) -> bool {
-        !self.held.all_synced() || !self.here.all_synced()
+    fn needs_polling(&self) -> bool {
+        !self.held.all_synced() || !self.local_objects.all_synced()
     }
 
-    fn look_again(&mut self) {
+    fn prepare_poll(&mut self) {
         self.answered.clear();
-        self.here.forget_answers();
+        self.local_objects.forget_answers();
     }
 
     fn forget(&mut self) {
         self.held.release();
-        self.here.release();
-        self.shard.turnovers.forget(&self.key);
+        self.local_objects.release();
+        self.shard.turnover_reports.forget(&self.key);
         self.shard.listen(&self.key, BTreeSet::new());
         self.asked = None;
         self.snapshot = None;
         (self.rendered, self.seen) = (None, None);
         self.room = None;
         self.begun = None;
-        (self.loans, self.asks_for_loans) = (LoanBook::default(), true);
+        (self.borrowed_objects, self.asks_for_loans) = (BorrowedObjectTable::default(), true);
         self.answered.clear();
-        self.looked.clear();
+        self.observed.clear();
         self.labelled.clear();
         self.put_away = None;
-        self.looking.give_back();
+        self.object_memory.give_back();
         self.go_to(None);
     }
 

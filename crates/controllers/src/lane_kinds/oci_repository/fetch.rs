@@ -19,9 +19,13 @@ pub(super) async fn perform_fetch(
     let secrets = read_secrets(source.namespace(), lane, account, request).await?;
     let failed = |error: OciError| FetchFailure::from(&error);
     let artifact = OciRequest::read(source.clone(), request.clone(), &secrets).map_err(failed)?;
-    let reach = shard.means.reach(request.platform);
-    let depot = &shard.means.depot;
-    let (limits, store, account) = (&depot.limits, &depot.store, depot.account(&lane.bounds.name));
+    let reach = shard.context.reach(request.platform);
+    let artifact_storage = &shard.context.artifact_storage;
+    let (limits, store, account) = (
+        &artifact_storage.limits,
+        &artifact_storage.store,
+        artifact_storage.account(&lane.limits.name),
+    );
     let fetched = fetch_artifact(&artifact, reach, limits, store, &account).await;
     let fetched = fetched.map_err(failed)?;
     if let Fetched::Stored { artifact, .. } = &fetched {

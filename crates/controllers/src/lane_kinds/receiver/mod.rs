@@ -1,8 +1,8 @@
 //! Reconciles Receivers: observe → plan → read the Secret → write. Also handles requests to them. The planner decides who sent a request, and which
 //! objects are asked to reconcile.
 
+mod delivery;
 mod reconcile;
-mod take;
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::lane::Shard;
 use crate::reconcile_loop::object_loop::Reconciler;
 use crate::reconcile_loop::reconciled::Reconciled;
 
-pub(crate) use take::{announce, take_delivery};
+pub(crate) use delivery::{announce, handle_delivery};
 
 impl Reconciled for Receiver {
     type Home = Shard;

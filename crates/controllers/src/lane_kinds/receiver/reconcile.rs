@@ -14,14 +14,14 @@ use crate::cluster_view::key::Key;
 use crate::lane::secret_reader::find_secret;
 use crate::lane::{Lane, Shard};
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::Own;
+use crate::reconcile_loop::object_writer::ObjectWriter;
 
 /// The reconciler of one Receiver.
 pub(super) struct ReceiverReconciler {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot>,
-    said: EventHistory,
+    event_history: EventHistory,
 }
 
 impl ReceiverReconciler {
@@ -30,7 +30,7 @@ impl ReceiverReconciler {
             shard,
             key,
             snapshot: None,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
         }
     }
 
@@ -80,7 +80,7 @@ impl Reconciler for ReceiverReconciler {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.work)
+        Arc::clone(&self.shard.lane().await.limits.work)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -92,13 +92,13 @@ impl Reconciler for ReceiverReconciler {
         let snapshot = self.observe(&receiver).await;
         // plan
         let work = snapshot.estimate_expression_work();
-        let plan = lane.bounds.turns.run(work, || plan(snapshot, Timestamp::now())).await;
+        let plan = lane.limits.turns.run(work, || plan(snapshot, Timestamp::now())).await;
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
-        let own = Own::of(receiver.as_ref());
+        let writer = ObjectWriter::of(receiver.as_ref());
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.shard, change).await?;
+            writer.change_finalizer(&self.shard, change).await?;
         }
         for Step::ReadToken { secret } in &plan.steps {
             self.shard.receivers.clear_outdated(&self.key.name);
@@ -108,12 +108,16 @@ impl Reconciler for ReceiverReconciler {
             }
         }
         // Before any user can read the path in the status.
-        self.shard.surroundings.open_door(&self.key, plan.memory.door.as_ref());
+        self.shard
+            .hub_api
+            .set_receiver_path(&self.key, plan.memory.door.as_ref());
         if let Some(status) = &plan.status {
-            own.write_status(&self.shard, status).await?;
+            writer.write_status(&self.shard, status).await?;
         }
         // write
-        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        writer
+            .write_events(&self.shard, &mut self.event_history, &plan.events)
+            .await;
         Ok(Some(plan.next))
     }
 
@@ -124,7 +128,7 @@ impl Reconciler for ReceiverReconciler {
         }
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let (Some(receiver), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
@@ -135,7 +139,7 @@ impl Reconciler for ReceiverReconciler {
     fn forget(&mut self) {
         self.snapshot = None;
         self.shard.receivers.forget(&self.key.name);
-        self.shard.surroundings.open_door(&self.key, None);
+        self.shard.hub_api.set_receiver_path(&self.key, None);
     }
 
     fn exists(&self) -> bool {

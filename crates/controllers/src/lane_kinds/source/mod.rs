@@ -1,8 +1,8 @@
 //! Reconciles sources of any kind: observe → plan → fetch → write. A kind adds its fetch.
 
-mod kinds;
+mod earlier_artifacts;
 mod reconcile;
-mod stock;
+mod source_kinds;
 
 use kube::core::object::HasStatus;
 use tenure_cluster::ServiceAccount;
@@ -13,9 +13,9 @@ use tenure_sources::SourceKey;
 use crate::lane::{Lane, Shard};
 use crate::reconcile_loop::reconciled::Reconciled;
 
-pub(crate) use kinds::find_source_kind;
+pub(crate) use earlier_artifacts::adopt_earlier_artifacts;
 pub(crate) use reconcile::SourceReconciler;
-pub(crate) use stock::take_stock;
+pub(crate) use source_kinds::find_source_kind;
 
 /// A kind of sources that is reconciled here.
 pub(crate) trait Fetching:

@@ -15,10 +15,10 @@ use tracing::Instrument as _;
 use super::Fetching;
 use crate::artifacts::storage::make_source_key;
 use crate::cluster_view::key::Key;
-use crate::context::attempt_marks::UnderWay;
+use crate::context::attempt_marks::AttemptMarks;
 use crate::lane::Shard;
 use crate::reconcile_loop::object_loop::Reconciler;
-use crate::reconcile_loop::object_writer::{self, Own};
+use crate::reconcile_loop::object_writer::{self, ObjectWriter};
 use crate::telemetry::spans;
 
 /// The reconciler of one source.
@@ -26,7 +26,7 @@ pub(crate) struct SourceReconciler<S: Fetching> {
     shard: Arc<Shard>,
     key: Key,
     snapshot: Option<Snapshot<S>>,
-    said: EventHistory,
+    event_history: EventHistory,
     /// The key of the fetched source, to remove its leftovers after another object has taken its name.
     source: Option<SourceKey>,
 }
@@ -37,7 +37,7 @@ impl<S: Fetching> SourceReconciler<S> {
             shard,
             key,
             snapshot: None,
-            said: EventHistory::default(),
+            event_history: EventHistory::default(),
             source: None,
         }
     }
@@ -54,7 +54,7 @@ impl<S: Fetching> SourceReconciler<S> {
         let placement = self.shard.place().await;
         let stored = self.source().and_then(|source| self.shard.artifacts.record(&source));
         let beside = S::observe_beside(&self.shard, repository);
-        let least_interval = placement.find_least_interval(&self.shard.means.settings);
+        let least_interval = placement.find_least_interval(&self.shard.context.settings);
         let snapshot = self.snapshot.get_or_insert_with(|| Snapshot {
             repository: repository.clone(),
             placement: placement.clone(),
@@ -62,7 +62,7 @@ impl<S: Fetching> SourceReconciler<S> {
             beside: S::Beside::default(),
             attempt: Attempt::begin(Timestamp::now(), repository),
             memory: Memory::default(),
-            advertised: self.shard.means.advertised.clone(),
+            advertised: self.shard.context.advertised.clone(),
             least_interval,
         });
         snapshot.repository = repository.clone();
@@ -74,7 +74,7 @@ impl<S: Fetching> SourceReconciler<S> {
     }
 
     /// Removes the stored artifacts of the deleted object that had this name.
-    fn remove_what_is_left(&mut self) {
+    fn remove_leftovers(&mut self) {
         let Some(source) = self.source.take() else { return };
         self.shard.app_tokens.forget(&source);
         if let Err(error) = self.shard.artifacts.remove(&source) {
@@ -93,7 +93,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
     }
 
     async fn permits(&self) -> Arc<Semaphore> {
-        Arc::clone(&self.shard.lane().await.bounds.fetches)
+        Arc::clone(&self.shard.lane().await.limits.fetches)
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
@@ -102,7 +102,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         };
         let Some(source) = self.source() else { return Ok(None) };
         if self.source.as_ref() != Some(&source) {
-            self.remove_what_is_left();
+            self.remove_leftovers();
             self.source = Some(source.clone());
         }
         // observe
@@ -113,13 +113,13 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         snapshot.memory = plan.memory.clone();
         // execute
         let lane = self.shard.lane().await;
-        let own = Own::of(repository.as_ref());
+        let writer = ObjectWriter::of(repository.as_ref());
         if let Some(change) = &plan.finalizer {
-            own.change_finalizer(&self.shard, change).await?;
+            writer.change_finalizer(&self.shard, change).await?;
         }
         // The status reports the fetch before it starts, because a fetch may take a minute.
         if let Some(status) = &plan.status {
-            own.write_status(&self.shard, status).await?;
+            writer.write_status(&self.shard, status).await?;
         }
         for Step::Fetch(request) in &plan.steps {
             let fetch = S::perform_fetch(&self.shard, (&source, &lane), plan.identity.as_ref(), request);
@@ -134,20 +134,22 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
                 snapshot.take(answer);
             }
             if new {
-                self.shard.tell_dependents(&self.key);
+                self.shard.wake_dependents(&self.key);
             }
         }
         // write
-        own.write_events(&self.shard, &mut self.said, &plan.events).await;
+        writer
+            .write_events(&self.shard, &mut self.event_history, &plan.events)
+            .await;
         Ok(Some(plan.next))
     }
 
-    fn marks(&self) -> Option<Arc<UnderWay>> {
-        Some(Arc::clone(&self.shard.means.under_way))
+    fn marks(&self) -> Option<Arc<AttemptMarks>> {
+        Some(Arc::clone(&self.shard.context.attempt_marks))
     }
 
-    async fn tell_of_wait(&self, crashes: u32, until: Timestamp) {
-        object_writer::tell_of_wait::<S>(&self.shard, &self.key, crashes, until).await;
+    async fn report_wait(&self, crashes: u32, until: Timestamp) {
+        object_writer::report_wait::<S>(&self.shard, &self.key, crashes, until).await;
     }
 
     fn restart(&mut self) {
@@ -159,7 +161,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         }
     }
 
-    async fn triggered(&mut self, _changed: &HashSet<ObjectId>) -> bool {
+    async fn needs_attempt(&mut self, _changed: &HashSet<ObjectId>) -> bool {
         let (Some(repository), Some(snapshot)) = (self.current(), &self.snapshot) else {
             return true;
         };
@@ -172,7 +174,7 @@ impl<S: Fetching> Reconciler for SourceReconciler<S> {
         if self.current().is_some() {
             return;
         }
-        self.remove_what_is_left();
+        self.remove_leftovers();
     }
 
     fn exists(&self) -> bool {

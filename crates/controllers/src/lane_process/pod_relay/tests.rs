@@ -56,7 +56,7 @@ async fn a_lane_ends_with_its_line_and_says_how_it_ended() {
         environment: Vec::new(),
     };
     let begin = || {
-        ToPod::Begin(Box::new(Posting {
+        ToPod::Begin(Box::new(PodAssignment {
             lane: "tenant/green".to_owned(),
             policy: tenure_sources::Policy::default(),
             server: "https://127.0.0.1:1".to_owned(),

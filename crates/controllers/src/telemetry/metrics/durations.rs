@@ -16,7 +16,7 @@ const NAME: &str = "gotk_reconcile_duration_seconds";
 /// How long attempts took, by object.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
-    named: BTreeMap<Key, Named>,
+    named: BTreeMap<Key, NamedSeries>,
     /// The number of objects of each tenant with a series.
     owners: HashMap<String, usize>,
     /// Durations of objects without a series, by kind.
@@ -24,7 +24,7 @@ pub(super) struct Durations {
 }
 
 #[derive(Debug)]
-struct Named {
+struct NamedSeries {
     owner: String,
     histogram: Histogram,
 }
@@ -42,7 +42,7 @@ impl Durations {
             let mut histogram = Histogram::new(OF_OBJECTS);
             histogram.observe(took);
             *self.owners.entry(owner.clone()).or_default() += 1;
-            self.named.insert(key.clone(), Named { owner, histogram });
+            self.named.insert(key.clone(), NamedSeries { owner, histogram });
             return;
         }
         let others = self.others.entry(key.kind.name);

@@ -35,7 +35,7 @@ pub(crate) trait AccessView: std::fmt::Debug + Send + Sync {
 
 /// The metrics of the controllers. Cheap to clone; all clones share one state, also before the controllers run and after they end.
 #[derive(Clone, Debug, Default)]
-pub struct Figures(Arc<Inner>);
+pub struct Metrics(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -55,7 +55,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Figures {
+impl Metrics {
     /// Sets the source of the objects' state.
     pub(crate) fn set_view(&self, view: Weak<dyn StateView>) {
         *self.0.view.write().unwrap_or_else(PoisonError::into_inner) = Some(view);
@@ -95,7 +95,7 @@ impl Figures {
     pub(crate) fn wait(&self, key: &Key) -> Waiting {
         lock(&self.0.work).of(key.kind.name).waiting += 1;
         Waiting {
-            figures: self.clone(),
+            metrics: self.clone(),
             kind: key.kind.name,
             since: Instant::now(),
         }
@@ -168,7 +168,7 @@ impl Figures {
 /// An object that waits for capacity.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    figures: Figures,
+    metrics: Metrics,
     kind: &'static str,
     since: Instant,
 }
@@ -177,9 +177,9 @@ impl Waiting {
     /// Counts the object as running, until the returned value is dropped.
     pub(crate) fn begin(self) -> Working {
         let (waited, now) = (self.since.elapsed(), Instant::now());
-        let number = lock(&self.figures.0.work).begin(self.kind, now);
+        let number = lock(&self.metrics.0.work).begin(self.kind, now);
         Working {
-            figures: self.figures.clone(),
+            metrics: self.metrics.clone(),
             kind: self.kind,
             number,
             waited,
@@ -190,14 +190,14 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        lock(&self.figures.0.work).of(self.kind).waiting -= 1;
+        lock(&self.metrics.0.work).of(self.kind).waiting -= 1;
     }
 }
 
 /// An object that has capacity and works.
 #[derive(Debug)]
 pub(crate) struct Working {
-    figures: Figures,
+    metrics: Metrics,
     kind: &'static str,
     number: u64,
     waited: Duration,
@@ -207,9 +207,9 @@ pub(crate) struct Working {
 impl Drop for Working {
     fn drop(&mut self) {
         let worked = self.since.elapsed();
-        let mut work = lock(&self.figures.0.work);
+        let mut work = lock(&self.metrics.0.work);
         work.end(self.number);
-        if let Some(outbox) = lock(&self.figures.0.outbox).as_mut() {
+        if let Some(outbox) = lock(&self.metrics.0.outbox).as_mut() {
             outbox.take_turn(self.kind, self.waited, worked);
         } else {
             work.of(self.kind).take_turn(self.waited, worked);
@@ -227,7 +227,7 @@ mod tests {
     /// A lane's reports about another lane's objects, about unknown kinds, or with absurd durations, create no series.
     #[test]
     fn a_lane_speaks_for_itself_alone() {
-        let (hub, lane) = (Figures::default(), Figures::default());
+        let (hub, lane) = (Metrics::default(), Metrics::default());
         lane.keep_for_hub();
         let key = |namespace: &str| Key::new(Kustomization::KIND, namespace, "apps");
         for namespace in ["own", "foreign"] {

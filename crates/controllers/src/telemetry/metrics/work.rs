@@ -46,7 +46,7 @@ impl Outcome {
 
 /// Running work of one kind, and its results.
 #[derive(Debug)]
-pub(super) struct KindFigures {
+pub(super) struct KindMetrics {
     pub(super) waiting: i64,
     pub(super) queued: Histogram,
     pub(super) worked: Histogram,
@@ -54,7 +54,7 @@ pub(super) struct KindFigures {
     pub(super) outcomes: BTreeMap<Outcome, u64>,
 }
 
-impl KindFigures {
+impl KindMetrics {
     fn new() -> Self {
         Self {
             waiting: 0,
@@ -83,7 +83,7 @@ impl KindFigures {
 /// Running work of all kinds.
 #[derive(Debug, Default)]
 pub(super) struct WorkTable {
-    pub(super) kinds: BTreeMap<&'static str, KindFigures>,
+    pub(super) kinds: BTreeMap<&'static str, KindMetrics>,
     /// Objects with capacity, and since when. The capacity of all lanes bounds the number.
     running: BTreeMap<u64, (&'static str, Instant)>,
     next: u64,
@@ -92,8 +92,8 @@ pub(super) struct WorkTable {
 }
 
 impl WorkTable {
-    pub(super) fn of(&mut self, kind: &'static str) -> &mut KindFigures {
-        self.kinds.entry(kind).or_insert_with(KindFigures::new)
+    pub(super) fn of(&mut self, kind: &'static str) -> &mut KindMetrics {
+        self.kinds.entry(kind).or_insert_with(KindMetrics::new)
     }
 
     pub(super) fn begin(&mut self, kind: &'static str, now: Instant) -> u64 {
@@ -109,8 +109,8 @@ impl WorkTable {
     /// Returns the current gauges by kind.
     pub(super) fn read_gauges(&self, now: Instant) -> BTreeMap<String, KindGauges> {
         let mut gauges: BTreeMap<String, KindGauges> = BTreeMap::new();
-        for (kind, figures) in &self.kinds {
-            let waiting = u64::try_from(figures.waiting).unwrap_or_default();
+        for (kind, metrics) in &self.kinds {
+            let waiting = u64::try_from(metrics.waiting).unwrap_or_default();
             gauges.entry((*kind).to_owned()).or_default().waiting = waiting;
         }
         for (kind, since) in self.running.values() {

@@ -7,10 +7,10 @@ use tenure_exposition::{FamilyKind, Labels, begin_family, write_family, write_hi
 
 use super::histogram::Histogram;
 use super::report::KindGauges;
-use super::work::{KindFigures, Outcome, WorkTable};
-use super::{Figures, lock, state};
+use super::work::{KindMetrics, Outcome, WorkTable};
+use super::{Metrics, lock, state};
 
-impl Figures {
+impl Metrics {
     /// Writes all families, in the text form of Prometheus. Families about objects are missing while the controllers here don't lead.
     pub fn write(&self, out: &mut String) {
         let view = self.view();
@@ -54,7 +54,7 @@ type NamesKind = fn(&str) -> Labels;
 /// Returns the gauge of a kind for a family.
 type ReadsGauge = fn(&KindGauges) -> f64;
 /// Returns the histogram of a kind for a family.
-type ReadsHistogram = fn(&KindFigures) -> &Histogram;
+type ReadsHistogram = fn(&KindMetrics) -> &Histogram;
 
 /// Returns the name of a kind's controller, as in controller-runtime.
 fn name_controller(kind: &str) -> Labels {
@@ -68,10 +68,10 @@ fn name_queue(kind: &str) -> Labels {
 
 fn write_attempts(out: &mut String, work: &WorkTable) {
     let kinds = || work.kinds.iter();
-    let totals = kinds().flat_map(|(kind, figures)| {
+    let totals = kinds().flat_map(|(kind, metrics)| {
         Outcome::ALL.map(|outcome| {
             let labels = name_controller(kind).with("result", outcome.as_str());
-            (labels, figures.count(outcome))
+            (labels, metrics.count(outcome))
         })
     });
     let help = "Attempts to reconcile an object, by result.";
@@ -80,7 +80,7 @@ fn write_attempts(out: &mut String, work: &WorkTable) {
         ("controller_runtime_reconcile_total", FamilyKind::Counter, help),
         totals,
     );
-    let errors = kinds().map(|(kind, figures)| (name_controller(kind), figures.count(Outcome::Error)));
+    let errors = kinds().map(|(kind, metrics)| (name_controller(kind), metrics.count(Outcome::Error)));
     let help = "Attempts after which an object was not Ready.";
     write_family(
         out,
@@ -157,8 +157,8 @@ fn write_histograms(
     (label, read): (NamesKind, ReadsHistogram),
 ) {
     begin_family(out, name, FamilyKind::Histogram, help);
-    for (kind, figures) in &work.kinds {
-        let histogram = read(figures);
+    for (kind, metrics) in &work.kinds {
+        let histogram = read(metrics);
         let totals = (histogram.sum(), histogram.count);
         write_histogram(out, (name, &label(kind)), histogram.ends, &histogram.counts, totals);
     }

@@ -1,7 +1,7 @@
 //! Contents of a repository that cost more to read than to write.
 
 use serde_json::json;
-use tenure_controllers::{Budgets, Share};
+use tenure_controllers::{BudgetLimit, Budgets};
 
 use super::contents::{Contents, files_of, one};
 use super::{Attack, Scene, attack};
@@ -169,7 +169,7 @@ async fn what_waits_for_health_holds_up_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn large_objects_take_the_room_of_their_own_tenant_only() {
     let budgets = Budgets {
-        looking: Share {
+        object_memory: BudgetLimit {
             tenant: 2 << 20,
             all: 6 << 20,
         },

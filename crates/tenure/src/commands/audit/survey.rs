@@ -10,7 +10,7 @@ use tenure_api::metadata::OWNER_NAME;
 use tenure_api::{ObjectId, ObjectView};
 use tenure_cluster::Resource;
 use tenure_cluster::discovery::{Discovery, Sought};
-use tenure_controllers::Rebuilt;
+use tenure_controllers::RebuiltObject;
 use tenure_planner::ownership::writers::Address;
 use tenure_planner::ownership::{Keeper, KustomizationName, judge_keeper, read_inventory, read_owner};
 
@@ -31,7 +31,7 @@ pub(super) struct Survey {
     owners: BTreeMap<ObjectId, KustomizationName>,
     kustomizations: BTreeMap<KustomizationName, Kustomization>,
     inventories: BTreeMap<ObjectId, BTreeSet<KustomizationName>>,
-    built: BTreeMap<KustomizationName, Rebuilt>,
+    built: BTreeMap<KustomizationName, RebuiltObject>,
     notes: BTreeSet<String>,
 }
 

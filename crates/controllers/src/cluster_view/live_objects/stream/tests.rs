@@ -92,8 +92,8 @@ impl Stage {
     fn check(&self, known: Option<&str>, told: bool) {
         let json = lock(&self.stream).objects.get("a").map(Entry::known);
         let json = json.and_then(|known| match known {
-            Known::Object(json) => Some(json),
-            Known::Told(_) => None,
+            ObservedState::Object(json) => Some(json),
+            ObservedState::Told(_) => None,
         });
         let value = json.map(|json| serde_json::from_slice::<Value>(&json).unwrap()["value"].clone());
         assert_eq!(value, known.map(Value::from));

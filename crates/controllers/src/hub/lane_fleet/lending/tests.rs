@@ -19,14 +19,14 @@ use tenure_tenancy::identity;
 
 use super::*;
 use crate::context::lane_settings::{LaneMode, LaneProgram, ProcessSettings};
-use crate::hub::lane_fleet::Overview as _;
+use crate::hub::lane_fleet::HubOverview as _;
 use crate::lane_protocol::messages::NamespaceFacts;
-use crate::test_hub::{Stage, make_apart_settings};
+use crate::test_hub::{TestHub, make_apart_settings};
 
 /// A hub with two tenants and the pool, each with a namespace. `shared` has a source and a Kustomization.
 struct Scene {
-    stage: Stage,
-    fleet: Arc<Fleet>,
+    stage: TestHub,
+    fleet: Arc<LaneFleet>,
 }
 
 const CONTENT: &[u8] = b"an archive";
@@ -41,7 +41,7 @@ fn hex(bytes: &[u8]) -> String {
 
 impl Scene {
     fn set(grants: &[&str]) -> Self {
-        let stage = Stage::set(|config| {
+        let stage = TestHub::set(|config| {
             config.settings.reference_grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
             config.lanes = LaneMode::Processes(Box::new(ProcessSettings {
                 program: LaneProgram {
@@ -119,7 +119,7 @@ impl Scene {
     fn lane(&self, name: &str, namespace: &str) -> LaneHandle {
         let placement = self.stage.hub.place_known(namespace);
         let lane = LaneHandle::new(name, identity::decide_for_lane(&placement, namespace));
-        lane.give(
+        lane.assign(
             namespace,
             NamespaceFacts {
                 placement,
@@ -150,7 +150,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     let (green, mauve) = (scene.lane("tenant/green", "green"), scene.lane("tenant/mauve", "mauve"));
     let asked = reference("green", "GitRepository", "shared", "app");
     // The controls: the granted source is lent, with its artifact.
-    let Loan::Source { uid, artifact, .. } = fleet.lend(&green, &asked).await else {
+    let ReferenceAnswer::Source { uid, artifact, .. } = fleet.lend(&green, &asked).await else {
         panic!("nothing is lent");
     };
     assert_eq!((uid.as_str(), artifact.unwrap().digest), ("1", digest.clone()));
@@ -159,7 +159,10 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     opened.unwrap().read_to_end(&mut archive).unwrap();
     assert_eq!(archive, CONTENT);
     let infra = reference("green", "Kustomization", "shared", "infra");
-    assert!(matches!(fleet.lend(&green, &infra).await, Loan::Kustomization(_)));
+    assert!(matches!(
+        fleet.lend(&green, &infra).await,
+        ReferenceAnswer::Kustomization(_)
+    ));
 
     // Refused: lanes without the grant, whatever they claim, and targets without a grant, whether they exist or not.
     for (lane, asked) in [
@@ -176,7 +179,7 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
         (&green, reference("nowhere", "GitRepository", "shared", "app")),
     ] {
         let lent = fleet.lend(lane, &asked).await;
-        assert!(matches!(lent, Loan::Nothing), "{asked:?}: {lent:?}");
+        assert!(matches!(lent, ReferenceAnswer::Nothing), "{asked:?}: {lent:?}");
         assert!(fleet.open_lent(lane, &asked, &digest).await.is_err(), "{asked:?}");
     }
     // A digest is no path.
@@ -187,22 +190,25 @@ async fn a_lane_is_lent_what_is_granted_to_its_own_namespaces_and_nothing_else()
     let mirror = lock(&fleet.homes).remove("shared");
     let lent = fleet.lend(&green, &asked).await;
     assert!(
-        matches!(&lent, Loan::Unknown(why) if why.contains("another shard")),
+        matches!(&lent, ReferenceAnswer::Unknown(why) if why.contains("another shard")),
         "{lent:?}"
     );
-    assert!(matches!(fleet.lend(&green, &infra).await, Loan::Kustomization(_)));
+    assert!(matches!(
+        fleet.lend(&green, &infra).await,
+        ReferenceAnswer::Kustomization(_)
+    ));
     assert!(matches!(
         fleet
             .lend(&mauve, &reference("mauve", "Kustomization", "shared", "infra"))
             .await,
-        Loan::Nothing
+        ReferenceAnswer::Nothing
     ));
     assert!(fleet.open_lent(&green, &asked, &digest).await.is_err());
     lock(&fleet.homes).extend(mirror.map(|mirror| ("shared".to_owned(), mirror)));
     // A lane that has just lost the namespace, although it has not released it.
     let held_on = scene.lane("tenant/green", "green");
     assert!(scene.stage.show_namespace("green", Some("mauve"), "2"));
-    assert!(matches!(fleet.lend(&held_on, &asked).await, Loan::Nothing));
+    assert!(matches!(fleet.lend(&held_on, &asked).await, ReferenceAnswer::Nothing));
 }
 
 #[tokio::test]
@@ -221,7 +227,7 @@ async fn what_a_lane_has_put_in_the_place_of_an_archive_is_not_opened() {
     symlink(&secret, &archive).unwrap();
     assert!(fleet.open_lent(&green, &asked, &digest).await.is_err());
     std::fs::write(&record, vec![b' '; 1 << 20]).unwrap();
-    let Loan::Source { artifact: None, .. } = fleet.lend(&green, &asked).await else {
+    let ReferenceAnswer::Source { artifact: None, .. } = fleet.lend(&green, &asked).await else {
         panic!("a record without end was read");
     };
 }

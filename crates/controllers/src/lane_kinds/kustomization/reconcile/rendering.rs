@@ -5,24 +5,24 @@ use tenure_api::Kustomization;
 use tenure_planner::Next;
 use tenure_planner::kustomization::{RenderFailure, RenderRequest};
 
-use super::super::outlook::Outlook;
+use super::super::referenced_objects::ReferencedObjects;
 use super::KustomizationReconciler;
 use crate::lane::Lane;
-use crate::lane_kinds::kustomization::kept_rendering::KeptRendering;
 use crate::lane_kinds::kustomization::observe;
-use crate::rendering::renderer::{Renderings, Roomy};
+use crate::lane_kinds::kustomization::stored_rendering::StoredRendering;
+use crate::rendering::renderer::{RenderedWithMemory, Renderer};
 
 impl KustomizationReconciler {
     /// Checks whether the files of an artifact are the same as in the last rendering.
     pub(super) async fn is_same_in(&self, artifact_digest: &str, kustomization: &Kustomization) -> bool {
         let Some(seen) = &self.seen else { return false };
         let placement = self.shard.place().await;
-        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
-        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
+        let references = ReferencedObjects::new(&self.shard, &placement, &self.borrowed_objects);
+        let Some((shard, source)) = observe::find_source(&self.shard, references, kustomization) else {
             return false;
         };
         let lane = self.shard.lane().await;
-        Renderings::are_same(&shard.artifacts, (&source, artifact_digest), seen, &lane.bounds).await
+        Renderer::are_same(&shard.artifacts, (&source, artifact_digest), seen, &lane.limits).await
     }
 
     pub(super) async fn render(&mut self, request: &RenderRequest, kustomization: &Kustomization) {
@@ -39,8 +39,8 @@ impl KustomizationReconciler {
         }
         let rendered = match known {
             Some(known) => {
-                let turns = self.shard.lane().await.bounds.turns.clone();
-                turns.run(known.bytes(), || known.bring_back()).await
+                let turns = self.shard.lane().await.limits.turns.clone();
+                turns.run(known.bytes(), || known.restore()).await
             }
             None => None,
         };
@@ -56,13 +56,14 @@ impl KustomizationReconciler {
             return;
         }
         let placement = self.shard.place().await;
-        let outlook = Outlook::new(&self.shard, &placement, &self.loans);
-        let Some((shard, source)) = observe::find_source(&self.shard, outlook, kustomization) else {
+        let references = ReferencedObjects::new(&self.shard, &placement, &self.borrowed_objects);
+        let Some((shard, source)) = observe::find_source(&self.shard, references, kustomization) else {
             return;
         };
         let (lane, artifacts) = (self.shard.lane().await, &shard.artifacts);
-        let renderings = &self.shard.means.renderings;
-        let Roomy { rendered, room, seen } = renderings.render(artifacts, &source, request, &lane.bounds).await;
+        let renderer = &self.shard.context.renderer;
+        let RenderedWithMemory { rendered, room, seen } =
+            renderer.render(artifacts, &source, request, &lane.limits).await;
         (self.room, self.seen) = (room, seen);
         snapshot.take_rendered(rendered, Timestamp::now());
     }
@@ -72,11 +73,11 @@ impl KustomizationReconciler {
         let Some(snapshot) = &mut self.snapshot else { return };
         if matches!(next, Next::Done(_)) {
             let rendered = snapshot.attempt.rendered.take();
-            if let Some(rendered) = rendered.and_then(KeptRendering::keep) {
+            if let Some(rendered) = rendered.and_then(StoredRendering::keep) {
                 self.rendered = Some(rendered);
             }
         }
-        self.room = self.shard.means.renderings.keep(&lane.bounds, self.room.take());
+        self.room = self.shard.context.renderer.keep(&lane.limits, self.room.take());
         if self.room.is_some() {
             return;
         }

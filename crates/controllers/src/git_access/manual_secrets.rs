@@ -1,0 +1,46 @@
+//! Checks the age of Secrets that users write by hand, as the account that writes credentials elsewhere. Nothing else is read of them.
+
+use jiff::Timestamp;
+use tenure_api::access::Period;
+use tenure_planner::access::by_hand::{WrittenSeen, plan, read_age};
+use tenure_planner::access::choice::find_made;
+use tenure_planner::access::delivery::{Case, decide_wanted};
+use tenure_planner::access::host::HostKind;
+use tenure_planner::access::rotation::{NamespaceSeen, Plan};
+
+use super::secrets::{SECRET, explain, find, id, wipe};
+use super::steps::Actor;
+
+impl Actor {
+    /// Checks whether no credential is made for the request. Credentials made earlier are ended as usual.
+    pub(super) fn is_by_hand(&self) -> bool {
+        self.provider.is_some() && self.host_kind == HostKind::Static && find_made(&self.request).is_none()
+    }
+
+    /// Returns the plan for the hand-written Secret in a namespace.
+    pub(super) async fn watch(&self, case: Case<'_>, namespace: &str) -> Option<Plan> {
+        let rotate: Period = self.request.spec.rotate.parse().ok()?;
+        let now = Timestamp::now();
+        let seen = self.look_by_hand(namespace, now).await;
+        Some(plan(namespace, &seen, &decide_wanted(case, namespace), rotate, now))
+    }
+
+    async fn look_by_hand(&self, namespace: &str, now: Timestamp) -> WrittenSeen {
+        if self.access_hub.find_namespace(namespace) != NamespaceSeen::Present {
+            return WrittenSeen::Absent;
+        }
+        let client = match self.writer().await {
+            Ok(client) => client,
+            Err(why) => return WrittenSeen::Unknown(why),
+        };
+        let name = &self.request.spec.secret_name;
+        match find(&client, namespace, name).await {
+            Ok(None) => WrittenSeen::Absent,
+            Ok(Some(mut found)) => {
+                wipe(&mut found);
+                read_age(&found, now)
+            }
+            Err(error) => WrittenSeen::Unknown(explain(&client, &id(SECRET, namespace, name), &error)),
+        }
+    }
+}

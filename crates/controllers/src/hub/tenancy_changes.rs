@@ -1,0 +1,144 @@
+//! The known facts about Tenants and namespaces, and the notifications about their changes. This module decides how soon. Tenancy decides whom a
+//! change concerns, so that a change for a few objects does not wake all.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tenure_api::Tenant;
+use tenure_tenancy::{Concerned, Facts, Placement, Realm, TenantFacts};
+
+use super::Hub;
+use crate::reconcile_loop::reconciled::Reconciled as _;
+
+/// How long changes of Tenants and namespaces are gathered before the affected objects are notified.
+const GATHERED: Duration = Duration::from_millis(10);
+/// How long created and deleted namespaces are gathered before writers from other namespaces are notified.
+const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
+
+impl Hub {
+    /// Returns a copy of all facts about Tenants and namespaces.
+    pub(crate) fn copy_facts(&self) -> Facts {
+        self.known.copy()
+    }
+
+    /// Returns whose a namespace is, from the seen facts.
+    pub(crate) fn place_seen(&self, namespace: &str) -> Placement {
+        self.known.place(namespace)
+    }
+
+    /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.
+    pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
+        self.known.is_mintable(namespace, account)
+    }
+
+    /// Returns the facts about Tenants and namespaces that decide one Tenant.
+    pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
+        Arc::new(self.known.extract(&TenantFacts::from(tenant)))
+    }
+
+    /// Checks whether the plan of a Tenant also uses its namespaces' quota usage.
+    pub(crate) fn shares_quotas(&self, tenant: &str) -> bool {
+        let tenant = self.caches.of::<Tenant>().get("", tenant);
+        tenant.is_some_and(|tenant| self.known.shares_quotas(&tenant.spec))
+    }
+
+    /// Handles a namespace whose tenant may have changed. Returns whether it has.
+    pub(crate) fn take_namespace(&self, name: &str) -> bool {
+        let concerned = self.known.take_namespace(name, &self.namespaces);
+        self.wake_concerned(concerned)
+    }
+
+    /// Handles a Tenant whose namespaces may have changed.
+    pub(crate) fn take_tenant(&self, name: &str) {
+        let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
+        self.wake_concerned(concerned);
+    }
+
+    /// Checks whether the API server has applied the current policies to a request.
+    pub(crate) fn are_policies_in_force(&self) -> bool {
+        self.policies_in_force.load(Ordering::Acquire)
+    }
+
+    /// Sets whether policies are in force. Tenants wait for this: before that, their owners get no rights in new namespaces.
+    pub(crate) fn set_policies_in_force(&self, are_in_force: bool) {
+        if self.policies_in_force.swap(are_in_force, Ordering::AcqRel) != are_in_force && are_in_force {
+            self.context.mailboxes.wake_where(|key| key.kind == Tenant::KIND);
+        }
+    }
+
+    /// Wakes everything that depends on the tenant of a namespace, once after all objects are known.
+    pub(crate) fn tell_all(&self) {
+        self.realm_changed.notify_one();
+        self.policy_news.notify_one();
+        self.context.mailboxes.wake_all();
+        if let Some(fleet) = self.fleet() {
+            fleet.place_all();
+        }
+    }
+
+    /// Notifies the objects that a change concerns. Returns whether any exist.
+    ///
+    /// The notification comes a moment later, so that a hundred namespaces created together are one change. Must be called inside a tokio runtime.
+    fn wake_concerned(&self, concerned: Concerned) -> bool {
+        if concerned.is_empty() {
+            return false;
+        }
+        if concerned.has_come_or_gone {
+            self.wake_outside_tenants();
+        }
+        let mut news = self.realm_news.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(news) = news.as_mut() {
+            news.extend(concerned);
+            return true;
+        }
+        *news = Some(concerned);
+        drop(news);
+        let (context, news, fleet) = (
+            Arc::clone(&self.context),
+            Arc::clone(&self.realm_news),
+            self.fleet().cloned(),
+        );
+        let (changed, policy_news) = (Arc::clone(&self.realm_changed), Arc::clone(&self.policy_news));
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHERED).await;
+            let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let Concerned {
+                tenants, namespaces, ..
+            } = told.unwrap_or_default();
+            changed.notify_one();
+            policy_news.notify_one();
+            context.mailboxes.wake_where(|key| match key.find_namespace() {
+                None => tenants.contains(&key.name),
+                Some(namespace) => namespaces.contains(namespace),
+            });
+            if let Some(fleet) = fleet {
+                fleet.place_where(|namespace| namespaces.contains(namespace));
+            }
+        });
+        true
+    }
+
+    /// Notifies the objects in namespaces without a tenant, which may write to any namespace and wait for its creation or deletion. The rate is
+    /// limited, however many namespaces a tenant creates and deletes.
+    fn wake_outside_tenants(&self) {
+        if self.news_elsewhere.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (context, known, news) = (
+            Arc::clone(&self.context),
+            Arc::clone(&self.known),
+            Arc::clone(&self.news_elsewhere),
+        );
+        let fleet = self.fleet().cloned();
+        tokio::spawn(async move {
+            tokio::time::sleep(GATHERED_ELSEWHERE).await;
+            news.store(false, Ordering::Release);
+            let is_nobodys = |namespace: &str| !namespace.is_empty() && known.is_nobodys(namespace);
+            context.mailboxes.wake_where(|key| is_nobodys(&key.namespace));
+            if let Some(fleet) = fleet {
+                fleet.place_where(is_nobodys);
+            }
+        });
+    }
+}

@@ -1,0 +1,84 @@
+//! The answers and the rendered objects of a waiting attempt, as text: parsed they take many times as much memory, and a wait may be long.
+
+use std::collections::BTreeMap;
+
+use tenure_api::ObjectId;
+use tenure_planner::WriteAnswer;
+use tenure_planner::kustomization::Attempt;
+
+use super::stored_rendering::StoredRendering;
+use crate::limits::object_memory::ObjectMemory;
+
+type Answers = BTreeMap<ObjectId, WriteAnswer>;
+
+/// The state that a waiting attempt needs to continue.
+#[derive(Debug)]
+pub(super) struct SuspendedAttempt {
+    /// Answers to dry-runs, trials, applies and take-overs, in this order.
+    answers: Vec<Vec<(ObjectId, Vec<u8>)>>,
+    rendering: Option<StoredRendering>,
+}
+
+fn parts(attempt: &mut Attempt) -> [&mut Answers; 4] {
+    [
+        &mut attempt.dry_runs,
+        &mut attempt.tried,
+        &mut attempt.applied,
+        &mut attempt.taken_over,
+    ]
+}
+
+/// Drops the answers of an attempt.
+pub(super) fn drop_answers(attempt: &mut Attempt) {
+    for answers in parts(attempt) {
+        answers.clear();
+    }
+}
+
+impl SuspendedAttempt {
+    /// Takes the answers and the objects out of an attempt; `None` if it has none. A failure stays: it is small, and the waiting attempt needs it as
+    /// its answer.
+    pub(super) fn take(attempt: &mut Attempt) -> Option<Self> {
+        let answers = parts(attempt).map(|answers| {
+            let answers = std::mem::take(answers).into_iter();
+            answers
+                .filter_map(|(id, answer)| Some((id, serde_json::to_vec(&answer).ok()?)))
+                .collect::<Vec<_>>()
+        });
+        let made = attempt.rendered.take_if(|rendered| rendered.outcome.is_ok());
+        let mut rendering = made.and_then(StoredRendering::keep);
+        if let Some(rendering) = &mut rendering {
+            rendering.compact();
+        }
+        let is_empty = rendering.is_none() && answers.iter().all(Vec::is_empty);
+        (!is_empty).then(|| Self {
+            answers: answers.into(),
+            rendering,
+        })
+    }
+
+    /// Returns the size of the texts.
+    pub(super) fn bytes(&self) -> usize {
+        let answers = self.answers.iter().flatten().map(|(_, text)| text.len());
+        answers.sum::<usize>() + self.rendering.as_ref().map_or(0, StoredRendering::bytes)
+    }
+
+    /// Returns the rendering for another attempt, which can't use the answers.
+    pub(super) fn into_rendering(self) -> Option<StoredRendering> {
+        self.rendering
+    }
+
+    /// Restores them, the answers as far as memory allows.
+    pub(super) fn restore(self, attempt: &mut Attempt, object_memory: &ObjectMemory) {
+        for (answers, texts) in parts(attempt).into_iter().zip(self.answers) {
+            for (id, text) in texts {
+                if let Ok(answer) = serde_json::from_slice(&text) {
+                    answers.insert(id, object_memory.admit_written(answer));
+                }
+            }
+        }
+        if let Some(rendering) = self.rendering {
+            attempt.rendered = rendering.restore();
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! The lane's shares of common capacity: requested from the hub and returned, with one task for each capacity. `tenure_planner::lane_process::room`
+//! decides.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tenure_planner::lane_process::room::{RoomFact, RoomMove, RoomRecord};
+use tokio::sync::{mpsc, watch};
+
+use super::hub_channel::HubChannel;
+use crate::context::ControllerContext;
+use crate::lane_protocol::messages::{ANSWER, FromLane};
+use crate::lane_protocol::shared_capacity::SharedCapacity;
+
+/// The shares of one lane.
+#[derive(Debug)]
+pub(super) struct CapacityShares {
+    told: BTreeMap<SharedCapacity, mpsc::UnboundedSender<RoomFact>>,
+    /// Whether there is a share for artifacts from an earlier run on the disk.
+    settled: watch::Receiver<bool>,
+}
+
+impl CapacityShares {
+    /// Bounds all use by the hub's grants from now on. If the lane has unrelated namespaces (`has_many`), one of them gets at most half. Must be
+    /// called before anything is held.
+    pub(super) fn begin(context: &Arc<ControllerContext>, line: &Arc<HubChannel>, has_many: bool) -> Self {
+        let (settle, settled) = watch::channel(false);
+        let mut told = BTreeMap::new();
+        for room in SharedCapacity::ALL {
+            room.follow_share(context.room(room), has_many);
+            let (tell, facts) = mpsc::unbounded_channel();
+            told.insert(room, tell);
+            let (context, line, settle) = (Arc::clone(context), Arc::clone(line), settle.clone());
+            tokio::spawn(async move {
+                let mut keeper = Keeper {
+                    record: RoomRecord::new(room.terms(context.room(room))),
+                    room,
+                    context,
+                    line,
+                    facts,
+                    began: Instant::now(),
+                };
+                if room == SharedCapacity::Archives {
+                    keeper.request_existing().await;
+                    settle.send_replace(true);
+                }
+                keeper.keep().await;
+            });
+        }
+        Self { told, settled }
+    }
+
+    /// Passes on a message of the hub about a capacity.
+    pub(super) fn tell(&self, room: SharedCapacity, fact: RoomFact) {
+        if let Some(tell) = self.told.get(&room) {
+            // Without a line there is no hub, and this process is about to end.
+            let _gone = tell.send(fact);
+        }
+    }
+
+    /// Waits for a share for artifacts from an earlier run on the disk, or for the answer that none is free. Artifacts without capacity are removed.
+    pub(super) async fn wait_for_disk(&self) {
+        let mut settled = self.settled.clone();
+        let waiting = settled.wait_for(|settled| *settled);
+        let _removed_then = tokio::time::timeout(ANSWER, waiting).await;
+    }
+}
+
+struct Keeper {
+    record: RoomRecord,
+    room: SharedCapacity,
+    context: Arc<ControllerContext>,
+    line: Arc<HubChannel>,
+    facts: mpsc::UnboundedReceiver<RoomFact>,
+    began: Instant,
+}
+
+impl Keeper {
+    async fn request_existing(&mut self) {
+        let store = self.context.artifact_storage.store.clone();
+        let there = tokio::task::spawn_blocking(move || store.count_bytes()).await;
+        let terms = self.room.terms(self.context.room(self.room));
+        let bytes = there.unwrap_or_default().saturating_add(terms.kept).min(terms.most);
+        self.ask((bytes, 0), false).await;
+        while let Some(fact) = self.facts.recv().await {
+            self.take(fact);
+            if matches!(fact, RoomFact::Granted(_)) {
+                return;
+            }
+        }
+    }
+
+    /// Runs until the line ends.
+    async fn keep(mut self) {
+        loop {
+            let budget = self.context.room(self.room);
+            match self.record.decide(&budget.demand(), self.began.elapsed()) {
+                RoomMove::Ask { bytes, besides, waits } => self.ask((bytes, besides), waits).await,
+                RoomMove::GiveBack { kept } => {
+                    let bytes = budget.give_up_share(kept);
+                    if bytes > 0 {
+                        let room = self.room;
+                        self.line.tell(FromLane::GivesBack { room, bytes }).await;
+                    }
+                }
+                RoomMove::Wait(until) => {
+                    let sleep = async {
+                        match until {
+                            Some(until) => tokio::time::sleep(until.saturating_sub(self.began.elapsed())).await,
+                            None => std::future::pending::<()>().await,
+                        }
+                    };
+                    tokio::select! {
+                        fact = self.facts.recv() => match fact {
+                            Some(fact) => self.take(fact),
+                            None => return,
+                        },
+                        () = budget.changed() => {}
+                        () = sleep => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn ask(&mut self, (bytes, besides): (u64, u64), waits: bool) {
+        self.record.take(RoomFact::Asked, self.began.elapsed());
+        let room = self.room;
+        let wants = FromLane::Wants {
+            room,
+            bytes,
+            besides,
+            waits,
+        };
+        self.line.tell(wants).await;
+    }
+
+    fn take(&mut self, fact: RoomFact) {
+        match fact {
+            RoomFact::Granted(bytes) => self.context.room(self.room).add_share(bytes),
+            RoomFact::WantedBack if self.room == SharedCapacity::Trees => self.context.artifact_storage.drop_idle(),
+            RoomFact::WantedBack | RoomFact::Asked => {}
+        }
+        self.record.take(fact, self.began.elapsed());
+    }
+}

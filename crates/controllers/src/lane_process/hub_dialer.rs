@@ -1,0 +1,146 @@
+//! The lane's end of the second line. The lane opens no sockets itself, which the kernel enforces, and asks the hub for each connection.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use tenure_sources::{Connect, ConnectFailure, ConnectRefusal, Endpoint};
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::lane::lane_references::Reference;
+use crate::lane_protocol::dial_channel::{AT_ONCE, DialAnswer, DialChannel, DialRequest, DialTarget};
+
+/// The time limit for the hub: longer than the hub's own limit.
+const ANSWER: Duration = Duration::from_secs(90);
+/// The part of the concurrent connections that is reserved for the API server.
+const FOR_SERVER: usize = 8;
+
+type Opened = Result<OwnedFd, ConnectRefusal>;
+
+/// Asks the hub for connections.
+#[derive(Debug)]
+pub(super) struct HubDialer {
+    line: DialChannel,
+    number: AtomicU64,
+    asked: Mutex<HashMap<u64, oneshot::Sender<Opened>>>,
+    endpoints: Semaphore,
+    server: Semaphore,
+}
+
+impl HubDialer {
+    pub(super) fn new(line: DialChannel) -> Arc<Self> {
+        Arc::new(Self {
+            line,
+            number: AtomicU64::new(0),
+            asked: Mutex::default(),
+            endpoints: Semaphore::new(AT_ONCE - FOR_SERVER),
+            server: Semaphore::new(FOR_SERVER),
+        })
+    }
+
+    fn asked(&self) -> std::sync::MutexGuard<'_, HashMap<u64, oneshot::Sender<Opened>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Receives the hub's answers until the line ends.
+    pub(super) async fn take_all(&self) -> io::Error {
+        loop {
+            let (answer, opened) = match self.line.receive_with::<DialAnswer>().await {
+                Ok((Some(answer), opened)) => (answer, opened),
+                Ok((None, _)) => return io::Error::new(io::ErrorKind::InvalidData, "an answer that can't be read"),
+                Err(error) => return error,
+            };
+            let opened = match (answer.refusal, opened) {
+                (Some(refusal), _) => Err(refusal),
+                (None, Some(opened)) => Ok(opened),
+                (None, None) => Err(refuse(&io::Error::other("no socket came with the answer"))),
+            };
+            // The caller may have given up. Then the connection is closed.
+            let waiting = self.asked().remove(&answer.number);
+            drop(waiting.map(|waiting| waiting.send(opened)));
+        }
+    }
+
+    async fn ask(&self, target: DialTarget) -> Opened {
+        let room = match target {
+            DialTarget::Server => &self.server,
+            DialTarget::Endpoint { .. } | DialTarget::Artifact { .. } => &self.endpoints,
+        };
+        let _room = room.acquire().await;
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (send, receive) = oneshot::channel();
+        self.asked().insert(number, send);
+        // Removed however this ends.
+        let _entry = Entry { dialer: self, number };
+        let answered = async {
+            self.line
+                .send(&DialRequest { number, target })
+                .await
+                .map_err(|error| refuse(&error))?;
+            let gone = |_| refuse(&io::ErrorKind::BrokenPipe.into());
+            receive.await.map_err(gone)?
+        };
+        let late = |_| Err(refuse(&io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(ANSWER, answered).await.unwrap_or_else(late)
+    }
+
+    /// Opens a connection to the API server.
+    pub(super) async fn connect_to_server(&self) -> io::Result<TcpStream> {
+        let socket = self.ask(DialTarget::Server).await.map_err(io::Error::other)?;
+        adopt(socket)
+    }
+
+    /// Opens an artifact that another lane has fetched, for a reference from a namespace here.
+    pub(super) async fn open_artifact(&self, reference: &Reference, digest: &str) -> Result<File, ConnectRefusal> {
+        let (reference, digest) = (reference.clone(), digest.to_owned());
+        let opened = self.ask(DialTarget::Artifact { reference, digest }).await?;
+        Ok(File::from(opened))
+    }
+}
+
+impl Connect for HubDialer {
+    fn connect<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        behind: Option<&'a Endpoint>,
+        patience: Duration,
+    ) -> BoxFuture<'a, Result<TcpStream, ConnectRefusal>> {
+        let target = DialTarget::Endpoint {
+            endpoint: endpoint.clone(),
+            behind: behind.cloned(),
+            patience,
+        };
+        async move { adopt(self.ask(target).await?).map_err(|error| refuse(&error)) }.boxed()
+    }
+}
+
+struct Entry<'a> {
+    dialer: &'a HubDialer,
+    number: u64,
+}
+
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {
+        self.dialer.asked().remove(&self.number);
+    }
+}
+
+fn adopt(socket: OwnedFd) -> io::Result<TcpStream> {
+    let socket = std::net::TcpStream::from(socket);
+    socket.set_nonblocking(true)?;
+    TcpStream::from_std(socket)
+}
+
+fn refuse(error: &io::Error) -> ConnectRefusal {
+    ConnectRefusal {
+        failure: ConnectFailure::Unreachable,
+        message: format!("the controllers open no connection: {error}"),
+    }
+}

@@ -1,0 +1,398 @@
+//! The surroundings of a lane's process: facts that the hub sent about the lane's own namespaces, and questions to the hub about the rest. This
+//! module has the shards. It does not guess: without facts from the hub, no account may act in a namespace.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tenure_api::ObjectId;
+use tenure_cluster::Seen;
+use tenure_planner::kustomization::Turnover;
+use tenure_planner::receiver::{Delivery, HookPath, Verdict};
+use tenure_planner::{Event, EventPlace};
+use tenure_tenancy::{Ending, Placement};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::borrowed_artifacts::ArtifactBorrower;
+use super::hub_channel::HubChannel;
+use super::hub_dialer::HubDialer;
+use crate::cluster_view::key::Key;
+use crate::context::ControllerContext;
+use crate::lane::lane_references::BorrowedObject;
+use crate::lane::lane_table::LaneTable;
+use crate::lane::{HubApi, Lane, OwnerAnswer, Shard, ShardLookup};
+use crate::lane_kinds::kustomization;
+use crate::lane_kinds::receiver;
+use crate::lane_protocol::messages::{Answer, FromLane, NamespaceFacts, Question};
+use crate::reconcile_loop::kind_entry::KindEntry;
+
+/// The time in which reconcilers may end by themselves after their namespace leaves the lane.
+const LEAVING: Duration = Duration::from_secs(5);
+
+/// The facts and the state of a lane's process.
+#[derive(Debug)]
+pub(super) struct HubProxy {
+    pub(super) context: Arc<ControllerContext>,
+    pub(super) kinds: Arc<[KindEntry<Shard>]>,
+    lanes: LaneTable,
+    facts: RwLock<BTreeMap<String, NamespaceFacts>>,
+    homes: Mutex<HashMap<String, NamespaceHome>>,
+    /// The objects to which each object listens, as the hub was last notified.
+    heard: Mutex<HashMap<Key, Vec<ObjectName>>>,
+    /// The paths of Receivers, as the hub was last notified.
+    doors: Mutex<HashMap<Key, HookPath>>,
+    /// Artifacts borrowed from other lanes.
+    pub(super) borrower: ArtifactBorrower,
+    line: Arc<HubChannel>,
+    end: CancellationToken,
+}
+
+/// An object by kind, namespace and name.
+type ObjectName = (String, String, String);
+
+/// The state of one namespace.
+#[derive(Clone, Debug)]
+struct NamespaceHome {
+    shard: Arc<Shard>,
+    tasks: TaskTracker,
+    /// Cancelled to let running work finish.
+    end: CancellationToken,
+    /// Cancelled to stop running work immediately.
+    abort: CancellationToken,
+}
+
+impl HubProxy {
+    pub(super) fn new(
+        context: ControllerContext,
+        kinds: Vec<KindEntry<Shard>>,
+        (line, dialer): (&Arc<HubChannel>, &Arc<HubDialer>),
+        end: CancellationToken,
+    ) -> Arc<Self> {
+        let context = Arc::new(context);
+        Arc::new(Self {
+            borrower: ArtifactBorrower::new(line, dialer, &context.artifact_storage),
+            lanes: LaneTable::new(Arc::clone(&context)),
+            context,
+            kinds: kinds.into(),
+            facts: RwLock::default(),
+            homes: Mutex::default(),
+            heard: Mutex::default(),
+            doors: Mutex::default(),
+            line: Arc::clone(line),
+            end,
+        })
+    }
+
+    fn homes(&self) -> MutexGuard<'_, HashMap<String, NamespaceHome>> {
+        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, HashMap<Key, Vec<ObjectName>>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_facts<T>(&self, namespace: &str, read: impl FnOnce(&NamespaceFacts) -> T) -> Option<T> {
+        let facts = self.facts.read().unwrap_or_else(PoisonError::into_inner);
+        facts.get(namespace).map(read)
+    }
+
+    fn place_known(&self, namespace: &str) -> Placement {
+        let known = self.read_facts(namespace, |facts| facts.placement.clone());
+        known.unwrap_or_else(|| Placement::Disputed {
+            message: format!("namespace {namespace} is not of this lane"),
+        })
+    }
+
+    /// Returns the shards of all namespaces.
+    pub(super) fn list_shards(&self) -> Vec<Arc<Shard>> {
+        self.homes().values().map(|home| Arc::clone(&home.shard)).collect()
+    }
+
+    /// Checks whether an object exists.
+    pub(super) fn has(&self, kind: &str, namespace: &str, name: &str) -> bool {
+        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        let entry = self.kinds.iter().find(|entry| entry.kind.name == kind);
+        home.zip(entry)
+            .is_some_and(|(shard, entry)| (entry.exists)(&shard, namespace, name))
+    }
+
+    /// Records a new namespace of the lane, or changed facts about one.
+    pub(super) fn take_namespace(self: &Arc<Self>, name: &str, facts: NamespaceFacts) {
+        let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(name.to_owned(), facts);
+        drop(known);
+        let new = || {
+            let hub_api: Arc<dyn HubApi> = Arc::clone(self) as _;
+            let shard = Arc::new(Shard::new(name, &self.kinds, hub_api, &self.context));
+            self.lanes.of(&self.place_known(name), name).hold_shard(&shard);
+            NamespaceHome {
+                shard,
+                tasks: TaskTracker::new(),
+                end: self.end.child_token(),
+                abort: CancellationToken::new(),
+            }
+        };
+        self.homes().entry(name.to_owned()).or_insert_with(new);
+        // Every namespace of a tenant depends on the list of the tenant's namespaces.
+        self.context.mailboxes.wake_all();
+    }
+
+    /// Releases a namespace that no longer belongs to the lane. Its running work ends before this function returns.
+    pub(super) async fn leave(&self, name: &str) {
+        let Some(home) = self.homes().remove(name) else { return };
+        home.tasks.close();
+        let keys = home.shard.list_keys();
+        let ended = async |patience| tokio::time::timeout(patience, home.tasks.wait()).await.is_ok();
+        // If no object is left, the running work is already cleaning up.
+        let is_over = keys.is_empty() && ended(LEAVING).await;
+        home.end.cancel();
+        if !is_over && !ended(LEAVING).await {
+            home.abort.cancel();
+            home.tasks.wait().await;
+        }
+        for key in keys {
+            self.context.mailboxes.remove_unless(&key, || false);
+            self.context.change_subscriptions.listen(&key, BTreeSet::new());
+        }
+        // The next lane of the namespace reports its Receivers. If the namespace comes back, this process reports them again.
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.retain(|receiver, _| receiver.namespace != name);
+        drop(doors);
+        let mut known = self.facts.write().unwrap_or_else(PoisonError::into_inner);
+        known.remove(name);
+    }
+
+    /// Waits until no work is running, after the end was ordered.
+    pub(super) async fn wait(&self) {
+        let homes: Vec<NamespaceHome> = self.homes().values().cloned().collect();
+        for home in homes {
+            home.tasks.close();
+            home.tasks.wait().await;
+        }
+    }
+
+    /// Handles a request to a Receiver, concurrently with all other messages.
+    pub(super) fn take_hook(&self, number: u64, namespace: &str, name: String, delivery: Box<Delivery>) {
+        let home = self.homes().get(namespace).cloned();
+        let line = Arc::clone(&self.line);
+        let Some(home) = home else {
+            let verdict = Verdict::Unavailable;
+            let _nobody_waits = line.try_tell(FromLane::Hooked { number, verdict });
+            return;
+        };
+        let abort = home.abort.clone();
+        let take = async move {
+            let verdict = receiver::handle_delivery(&home.shard, &name, &delivery).await;
+            line.tell(FromLane::Hooked { number, verdict }).await;
+        };
+        let tasks = home.tasks.clone();
+        tasks.spawn(async move { abort.run_until_cancelled(take).await });
+    }
+
+    /// Records the current version of an object.
+    pub(super) fn take_changed(&self, kind: &str, object: &Value) {
+        let text = |path| {
+            object
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let seen = Seen {
+            namespace: text("/metadata/namespace"),
+            name: text("/metadata/name"),
+            revision: text("/metadata/resourceVersion"),
+            labels: BTreeMap::new(),
+            text: object.to_string().into_bytes().into(),
+        };
+        self.take(kind, &seen.namespace.clone(), |entry, shard| {
+            (entry.take_seen)(shard, &seen)
+        });
+    }
+
+    /// Records that an object was deleted at a revision.
+    pub(super) fn take_gone(&self, kind: &str, (namespace, name): (&str, &str), revision: &str) {
+        self.take(kind, namespace, |entry, shard| {
+            Some((entry.take_gone)(shard, (namespace, name), revision))
+        });
+    }
+
+    /// Wakes an object after a change of an object to which it listens.
+    pub(super) fn wake(&self, kind: &str, namespace: &str, name: &str) {
+        if let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) {
+            self.context.mailboxes.wake(&Key::new(entry.kind, namespace, name));
+        }
+    }
+
+    fn take(&self, kind: &str, namespace: &str, take: impl FnOnce(&KindEntry<Shard>, &Shard) -> Option<Key>) {
+        let Some(entry) = self.kinds.iter().find(|entry| entry.kind.name == kind) else {
+            return;
+        };
+        let Some(home) = self.homes().get(namespace).cloned() else {
+            return;
+        };
+        let Some(key) = take(entry, &home.shard) else { return };
+        if self.context.enabled_kinds.is_on(entry.kind.name) {
+            let (mailbox, new) = self.context.mailboxes.get_or_add(&key);
+            mailbox.wake();
+            if new {
+                let run = (entry.run)(Arc::clone(&home.shard), key.clone(), mailbox, home.end.clone());
+                let abort = home.abort.clone();
+                home.tasks.spawn(async move { abort.run_until_cancelled(run).await });
+            }
+        }
+        home.shard.wake_dependents(&key);
+    }
+}
+
+impl HubApi for HubProxy {
+    fn place<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Placement> {
+        std::future::ready(self.place_known(namespace)).boxed()
+    }
+
+    fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
+        std::future::ready(self.lanes.of(&self.place_known(namespace), namespace)).boxed()
+    }
+
+    fn find_other_shard(&self, namespace: &str) -> ShardLookup {
+        let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+        home.map_or(ShardLookup::Apart, ShardLookup::Here)
+    }
+
+    fn borrow<'a>(&'a self, from: &'a str, key: &'a Key) -> BoxFuture<'a, BorrowedObject> {
+        async move {
+            let lane = self.lanes.of(&self.place_known(from), from);
+            self.borrower.borrow(from, key, &lane.limits.name).await
+        }
+        .boxed()
+    }
+
+    fn find_ending(&self, namespace: &str) -> Option<Ending> {
+        self.read_facts(namespace, |facts| facts.ending).flatten()
+    }
+
+    fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>> {
+        async move {
+            if namespaces.is_empty() {
+                return BTreeSet::new();
+            }
+            match self.line.ask(Question::Endings(namespaces.clone())).await {
+                Some(Answer::Endings(found)) => found,
+                // Without an answer, nothing is given up.
+                _ => BTreeSet::new(),
+            }
+        }
+        .boxed()
+    }
+
+    /// Answers for the lane's own namespaces from local state, which is the newest. The hub answers for other namespaces from its watches.
+    fn ask_owner<'a>(
+        &'a self,
+        (namespace, name): (&'a str, &'a str),
+        objects: &'a [ObjectId],
+        cluster: Option<&'a str>,
+    ) -> BoxFuture<'a, Option<OwnerAnswer>> {
+        async move {
+            let home = self.homes().get(namespace).map(|home| Arc::clone(&home.shard));
+            if let Some(shard) = home {
+                return kustomization::answer_owner(&shard, name, objects, cluster).await;
+            }
+            let question = Question::Owner {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                objects: objects.to_vec(),
+                cluster: cluster.map(str::to_owned),
+            };
+            match self.line.ask(question).await {
+                Some(Answer::Owner(answer)) => answer.map(|answer| *answer),
+                _ => None,
+            }
+        }
+        .boxed()
+    }
+
+    fn is_admitted(&self, namespace: &str) -> bool {
+        self.read_facts(namespace, |facts| facts.is_admitted)
+            .unwrap_or_default()
+    }
+
+    fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
+        self.homes().get(namespace).map(|home| Arc::clone(&home.shard))
+    }
+
+    fn set_receiver_path(&self, receiver: &Key, path: Option<&HookPath>) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        if doors.get(receiver) == path {
+            return;
+        }
+        let told = self.line.try_tell(FromLane::Door {
+            namespace: receiver.namespace.clone(),
+            name: receiver.name.clone(),
+            path: path.cloned(),
+        });
+        match (told, path) {
+            (true, Some(path)) => drop(doors.insert(receiver.clone(), path.clone())),
+            (true, None) => drop(doors.remove(receiver)),
+            // If the line was full, the next round reports it again.
+            (false, _) => {}
+        }
+    }
+
+    fn close(&self, _namespace: &str) {}
+
+    fn note_subscriptions(&self, key: &Key, to: &BTreeSet<Key>) {
+        let homes = self.homes();
+        let elsewhere = to.iter().filter(|other| !homes.contains_key(&other.namespace));
+        let name = |other: &Key| (other.kind.name.to_owned(), other.namespace.clone(), other.name.clone());
+        let to: Vec<ObjectName> = elsewhere.map(name).collect();
+        drop(homes);
+        let is_news = self.heard().get(key).map_or(!to.is_empty(), |before| *before != to);
+        let frame = FromLane::Listens {
+            kind: key.kind.name.to_owned(),
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            to: to.clone(),
+        };
+        // If the line was full, the next attempt reports it again.
+        if is_news && self.line.try_tell(frame) {
+            if to.is_empty() {
+                self.heard().remove(key);
+            } else {
+                self.heard().insert(key.clone(), to);
+            }
+        }
+    }
+
+    fn note_turnover(&self, key: &Key, turnover: &Turnover) {
+        let _told_with_the_next_attempt = self.line.try_tell(FromLane::Turnover {
+            namespace: key.namespace.clone(),
+            name: key.name.clone(),
+            turnover: turnover.clone(),
+        });
+    }
+
+    fn takes_event(&self, about: &Key, event: &Event) -> bool {
+        let place = match &event.place {
+            EventPlace::Beside => return false,
+            EventPlace::Platform => self.context.settings.platform_namespace.as_str(),
+            EventPlace::Kustomization { namespace, .. } => namespace,
+        };
+        if self.homes().contains_key(place) {
+            return false;
+        }
+        let frame = FromLane::Event {
+            kind: about.kind.name.to_owned(),
+            namespace: about.namespace.clone(),
+            name: about.name.clone(),
+            event: event.clone(),
+        };
+        if !self.line.try_tell(frame) {
+            tracing::warn!(object = %about, reason = event.reason, "an event could not be handed on");
+        }
+        true
+    }
+}
