@@ -84,7 +84,7 @@ pub(crate) fn write_object_path(object: &Value) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use tenure_api::workload::Workload;
-    use tenure_controllers::Switches;
+    use tenure_controllers::EnabledKinds;
 
     use super::*;
     use crate::commands::workload::Flags;
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn every_object_of_the_installation_has_a_place() {
-        let mut objects = list_objects(&Switches::default(), &[], &[]).expect("objects");
+        let mut objects = list_objects(&EnabledKinds::default(), &[], &[]).expect("objects");
         objects.push(tenure_api::installation::metrics_reviews());
         let chosen = Flags::any().read(&[], &[]).expect("a workload").workload;
         let shards = vec!["a".to_owned()];

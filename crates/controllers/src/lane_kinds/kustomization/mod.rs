@@ -4,7 +4,7 @@
 //! - `observe`: the facts for a plan.
 //! - `observed_objects`: existing objects, parsed for a round.
 //! - `owners`: other Kustomizations that have the objects.
-//! - `reconcile`: the rounds.
+//! - `reconcile`: the rounds, the memory of an attempt, and the target cluster.
 //! - `referenced_objects`: targets of its references.
 //! - `stored_rendering`, `suspended_attempt`: rendered objects and answers as text, while no attempt works.
 

@@ -1,11 +1,11 @@
 //! One Kustomization's rounds. Keeps the Snapshot from round to round; every choice is the plan's.
 
+mod attempt_memory;
 mod rendering;
 mod target_cluster;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tenure_api::{Kustomization, ObjectId};
@@ -19,14 +19,13 @@ use tenure_planner::{Answer, FinalizerChange, Live, Next};
 use tenure_sources::Held;
 use tenure_tenancy::Placement;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::local_objects::LocalObjects;
 use super::observed_objects::{self, ObservedObjects};
 use super::referenced_objects::ReferencedObjects;
 use super::stored_rendering::StoredRendering;
-use super::suspended_attempt::{self, SuspendedAttempt};
+use super::suspended_attempt::SuspendedAttempt;
 use super::{observe, owners};
 use crate::cluster_view::key::Key;
 use crate::cluster_view::live_objects::{ObservedState, WatchedObjects, read_revision};
@@ -41,9 +40,6 @@ use crate::reconcile_loop::reconciled::Reconciled as _;
 use crate::reconcile_loop::step_executor::{execute_steps, fail};
 use crate::rendering::read_files::ReadFiles;
 use crate::telemetry::spans;
-
-/// How long an attempt waits for memory for the objects that it reads.
-const LOOKING: Duration = Duration::from_secs(60);
 
 /// The reconciler of one Kustomization.
 pub(crate) struct KustomizationReconciler {
@@ -66,9 +62,9 @@ pub(crate) struct KustomizationReconciler {
     labelled: BTreeMap<ObjectId, (String, String)>,
     /// Memory for an attempt's objects, and whether it is for another cluster.
     object_memory: ObjectMemory,
-    looks_elsewhere: bool,
+    uses_remote_memory: bool,
     /// The answers and the rendered objects of a waiting attempt.
-    put_away: Option<SuspendedAttempt>,
+    suspended: Option<SuspendedAttempt>,
     /// Questions about the other Kustomizations of its source in this attempt.
     asked: Option<SurveyRequest>,
     /// The last rendering: the same artifact, path and namespace give the same objects. An attempt that asks for it takes it out.
@@ -81,7 +77,7 @@ pub(crate) struct KustomizationReconciler {
     begun: Option<Rendered>,
     /// References into other lanes' processes, and whether to ask for them again.
     borrowed_objects: BorrowedObjectTable,
-    asks_for_loans: bool,
+    asks_for_borrowed_objects: bool,
     /// The last acting account: the watched objects were seen by that account.
     acted: Option<ServiceAccount>,
 }
@@ -94,7 +90,7 @@ impl KustomizationReconciler {
             cluster: None,
             token: None,
             object_memory: ObjectMemory::new(shard.context.object_memory.clone()),
-            looks_elsewhere: false,
+            uses_remote_memory: false,
             event_history: EventHistory::default(),
             shard,
             key,
@@ -102,20 +98,20 @@ impl KustomizationReconciler {
             answered: BTreeMap::new(),
             observed: BTreeMap::new(),
             labelled: BTreeMap::new(),
-            put_away: None,
+            suspended: None,
             asked: None,
             rendered: None,
             seen: None,
             room: None,
             begun: None,
             borrowed_objects: BorrowedObjectTable::default(),
-            asks_for_loans: true,
+            asks_for_borrowed_objects: true,
             acted: None,
         }
     }
 
     /// Checks whether it applies to another cluster.
-    fn is_elsewhere(&self) -> bool {
+    fn targets_remote_cluster(&self) -> bool {
         self.current()
             .is_some_and(|kustomization| kustomization.spec.kube_config.is_some())
     }
@@ -131,8 +127,8 @@ impl KustomizationReconciler {
     async fn observe(&mut self, kustomization: &Kustomization, turns: &WorkTurns) {
         let shard = &self.shard;
         let placement = shard.place().await;
-        if std::mem::take(&mut self.asks_for_loans) {
-            renew_loans(&mut self.borrowed_objects, shard, &placement, kustomization).await;
+        if std::mem::take(&mut self.asks_for_borrowed_objects) {
+            renew_borrowed_objects(&mut self.borrowed_objects, shard, &placement, kustomization).await;
         }
         let references = ReferencedObjects::new(shard, &placement, &self.borrowed_objects);
         let source = observe::observe_source(references, kustomization);
@@ -222,65 +218,6 @@ impl KustomizationReconciler {
             self.held.seed(&id, revision, Arc::clone(json));
         }
         self.answered.insert(id, (revision, known));
-    }
-
-    /// Takes memory for an attempt's objects, and parses its stored answers again.
-    async fn begin_looking(&mut self) {
-        if self.object_memory.is_asked() {
-            return;
-        }
-        let lane = self.shard.lane().await;
-        let is_elsewhere = self.is_elsewhere();
-        if self.looks_elsewhere != is_elsewhere {
-            self.looks_elsewhere = is_elsewhere;
-            self.object_memory = if is_elsewhere {
-                self.shard.context.remote_clusters.object_memory()
-            } else {
-                ObjectMemory::new(self.shard.context.object_memory.clone())
-            };
-        }
-        self.object_memory
-            .take(&lane.limits.name, Instant::now() + LOOKING)
-            .await;
-        if let (Some(snapshot), Some(answers)) = (&mut self.snapshot, self.put_away.take()) {
-            let bytes = answers.bytes();
-            let restore = || answers.restore(&mut snapshot.attempt, &self.object_memory);
-            lane.limits.turns.run(bytes, restore).await;
-        }
-    }
-
-    /// Returns the text size of the attempt's work: the objects that it reads, and its rendered objects.
-    fn bytes(&self) -> usize {
-        let rendered = self.room.as_ref().map_or(0, Held::bytes);
-        observed_objects::estimate_text_bytes(self.object_memory.bytes().saturating_add(rendered))
-    }
-
-    /// Ends the use of parsed objects until the next round: only texts stay.
-    async fn end_looking(&mut self, is_done: bool) {
-        if is_done {
-            // The next attempt begins with the objects of the watches, and reads the others again.
-            self.answered.clear();
-        }
-        let lane = self.shard.lane().await;
-        let bytes = self.bytes();
-        if let Some(snapshot) = &mut self.snapshot {
-            let (attempt, live) = (&mut snapshot.attempt, &mut snapshot.live);
-            let rendered = self.rendered.as_mut();
-            let put_away = || {
-                live.clear();
-                if is_done {
-                    // Another attempt gets its own answers.
-                    suspended_attempt::drop_answers(attempt);
-                    if let Some(rendered) = rendered {
-                        rendered.put_away();
-                    }
-                    return None;
-                }
-                SuspendedAttempt::take(attempt)
-            };
-            self.put_away = lane.limits.turns.run(bytes, put_away).await;
-        }
-        self.object_memory.give_back();
     }
 
     /// Executes one round: observe, plan, execute, write.
@@ -431,7 +368,7 @@ impl KustomizationReconciler {
 }
 
 /// Asks again about a Kustomization's references into other lanes' processes.
-async fn renew_loans(
+async fn renew_borrowed_objects(
     borrowed_objects: &mut BorrowedObjectTable,
     shard: &Arc<Shard>,
     placement: &Placement,
@@ -459,7 +396,7 @@ impl Reconciler for KustomizationReconciler {
 
     async fn permits(&self) -> Arc<Semaphore> {
         let bounds = &self.shard.lane().await.limits;
-        Arc::clone(if self.is_elsewhere() {
+        Arc::clone(if self.targets_remote_cluster() {
             &bounds.elsewhere
         } else {
             &bounds.work
@@ -491,12 +428,12 @@ impl Reconciler for KustomizationReconciler {
     }
 
     async fn round(&mut self) -> Result<Option<Next>, ClusterError> {
-        self.begin_looking().await;
+        self.reserve_memory().await;
         let next = self.work().await;
         match &next {
             Ok(Some(Next::Again | Next::Restart)) => {}
-            Ok(Some(Next::Done(_))) => self.end_looking(true).await,
-            _ => self.end_looking(false).await,
+            Ok(Some(Next::Done(_))) => self.release_memory(true).await,
+            _ => self.release_memory(false).await,
         }
         next
     }
@@ -512,18 +449,18 @@ impl Reconciler for KustomizationReconciler {
     fn restart(&mut self) {
         self.answered.clear();
         self.local_objects.forget_answers();
-        let put_away = self.put_away.take().and_then(SuspendedAttempt::into_rendering);
+        let suspended = self.suspended.take().and_then(SuspendedAttempt::into_rendering);
         self.object_memory.begin_attempt();
         self.asked = None;
         self.begun = None;
-        self.asks_for_loans = true;
+        self.asks_for_borrowed_objects = true;
         let Some(kustomization) = self.current() else {
             self.snapshot = None;
             return;
         };
         let snapshot = self.snapshot.as_mut();
         let rendered = snapshot.and_then(|snapshot| snapshot.restart(Timestamp::now(), &kustomization));
-        if let Some(rendered) = rendered.and_then(StoredRendering::keep).or(put_away) {
+        if let Some(rendered) = rendered.and_then(StoredRendering::keep).or(suspended) {
             self.rendered = Some(rendered);
         }
     }
@@ -536,7 +473,7 @@ impl Reconciler for KustomizationReconciler {
         let asked = self.asked.as_ref().filter(|_| snapshot.survey.is_some());
         let survey = asked.map(|request| observe::observe_siblings(shard, &kustomization, request));
         let placement = shard.place().await;
-        renew_loans(&mut self.borrowed_objects, shard, &placement, &kustomization).await;
+        renew_borrowed_objects(&mut self.borrowed_objects, shard, &placement, &kustomization).await;
         let references = ReferencedObjects::new(shard, &placement, &self.borrowed_objects);
         let now = Observed {
             kustomization: &kustomization,
@@ -601,11 +538,11 @@ impl Reconciler for KustomizationReconciler {
         (self.rendered, self.seen) = (None, None);
         self.room = None;
         self.begun = None;
-        (self.borrowed_objects, self.asks_for_loans) = (BorrowedObjectTable::default(), true);
+        (self.borrowed_objects, self.asks_for_borrowed_objects) = (BorrowedObjectTable::default(), true);
         self.answered.clear();
         self.observed.clear();
         self.labelled.clear();
-        self.put_away = None;
+        self.suspended = None;
         self.object_memory.give_back();
         self.go_to(None);
     }
