@@ -111,7 +111,7 @@ pub(crate) struct RemoteCluster {
 
 impl fmt::Debug for RemoteCluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "OtherCluster({})", self.cluster)
+        write!(formatter, "RemoteCluster({})", self.cluster)
     }
 }
 

@@ -87,7 +87,7 @@ impl AttemptMarks {
     }
 
     /// Marks the beginning of an attempt. The attempt has ended when the returned value is dropped.
-    pub(crate) fn begin(&self, key: &Key) -> AttemptMark<'_> {
+    pub(crate) fn begin(&self, key: &Key) -> RunningAttempt<'_> {
         let name = file(key);
         let path = self.folder.join(&name);
         let mark = Mark {
@@ -98,7 +98,7 @@ impl AttemptMarks {
             begun: true,
         };
         write(&path, &mark);
-        AttemptMark {
+        RunningAttempt {
             attempt_marks: self,
             name,
             path,
@@ -144,13 +144,13 @@ impl AttemptMarks {
 
 /// A running attempt.
 #[derive(Debug)]
-pub(crate) struct AttemptMark<'a> {
+pub(crate) struct RunningAttempt<'a> {
     attempt_marks: &'a AttemptMarks,
     name: String,
     path: PathBuf,
 }
 
-impl Drop for AttemptMark<'_> {
+impl Drop for RunningAttempt<'_> {
     fn drop(&mut self) {
         self.attempt_marks.lock().remove(&self.name);
         if let Err(error) = std::fs::remove_file(&self.path) {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// Simulates a crash: a process that crashes drops nothing.
-    fn crash(mark: AttemptMark<'_>) {
+    fn crash(mark: RunningAttempt<'_>) {
         std::mem::forget(mark);
     }
 

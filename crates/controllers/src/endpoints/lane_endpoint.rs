@@ -45,7 +45,7 @@ pub struct LaneConnection {
 
 impl fmt::Debug for LaneConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("LaneCall").finish_non_exhaustive()
+        formatter.debug_struct("LaneConnection").finish_non_exhaustive()
     }
 }
 

@@ -109,22 +109,22 @@ pub(crate) struct Hub {
     pub(crate) lane_kinds: Arc<[KindEntry<Shard>]>,
     lanes: LaneTable,
     /// The lane of each namespace in which something is reconciled.
-    homes: Mutex<HashMap<String, Arc<Lane>>>,
-    known: Arc<PlacementCache>,
+    lanes_by_namespace: Mutex<HashMap<String, Arc<Lane>>>,
+    placements: Arc<PlacementCache>,
     /// The processes of lanes, unless lanes are tasks.
     fleet: OnceLock<Arc<LaneFleet>>,
     /// The objects that a change of Tenants or namespaces concerns, and that are about to be notified.
-    realm_news: Arc<Mutex<Option<Concerned>>>,
+    pending_wakeups: Arc<Mutex<Option<Concerned>>>,
     /// Whether writers from other namespaces to a created or deleted namespace are about to be notified.
-    news_elsewhere: Arc<AtomicBool>,
+    is_wakeup_pending: Arc<AtomicBool>,
     /// Knows where approved access is delivered.
     access: OnceLock<Weak<dyn AccessLookup>>,
     /// The part that this instance reconciles, if it is one of several.
     task_table: OnceLock<Arc<TaskTable>>,
     /// Shards of the namespaces that this process watches. For namespaces of other instances this map is the only owner.
-    held: Mutex<HashMap<String, Arc<Shard>>>,
+    watched_shards: Mutex<HashMap<String, Arc<Shard>>>,
     /// Notified after a possible change of a namespace's tenant.
-    realm_changed: Arc<Notify>,
+    tenancy_changed: Arc<Notify>,
 }
 
 impl Hub {
@@ -137,7 +137,7 @@ impl Hub {
         let context = Arc::new(context);
         Arc::new(Self {
             lanes: LaneTable::new(Arc::clone(&context)),
-            known: Arc::new(PlacementCache::new(context.settings.clone())),
+            placements: Arc::new(PlacementCache::new(context.settings.clone())),
             context,
             caches: CacheByKind::default(),
             namespaces: Cache::by_terms(list_tenants),
@@ -158,29 +158,29 @@ impl Hub {
             admitted: Mutex::default(),
             kinds,
             lane_kinds,
-            homes: Mutex::default(),
+            lanes_by_namespace: Mutex::default(),
             fleet: OnceLock::new(),
-            realm_news: Arc::default(),
-            news_elsewhere: Arc::default(),
+            pending_wakeups: Arc::default(),
+            is_wakeup_pending: Arc::default(),
             access: OnceLock::new(),
             task_table: OnceLock::new(),
-            held: Mutex::default(),
-            realm_changed: Arc::default(),
+            watched_shards: Mutex::default(),
+            tenancy_changed: Arc::default(),
         })
     }
 
-    fn homes(&self) -> MutexGuard<'_, HashMap<String, Arc<Lane>>> {
-        self.homes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lanes_by_namespace(&self) -> MutexGuard<'_, HashMap<String, Arc<Lane>>> {
+        self.lanes_by_namespace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whose a namespace is, from the known facts.
     fn find_placement(&self, namespace: &str) -> Placement {
-        self.known.place(namespace)
+        self.placements.place(namespace)
     }
 
     /// Returns the tenant that has recorded a namespace.
     pub(crate) fn find_holder(&self, namespace: &str) -> Holder {
-        self.known.find_holder(namespace)
+        self.placements.find_holder(namespace)
     }
 
     /// Returns the lane of a namespace, or the platform's lane for an empty name.
@@ -215,7 +215,7 @@ impl Hub {
     /// take.
     pub(crate) fn is_worked_in(&self, namespace: &str) -> bool {
         namespace == self.context.settings.platform_namespace
-            || self.homes().contains_key(namespace)
+            || self.lanes_by_namespace().contains_key(namespace)
             || !self.caches.of::<Surface>().in_namespace(namespace).is_empty()
     }
 
@@ -240,26 +240,28 @@ impl Hub {
 
     /// Returns the lane's shard of a namespace in which something is reconciled.
     pub(crate) fn find_shard(&self, namespace: &str) -> Option<Arc<Shard>> {
-        let lane = self.homes().get(namespace).cloned();
+        let lane = self.lanes_by_namespace().get(namespace).cloned();
         lane?.find_shard(namespace)
     }
 
     /// Returns the shards of all lanes.
     pub(crate) fn list_shards(&self) -> Vec<Arc<Shard>> {
-        let homes: Vec<(String, Arc<Lane>)> = self
-            .homes()
+        let lanes_by_namespace: Vec<(String, Arc<Lane>)> = self
+            .lanes_by_namespace()
             .iter()
             .map(|(namespace, lane)| (namespace.clone(), Arc::clone(lane)))
             .collect();
-        let shards = homes.iter().filter_map(|(namespace, lane)| lane.find_shard(namespace));
+        let shards = lanes_by_namespace
+            .iter()
+            .filter_map(|(namespace, lane)| lane.find_shard(namespace));
         shards.collect()
     }
 
     /// Returns the lane's shard of a namespace in which something will be reconciled, and creates it if it is missing.
     pub(crate) fn open_shard(self: &Arc<Self>, namespace: &str) -> Arc<Shard> {
         let placement = self.find_placement(namespace);
-        let mut homes = self.homes();
-        let lane = homes
+        let mut lanes_by_namespace = self.lanes_by_namespace();
+        let lane = lanes_by_namespace
             .entry(namespace.to_owned())
             .or_insert_with(|| self.lanes.of(&placement, namespace));
         lane.open_shard(namespace, || {
@@ -276,12 +278,12 @@ impl Hub {
     /// Stores the shard of a watched namespace while it has objects. A deletion (`has_gone`) may leave it empty.
     pub(crate) fn hold(&self, shard: &Arc<Shard>, has_gone: bool) {
         let is_empty = has_gone && shard.is_empty();
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched_shards = self.watched_shards.lock().unwrap_or_else(PoisonError::into_inner);
         let before = match is_empty {
-            true => held.remove(&shard.namespace),
-            false => held.insert(shard.namespace.clone(), Arc::clone(shard)),
+            true => watched_shards.remove(&shard.namespace),
+            false => watched_shards.insert(shard.namespace.clone(), Arc::clone(shard)),
         };
-        drop(held);
+        drop(watched_shards);
         // Drop outside the lock: the drop closes the namespace, which takes the lock.
         drop(before);
     }
@@ -294,8 +296,8 @@ impl Hub {
     }
 
     /// Returns the notification of possible changes of the namespaces' tenants.
-    pub(crate) fn realm_news(&self) -> &Notify {
-        &self.realm_changed
+    pub(crate) fn tenancy_changes(&self) -> &Notify {
+        &self.tenancy_changed
     }
 
     /// Sets the lookup of delivered access. Called once, before the watches start.
@@ -360,7 +362,7 @@ impl HubApi for Hub {
     fn find_lane<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Arc<Lane>> {
         async move {
             let now = self.lane_of(namespace).await;
-            if let Some(before) = self.homes().get_mut(namespace)
+            if let Some(before) = self.lanes_by_namespace().get_mut(namespace)
                 && !Arc::ptr_eq(before, &now)
             {
                 now.take_shard(namespace, before);
@@ -397,7 +399,7 @@ impl HubApi for Hub {
     }
 
     fn find_ending(&self, namespace: &str) -> Option<Ending> {
-        self.known.find_ending(namespace)
+        self.placements.find_ending(namespace)
     }
 
     fn find_endings<'a>(&'a self, namespaces: &'a BTreeSet<String>) -> BoxFuture<'a, BTreeSet<String>> {
@@ -436,11 +438,14 @@ impl HubApi for Hub {
     }
 
     fn close(&self, namespace: &str) {
-        let mut homes = self.homes();
-        if homes.get(namespace).is_some_and(|lane| lane.drop_shard(namespace)) {
-            homes.remove(namespace);
+        let mut lanes_by_namespace = self.lanes_by_namespace();
+        if lanes_by_namespace
+            .get(namespace)
+            .is_some_and(|lane| lane.drop_shard(namespace))
+        {
+            lanes_by_namespace.remove(namespace);
         }
-        drop(homes);
+        drop(lanes_by_namespace);
         self.context.mailboxes.wake(&Key::of_rights(namespace));
     }
 }

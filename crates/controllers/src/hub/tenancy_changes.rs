@@ -19,39 +19,39 @@ const GATHERED_ELSEWHERE: Duration = Duration::from_secs(1);
 impl Hub {
     /// Returns a copy of all facts about Tenants and namespaces.
     pub(crate) fn copy_facts(&self) -> Facts {
-        self.known.copy()
+        self.placements.copy()
     }
 
     /// Returns whose a namespace is, from the seen facts.
     pub(crate) fn place_seen(&self, namespace: &str) -> Placement {
-        self.known.place(namespace)
+        self.placements.place(namespace)
     }
 
     /// Checks whether the namespace's annotations allow lanes to request tokens of an account there.
     pub(crate) fn is_mintable(&self, namespace: &str, account: &str) -> bool {
-        self.known.is_mintable(namespace, account)
+        self.placements.is_mintable(namespace, account)
     }
 
     /// Returns the facts about Tenants and namespaces that decide one Tenant.
     pub(crate) fn extract_realm(&self, tenant: &Tenant) -> Arc<Realm> {
-        Arc::new(self.known.extract(&TenantFacts::from(tenant)))
+        Arc::new(self.placements.extract(&TenantFacts::from(tenant)))
     }
 
     /// Checks whether the plan of a Tenant also uses its namespaces' quota usage.
     pub(crate) fn shares_quotas(&self, tenant: &str) -> bool {
         let tenant = self.caches.of::<Tenant>().get("", tenant);
-        tenant.is_some_and(|tenant| self.known.shares_quotas(&tenant.spec))
+        tenant.is_some_and(|tenant| self.placements.shares_quotas(&tenant.spec))
     }
 
     /// Handles a namespace whose tenant may have changed. Returns whether it has.
     pub(crate) fn take_namespace(&self, name: &str) -> bool {
-        let concerned = self.known.take_namespace(name, &self.namespaces);
+        let concerned = self.placements.take_namespace(name, &self.namespaces);
         self.wake_concerned(concerned)
     }
 
     /// Handles a Tenant whose namespaces may have changed.
     pub(crate) fn take_tenant(&self, name: &str) {
-        let concerned = self.known.take_tenant(name, &self.caches.of::<Tenant>());
+        let concerned = self.placements.take_tenant(name, &self.caches.of::<Tenant>());
         self.wake_concerned(concerned);
     }
 
@@ -69,7 +69,7 @@ impl Hub {
 
     /// Wakes everything that depends on the tenant of a namespace, once after all objects are known.
     pub(crate) fn tell_all(&self) {
-        self.realm_changed.notify_one();
+        self.tenancy_changed.notify_one();
         self.policy_news.notify_one();
         self.context.mailboxes.wake_all();
         if let Some(fleet) = self.fleet() {
@@ -87,7 +87,7 @@ impl Hub {
         if concerned.has_come_or_gone {
             self.wake_outside_tenants();
         }
-        let mut news = self.realm_news.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut news = self.pending_wakeups.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(news) = news.as_mut() {
             news.extend(concerned);
             return true;
@@ -96,10 +96,10 @@ impl Hub {
         drop(news);
         let (context, news, fleet) = (
             Arc::clone(&self.context),
-            Arc::clone(&self.realm_news),
+            Arc::clone(&self.pending_wakeups),
             self.fleet().cloned(),
         );
-        let (changed, policy_news) = (Arc::clone(&self.realm_changed), Arc::clone(&self.policy_news));
+        let (changed, policy_news) = (Arc::clone(&self.tenancy_changed), Arc::clone(&self.policy_news));
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED).await;
             let told = news.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -122,19 +122,19 @@ impl Hub {
     /// Notifies the objects in namespaces without a tenant, which may write to any namespace and wait for its creation or deletion. The rate is
     /// limited, however many namespaces a tenant creates and deletes.
     fn wake_outside_tenants(&self) {
-        if self.news_elsewhere.swap(true, Ordering::AcqRel) {
+        if self.is_wakeup_pending.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (context, known, news) = (
+        let (context, placements, news) = (
             Arc::clone(&self.context),
-            Arc::clone(&self.known),
-            Arc::clone(&self.news_elsewhere),
+            Arc::clone(&self.placements),
+            Arc::clone(&self.is_wakeup_pending),
         );
         let fleet = self.fleet().cloned();
         tokio::spawn(async move {
             tokio::time::sleep(GATHERED_ELSEWHERE).await;
             news.store(false, Ordering::Release);
-            let is_nobodys = |namespace: &str| !namespace.is_empty() && known.is_nobodys(namespace);
+            let is_nobodys = |namespace: &str| !namespace.is_empty() && placements.is_nobodys(namespace);
             context.mailboxes.wake_where(|key| is_nobodys(&key.namespace));
             if let Some(fleet) = fleet {
                 fleet.place_where(is_nobodys);

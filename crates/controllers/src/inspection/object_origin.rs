@@ -146,7 +146,7 @@ pub fn build_applied(
             &renderer::TreeFiles(&tree),
             path,
             (&overlay, inputs),
-            renderer::Bounds::default(),
+            renderer::RunLimits::default(),
         )
         .map(|(built, _)| built)
     };

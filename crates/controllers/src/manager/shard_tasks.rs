@@ -31,7 +31,7 @@ impl ShardWork for Manager {
     }
 
     fn changed(&self) -> BoxFuture<'_, ()> {
-        self.hub.realm_news().notified().boxed()
+        self.hub.tenancy_changes().notified().boxed()
     }
 
     fn begin(&self, estate: &Estate) {

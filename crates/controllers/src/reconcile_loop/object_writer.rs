@@ -274,10 +274,10 @@ pub(crate) async fn report_crash<R: Reconciled>(
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return Ok(());
     };
-    let own = ObjectWriter::of(object.as_ref());
+    let writer = ObjectWriter::of(object.as_ref());
     let (new, event) = crash::tell_crash(object.status(), object.meta(), Timestamp::now(), times);
-    own.write_status(home, &new).await?;
-    own.write_events(home, event_history, &[event]).await;
+    writer.write_status(home, &new).await?;
+    writer.write_events(home, event_history, &[event]).await;
     Ok(())
 }
 
@@ -291,9 +291,9 @@ pub(crate) async fn report_pause<R: Reconciled>(home: &R::Home, key: &Key, messa
     let Some(object) = home.caches().of::<R>().get(&key.namespace, &key.name) else {
         return;
     };
-    let own = ObjectWriter::of(object.as_ref());
+    let writer = ObjectWriter::of(object.as_ref());
     let waiting = restart::tell_wait(object.status(), object.meta(), Timestamp::now(), message);
-    if let Err(error) = own.write_status(home, &waiting).await {
+    if let Err(error) = writer.write_status(home, &waiting).await {
         tracing::debug!(object = %key, %error, "the status that it waits could not be written");
     }
 }

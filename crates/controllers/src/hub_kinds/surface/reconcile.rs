@@ -11,7 +11,7 @@ use tenure_planner::surface::{Attempt, Memory, Snapshot, deploy_key, ownership, 
 use tenure_planner::{Answered, Live, Next, Object};
 use tokio::sync::Semaphore;
 
-use super::{keys, trial};
+use super::{package_rule_trial, source_keys};
 use crate::cluster_view::key::Key;
 use crate::hub::Hub;
 use crate::hub_kinds::plan_steps::carry_out;
@@ -115,10 +115,10 @@ impl Reconciler for SurfaceReconciler {
             snapshot.ownership = Some(ownership::Tried {
                 at: now,
                 account: account.to_string(),
-                answer: trial::try_it(&hub, &account, &namespace).await,
+                answer: package_rule_trial::try_it(&hub, &account, &namespace).await,
             });
         }
-        keys::keep(&hub, snapshot, &namespace).await;
+        source_keys::keep(&hub, snapshot, &namespace).await;
         // plan
         let plan = plan(snapshot, Timestamp::now());
         tracing::debug!(plan = %plan, "planned");
