@@ -57,10 +57,10 @@ use tenure_api::access::{
 use tenure_api::metadata::TENURE_CONTROLLER;
 use tenure_api::{GitRepository, ObjectId, OciRepository, Surface, Tenant, Time};
 use tenure_cluster::Client;
-use tenure_planner::access::access_hub::Plan;
-use tenure_planner::access::access_hub::handover::{Holding, list_holdings};
 use tenure_planner::access::choice::opens;
 use tenure_planner::access::delivery::{Standing, list_delivered};
+use tenure_planner::access::desk::Plan;
+use tenure_planner::access::desk::handover::{Holding, list_holdings};
 use tenure_planner::access::notice::NoticeBook;
 use tenure_planner::access::request::hash_spec;
 use tenure_planner::access::rotation::NamespaceSeen;
@@ -369,7 +369,7 @@ impl AccessHub {
     }
 
     /// Wakes the requests and providers that a changed object of another kind concerns.
-    pub(crate) fn tell(&self, changed: &Key) {
+    pub(crate) fn wake_concerned(&self, changed: &Key) {
         if changed.kind == Tenant::KIND {
             self.wake_all(&[AccessProvider::KIND]);
         }

@@ -126,7 +126,9 @@ impl RequestReconciler {
             annotations: BTreeMap::new(),
             place: EventPlace::Beside,
         };
-        writer.write_events(&self.access_hub, &mut self.said, &[event]).await;
+        writer
+            .write_events(&self.access_hub, &mut self.event_history, &[event])
+            .await;
         Ok(())
     }
 }

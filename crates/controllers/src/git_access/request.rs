@@ -231,7 +231,7 @@ impl RequestReconciler {
                 let host = self.access_hub.host(&request.spec.provider);
                 host.note_acceptance(&read_target(&request.spec.target));
             }
-            events.push(tell(namespace, happening));
+            events.push(describe_event(namespace, happening));
         }
         writer
             .write_events(&self.access_hub, &mut self.event_history, &events)
@@ -310,7 +310,7 @@ fn set_ledger(status: &mut FluxAccessRequestStatus, namespace: &str, plan: &Plan
     }
 }
 
-fn tell(namespace: &str, happening: &Happening) -> Event {
+fn describe_event(namespace: &str, happening: &Happening) -> Event {
     let id = happening
         .id
         .map(|id| format!(", number {id} at the host"))

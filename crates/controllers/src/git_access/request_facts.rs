@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use tenure_api::access::FluxAccessRequest;
-use tenure_planner::access::access_hub::handover::Holding;
 use tenure_planner::access::delivery::Standing;
+use tenure_planner::access::desk::handover::Holding;
 use tenure_planner::access::rotation::NamespaceSeen;
 use tenure_planner::access::rotation::handover::{Heir, Predecessor};
 use tenure_tenancy::access::approval::Verdict;

@@ -138,7 +138,7 @@ pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> Secre
     match find(client, place.namespace, place.name).await {
         Ok(None) => SecretSeen::Absent,
         Ok(Some(mut found)) => {
-            let facts = tell(&found, form);
+            let facts = describe_secret(&found, form);
             wipe(&mut found);
             SecretSeen::Present(facts)
         }
@@ -147,7 +147,7 @@ pub(super) async fn look(client: &Client, place: Place<'_>, form: Form) -> Secre
 }
 
 /// Returns the public facts of a Secret.
-fn tell(secret: &Value, form: Form) -> SecretFacts {
+fn describe_secret(secret: &Value, form: Form) -> SecretFacts {
     let view = ObjectView::of(secret);
     SecretFacts {
         uid: view.read_text("/metadata/uid").to_owned(),

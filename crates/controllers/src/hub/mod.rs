@@ -54,7 +54,7 @@ use crate::hub::placement_cache::PlacementCache;
 use crate::hub::shared_minting::SharedMintingTable;
 use crate::hub::task_table::TaskTable;
 use crate::lane::lane_references::BorrowedObject;
-use crate::lane::lane_table::{LaneTable, name_lane, name_share};
+use crate::lane::lane_table::{LaneTable, name_lane};
 use crate::lane::{HubApi, Lane, OwnerAnswer, Shard, ShardLookup};
 use crate::lane_kinds::kustomization;
 use crate::reconcile_loop::kind_entry::KindEntry;

@@ -416,7 +416,7 @@ async fn carry_out(hub: &Hub, writes: Vec<Write>, said: &mut EventHistory, refus
         match done {
             Ok(()) => {
                 refusals.forget(&target);
-                tell(controller, said, &write).await;
+                write_event(controller, said, &write).await;
             }
             Err(ClusterError::AlreadyExists { .. } | ClusterError::Conflict { .. }) => refusals.forget(&target),
             Err(error) if error.absent() => refusals.forget(&target),
@@ -467,7 +467,7 @@ async fn carry_out_one(controller: &Client, write: &Write) -> Result<(), Cluster
 }
 
 /// Reports a restored object in the log and as an event.
-async fn tell(controller: &Client, said: &mut EventHistory, write: &Write) {
+async fn write_event(controller: &Client, said: &mut EventHistory, write: &Write) {
     let Some((object, event)) = write.tells() else { return };
     tracing::warn!("{}", event.message);
     let mut object = object.clone();

@@ -19,7 +19,7 @@ pub(crate) struct ReferenceLookup<'a> {
 }
 
 /// The result of a lookup of a source.
-pub(crate) enum FoundSource {
+pub(crate) enum SourceLookup {
     /// The source is missing, or the reference is not allowed.
     Nothing,
     /// The source belongs to another lane in another process.
@@ -56,19 +56,19 @@ impl<'a> ReferenceLookup<'a> {
     }
 
     /// Returns a source by kind, namespace and name, if it exists and the reference is allowed.
-    pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> FoundSource {
+    pub(crate) fn find_source(&self, kind: &str, namespace: Option<&str>, name: &str) -> SourceLookup {
         if reference::check_source(self.referrer(), kind, namespace, name).is_err() {
-            return FoundSource::Nothing;
+            return SourceLookup::Nothing;
         }
         let shard = match self.find_shard(namespace.unwrap_or(&self.shard.namespace)) {
             ShardLookup::Here(shard) => shard,
-            ShardLookup::Nothing => return FoundSource::Nothing,
-            ShardLookup::Apart => return FoundSource::Apart,
+            ShardLookup::Nothing => return SourceLookup::Nothing,
+            ShardLookup::Apart => return SourceLookup::Apart,
         };
         let found = find_source_kind(kind).and_then(|kind| (kind.find)(&shard, name));
         match found {
-            Some((key, _)) => FoundSource::There(shard, key),
-            None => FoundSource::Nothing,
+            Some((key, _)) => SourceLookup::There(shard, key),
+            None => SourceLookup::Nothing,
         }
     }
 

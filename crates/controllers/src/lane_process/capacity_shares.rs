@@ -52,7 +52,7 @@ impl CapacityShares {
     }
 
     /// Passes on a message of the hub about a capacity.
-    pub(super) fn tell(&self, room: SharedCapacity, fact: RoomFact) {
+    pub(super) fn pass_on(&self, room: SharedCapacity, fact: RoomFact) {
         if let Some(tell) = self.told.get(&room) {
             // Without a line there is no hub, and this process is about to end.
             let _gone = tell.send(fact);
@@ -101,7 +101,7 @@ impl Keeper {
                     let bytes = budget.give_up_share(kept);
                     if bytes > 0 {
                         let room = self.room;
-                        self.line.tell(FromLane::GivesBack { room, bytes }).await;
+                        self.line.send(FromLane::GivesBack { room, bytes }).await;
                     }
                 }
                 RoomMove::Wait(until) => {
@@ -133,7 +133,7 @@ impl Keeper {
             besides,
             waits,
         };
-        self.line.tell(wants).await;
+        self.line.send(wants).await;
     }
 
     fn take(&mut self, fact: RoomFact) {

@@ -41,7 +41,7 @@ impl HubChannel {
     }
 
     /// Sends a message to the hub, as soon as the line has capacity.
-    pub(super) async fn tell(&self, frame: FromLane) {
+    pub(super) async fn send(&self, frame: FromLane) {
         // Without a line there is no hub, and this process is about to end.
         let _gone = self.out.send(frame).await;
     }
@@ -58,7 +58,7 @@ impl HubChannel {
         let (send, receive) = oneshot::channel();
         self.asked().insert(number, send);
         let answered = async {
-            self.tell(FromLane::Question { number, question }).await;
+            self.send(FromLane::Question { number, question }).await;
             receive.await.ok()
         };
         let answer = tokio::time::timeout(ANSWER, answered).await.ok().flatten();

@@ -187,7 +187,7 @@ impl HubProxy {
         let abort = home.abort.clone();
         let take = async move {
             let verdict = receiver::handle_delivery(&home.shard, &name, &delivery).await;
-            line.tell(FromLane::Hooked { number, verdict }).await;
+            line.send(FromLane::Hooked { number, verdict }).await;
         };
         let tasks = home.tasks.clone();
         tasks.spawn(async move { abort.run_until_cancelled(take).await });

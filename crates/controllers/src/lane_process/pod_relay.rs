@@ -147,7 +147,7 @@ impl LaneRelay {
         let last_words = async {
             if let Some(ended) = ended {
                 tracing::info!(?ended, "the lane ended");
-                let _the_hub_may_be_gone = writer.tell(&FromPod::Ended(ended)).await;
+                let _the_hub_may_be_gone = writer.send(&FromPod::Ended(ended)).await;
             }
             writer.shut_down().await;
         };
@@ -322,7 +322,7 @@ impl Lease {
     /// Sends the first `Alive` message, and returns whether the hub has answered it.
     async fn confirm(&self, read: &mut ReadHalf<PodStream>, writer: &PodWriter) -> bool {
         self.note_sent(FIRST, Instant::now());
-        if writer.tell(&FromPod::Alive(FIRST)).await.is_err() {
+        if writer.send(&FromPod::Alive(FIRST)).await.is_err() {
             return false;
         }
         match read_part::<ToPod>(read).await {
@@ -343,7 +343,7 @@ impl Lease {
                 often.tick().await;
                 number += 1;
                 self.note_sent(number, Instant::now());
-                if writer.tell(&FromPod::Alive(number)).await.is_err() {
+                if writer.send(&FromPod::Alive(number)).await.is_err() {
                     // The reader of the line notices its end.
                     std::future::pending::<()>().await;
                 }
@@ -405,7 +405,7 @@ impl Talk {
         };
         let receiving = async {
             self.writer
-                .tell(&wants)
+                .send(&wants)
                 .await
                 .map_err(|error| refuse(error.to_string()))?;
             // The hub enforces the size limit of an archive.
@@ -423,7 +423,7 @@ impl Talk {
     async fn send(self: Arc<Self>, number: u64, path: PathBuf, most: u64) {
         let sent = match open_archive(self.folder.clone(), path).await {
             Some(file) => send_file(&self.writer, number, file, most).await,
-            None => self.writer.tell(&FromPod::Missing { number }).await,
+            None => self.writer.send(&FromPod::Missing { number }).await,
         };
         if let Err(error) = sent {
             tracing::debug!(%error, "a file could not be sent to the controllers");

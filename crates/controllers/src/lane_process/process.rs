@@ -162,7 +162,7 @@ impl LaneProcess {
         let enclave = HubProxy::new(context, lane_kinds, (&line, &dialer), end.clone());
         let rooms = CapacityShares::begin(&enclave.context, &line, whose == Lane::Pool);
         if !gaps.is_empty() {
-            line.tell(FromLane::Gaps(gaps)).await;
+            line.send(FromLane::Gaps(gaps)).await;
         }
         let (tell, told) = mpsc::unbounded_channel();
         let sweeping = async {
@@ -178,11 +178,11 @@ impl LaneProcess {
             loop {
                 telling.tick().await;
                 if let Some(report) = enclave.context.metrics.take_report() {
-                    line.tell(FromLane::Metrics(Box::new(report))).await;
+                    line.send(FromLane::Metrics(Box::new(report))).await;
                 }
                 let spans = self.spans.take_all();
                 if !spans.is_empty() {
-                    line.tell(FromLane::Spans(spans)).await;
+                    line.send(FromLane::Spans(spans)).await;
                 }
             }
         };
@@ -258,10 +258,10 @@ async fn hear(
 ) -> LaneError {
     loop {
         match read_frame::<ToLane>(&mut read).await {
-            Ok(Some((ToLane::Ping(number), _))) => line.tell(FromLane::Pong(number)).await,
+            Ok(Some((ToLane::Ping(number), _))) => line.send(FromLane::Pong(number)).await,
             Ok(Some((ToLane::Answer { number, answer }, _))) => line.answer(number, answer),
-            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.tell(room, RoomFact::Granted(bytes)),
-            Ok(Some((ToLane::WantedBack(room), _))) => rooms.tell(room, RoomFact::WantedBack),
+            Ok(Some((ToLane::Granted { room, bytes }, _))) => rooms.pass_on(room, RoomFact::Granted(bytes)),
+            Ok(Some((ToLane::WantedBack(room), _))) => rooms.pass_on(room, RoomFact::WantedBack),
             Ok(Some((ToLane::Orders(_), _))) => return LaneError::Line("orders came twice".to_owned()),
             Ok(Some((other, _))) => {
                 if tell.send(other).is_err() {
@@ -298,7 +298,7 @@ async fn obey(
             } => enclave.take_namespace(&name, *facts),
             ToLane::Namespace { name, facts: None } => {
                 enclave.leave(&name).await;
-                line.tell(FromLane::Left { namespace: name }).await;
+                line.send(FromLane::Left { namespace: name }).await;
             }
             ToLane::Changed { kind, object } => enclave.take_changed(&kind, &object),
             ToLane::Gone {
@@ -311,7 +311,7 @@ async fn obey(
                 rooms.wait_for_disk().await;
                 prepare_start(enclave).await;
                 enclave.context.ready.cancel();
-                line.tell(FromLane::Works).await;
+                line.send(FromLane::Works).await;
             }
             ToLane::Wake { kind, namespace, name } => enclave.wake(&kind, &namespace, &name),
             ToLane::Hook {

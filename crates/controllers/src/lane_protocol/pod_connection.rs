@@ -206,7 +206,7 @@ impl PodWriter {
     }
 
     /// Sends a message to the other end of the line.
-    pub(crate) async fn tell<T: Serialize + Sync>(&self, frame: &T) -> Result<(), FrameError> {
+    pub(crate) async fn send<T: Serialize + Sync>(&self, frame: &T) -> Result<(), FrameError> {
         let frame = encode(frame)?;
         let (head, body) = frame.split_at_checked(4).ok_or(FrameError::Unreadable(0))?;
         self.write(OWN, head, &[], body).await
@@ -280,7 +280,7 @@ mod tests {
         let (mut read, _) = tokio::io::split(pod);
         let (_, write) = tokio::io::split(hub);
         let writer = PodWriter::new(write);
-        writer.tell(&ToPod::Heard(7)).await.unwrap();
+        writer.send(&ToPod::Heard(7)).await.unwrap();
         writer
             .hand_on(&encode(&crate::lane_protocol::messages::ToLane::Synced).unwrap())
             .await

@@ -492,7 +492,7 @@ impl Manager {
         };
         let Some(key) = key else { return };
         self.hub.wake_dependents(&key);
-        self.access_hub.tell(&key);
+        self.access_hub.wake_concerned(&key);
         self.tell_policies(&key);
         if !self.hub.context.enabled_kinds.is_on(entry.kind.name) && !fleet.has(&key.namespace) {
             return;
@@ -526,7 +526,7 @@ impl Manager {
             }
         };
         self.hub.wake_dependents(&key);
-        self.access_hub.tell(&key);
+        self.access_hub.wake_concerned(&key);
         self.tell_policies(&key);
         if !self.hub.context.enabled_kinds.is_on(entry.kind.name) {
             return Some(key);

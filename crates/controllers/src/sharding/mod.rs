@@ -52,7 +52,7 @@ impl ShardPeers {
         self.let_go.subscribe()
     }
 
-    fn tell(&self, let_go: Option<LetGo>) {
+    fn set_released(&self, let_go: Option<LetGo>) {
         self.let_go.send_if_modified(|before| {
             let is_news = *before != let_go;
             *before = let_go;

@@ -57,7 +57,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
                 let _told = tell_left.send(estate);
             });
         }
-        board.tell(holdings.let_go());
+        board.set_released(holdings.let_go());
         // After the time was recorded: a leader that leads by now is among them.
         let wait = match board.look().await {
             Ok(peers) => {
@@ -66,7 +66,7 @@ pub(crate) async fn keep(grounds: Arc<dyn ShardWork>, board: Arc<ShardPeers>) {
                     grounds.begin(&estate);
                 }
                 if board.instance == Instance::Main {
-                    unserved.tell(grounds.as_ref(), &keys, &peers).await;
+                    unserved.report(grounds.as_ref(), &keys, &peers).await;
                 }
                 holdings.describe_wait(&peers)
             }
@@ -103,7 +103,7 @@ struct Unserved {
 }
 
 impl Unserved {
-    async fn tell(&mut self, grounds: &dyn ShardWork, keys: &BTreeSet<String>, peers: &[Peer]) {
+    async fn report(&mut self, grounds: &dyn ShardWork, keys: &BTreeSet<String>, peers: &[Peer]) {
         let now = list_unserved(keys, peers);
         if now != self.keys {
             (self.keys, self.since, self.is_told) = (now, Some(Instant::now()), false);

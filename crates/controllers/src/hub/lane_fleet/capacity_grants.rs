@@ -106,11 +106,11 @@ impl LaneFleet {
     /// time limit.
     pub(super) fn ask_for_room(
         self: &Arc<Self>,
-        (lane, granted): (&Arc<LaneHandle>, &Arc<GrantedCapacity>),
+        (lane, grants): (&Arc<LaneHandle>, &Arc<GrantedCapacity>),
         (room, bytes, besides): (SharedCapacity, u64, u64),
         waits: bool,
     ) -> Result<Option<impl Future<Output = ()> + Send + use<>>, String> {
-        granted.begin_asking(room)?;
+        grants.begin_asking(room)?;
         let budget = self.context.room(room).clone();
         let with_besides = budget.try_acquire(&lane.name, bytes.saturating_add(besides));
         let mut wanted = bytes;
@@ -127,9 +127,9 @@ impl LaneFleet {
             self.request_return(room);
         }
         let answer = {
-            let (lane, granted) = (Arc::clone(lane), Arc::clone(granted));
+            let (lane, grants) = (Arc::clone(lane), Arc::clone(grants));
             move |granted| {
-                let bytes = granted.end_asking(room, granted);
+                let bytes = grants.end_asking(room, granted);
                 lane.outgoing.answer(ToLane::Granted { room, bytes });
             }
         };
@@ -173,7 +173,7 @@ impl LaneFleet {
     fn list_holders(&self, room: SharedCapacity) -> Vec<(Arc<LaneHandle>, u64)> {
         let lanes: Vec<Arc<LaneHandle>> = lock(&self.lanes).values().cloned().collect();
         let count = |lane: Arc<LaneHandle>| {
-            let bytes = lane.granted().map_or(0, |granted| granted.count(room));
+            let bytes = lane.grants().map_or(0, |grants| grants.count(room));
             (lane, bytes)
         };
         lanes.into_iter().map(count).collect()
@@ -247,36 +247,33 @@ mod tests {
 
     #[test]
     fn a_purse_has_what_was_granted_until_it_is_given_back_or_gone() {
-        let (budget, granted) = (budget(), GrantedCapacity::default());
+        let (budget, grants) = (budget(), GrantedCapacity::default());
         for bytes in [30, 20] {
-            granted.begin_asking(ROOM).unwrap();
+            grants.begin_asking(ROOM).unwrap();
             assert_eq!(
-                granted.end_asking(ROOM, budget.try_acquire("tenant/a", bytes).ok()),
+                grants.end_asking(ROOM, budget.try_acquire("tenant/a", bytes).ok()),
                 bytes
             );
         }
-        assert_eq!((granted.count(ROOM), budget.held_by("tenant/a")), (50, 50));
-        granted.give_back(ROOM, 45).unwrap();
-        assert_eq!((granted.count(ROOM), budget.held()), (5, 5));
+        assert_eq!((grants.count(ROOM), budget.held_by("tenant/a")), (50, 50));
+        grants.give_back(ROOM, 45).unwrap();
+        assert_eq!((grants.count(ROOM), budget.held()), (5, 5));
         // Nothing was free in time.
-        granted.begin_asking(ROOM).unwrap();
-        assert_eq!(granted.end_asking(ROOM, None), 0);
-        drop(granted);
+        grants.begin_asking(ROOM).unwrap();
+        assert_eq!(grants.end_asking(ROOM, None), 0);
+        drop(grants);
         assert_eq!(budget.held(), 0);
     }
 
     #[test]
     fn what_no_lane_says_of_room_is_an_offence() {
-        let (budget, granted) = (budget(), GrantedCapacity::default());
-        assert!(granted.give_back(ROOM, 1).is_err(), "it has none");
-        granted.begin_asking(ROOM).unwrap();
-        assert!(granted.begin_asking(ROOM).is_err(), "one question at a time");
-        granted.end_asking(ROOM, budget.try_acquire("tenant/a", 10).ok());
-        assert!(granted.give_back(ROOM, 11).is_err(), "more than it has");
-        assert!(
-            granted.give_back(SharedCapacity::Fetches, 1).is_err(),
-            "of another room"
-        );
-        assert_eq!(granted.count(ROOM), 10);
+        let (budget, grants) = (budget(), GrantedCapacity::default());
+        assert!(grants.give_back(ROOM, 1).is_err(), "it has none");
+        grants.begin_asking(ROOM).unwrap();
+        assert!(grants.begin_asking(ROOM).is_err(), "one question at a time");
+        grants.end_asking(ROOM, budget.try_acquire("tenant/a", 10).ok());
+        assert!(grants.give_back(ROOM, 11).is_err(), "more than it has");
+        assert!(grants.give_back(SharedCapacity::Fetches, 1).is_err(), "of another room");
+        assert_eq!(grants.count(ROOM), 10);
     }
 }

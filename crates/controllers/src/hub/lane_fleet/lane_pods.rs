@@ -98,7 +98,7 @@ impl PodHome {
             };
             let delivery = post.wanted.expect();
             let number = delivery.number;
-            let asked = post.writer.tell(&ToPod::Open { number, path, most }).await;
+            let asked = post.writer.send(&ToPod::Open { number, path, most }).await;
             asked.map_err(|error| error.to_string())?;
             match delivery.receive(&self.spool, most).await {
                 Ok(file) => Ok(Some(file)),
@@ -321,7 +321,7 @@ async fn begin(fleet: &Arc<LaneFleet>, lane: &Arc<LaneHandle>) -> Result<PodLine
             until: hearing.heard_at + count_as_gone(apart.patience),
         });
         let beginning = async {
-            post.writer.tell(&ToPod::Begin(Box::new(posting))).await.ok()?;
+            post.writer.send(&ToPod::Begin(Box::new(posting))).await.ok()?;
             // The Pod's first message says that it is alive.
             hearing.hear().await.ok().flatten()
         };
@@ -403,7 +403,7 @@ impl Hearing {
             };
             let sent = match opened {
                 Ok(file) => send_file(&writer, number, file, fleet.count_archive_bytes()).await,
-                Err(refusal) => writer.tell(&ToPod::Refused { number, refusal }).await,
+                Err(refusal) => writer.send(&ToPod::Refused { number, refusal }).await,
             };
             if let Err(error) = sent {
                 tracing::debug!(lane = lane.name, %error, "an archive could not be lent");
@@ -447,7 +447,7 @@ impl MessageReceiver for Hearing {
             }
             Some(Part::Own(FromPod::Alive(number))) => {
                 self.heard_at = Instant::now();
-                self.post.writer.tell(&ToPod::Heard(number)).await?;
+                self.post.writer.send(&ToPod::Heard(number)).await?;
                 Ok(Some((None, OWN_WORD)))
             }
             Some(Part::Own(FromPod::Missing { number })) => {

@@ -52,7 +52,7 @@ pub(super) struct MessageHandler {
     said: Arc<Mutex<EventHistory>>,
     spans: SpanIntake,
     /// The shared capacity that the process has. It ends with the process.
-    granted: Arc<GrantedCapacity>,
+    grants: Arc<GrantedCapacity>,
 }
 
 impl MessageHandler {
@@ -66,7 +66,7 @@ impl MessageHandler {
             turnovers: ReportLimit::new(ALL_OBJECTS),
             said: Arc::default(),
             spans: SpanIntake::new(Instant::now()),
-            granted: lane.open_purse(),
+            grants: lane.open_purse(),
         }
     }
 
@@ -81,13 +81,13 @@ impl MessageHandler {
                 besides,
                 waits,
             } => {
-                let process = (&self.lane, &self.granted);
+                let process = (&self.lane, &self.grants);
                 if let Some(waiting) = self.fleet.ask_for_room(process, (room, bytes, besides), waits)? {
                     self.work.spawn(waiting);
                 }
                 Ok(())
             }
-            FromLane::GivesBack { room, bytes } => self.granted.give_back(room, bytes),
+            FromLane::GivesBack { room, bytes } => self.grants.give_back(room, bytes),
             FromLane::Listens {
                 kind,
                 namespace,

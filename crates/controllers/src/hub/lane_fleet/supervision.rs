@@ -29,7 +29,7 @@ pub(super) struct LaneHandle {
     /// Why the process has to be ended.
     condemned: Mutex<Option<Cause>>,
     /// The shared capacity of its process.
-    granted: Mutex<Weak<GrantedCapacity>>,
+    grants: Mutex<Weak<GrantedCapacity>>,
     /// The state of its Pods, if lanes run in Pods.
     pub(super) pod: PodState,
 }
@@ -47,7 +47,7 @@ impl LaneHandle {
             outgoing: OutgoingMessages::default(),
             changed: Notify::new(),
             condemned: Mutex::default(),
-            granted: Mutex::default(),
+            grants: Mutex::default(),
             pod: PodState::default(),
         }
     }
@@ -86,15 +86,15 @@ impl LaneHandle {
     }
 
     /// Returns the shared capacity of its process, if the process exists.
-    pub(super) fn granted(&self) -> Option<Arc<GrantedCapacity>> {
-        lock(&self.granted).upgrade()
+    pub(super) fn grants(&self) -> Option<Arc<GrantedCapacity>> {
+        lock(&self.grants).upgrade()
     }
 
     /// Creates the empty shared capacity of a new process.
     pub(super) fn open_purse(&self) -> Arc<GrantedCapacity> {
-        let granted = Arc::new(GrantedCapacity::default());
-        *lock(&self.granted) = Arc::downgrade(&granted);
-        granted
+        let grants = Arc::new(GrantedCapacity::default());
+        *lock(&self.grants) = Arc::downgrade(&grants);
+        grants
     }
 
     /// Called after the lane's Pod has connected.

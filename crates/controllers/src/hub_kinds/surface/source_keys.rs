@@ -106,7 +106,7 @@ async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
     match found.await {
         Ok(None) => SecretFacts::Absent,
         Ok(Some(mut found)) => {
-            let facts = tell(&found, key);
+            let facts = describe_secret(&found, key);
             wipe(&mut found);
             facts
         }
@@ -115,7 +115,7 @@ async fn look(client: &Client, target: &Watched, key: Key<'_>) -> SecretFacts {
 }
 
 /// Returns the public facts of a Secret.
-fn tell(secret: &Value, key: Key<'_>) -> SecretFacts {
+fn describe_secret(secret: &Value, key: Key<'_>) -> SecretFacts {
     if !is_ours(secret, key.surface) {
         return SecretFacts::Foreign;
     }
@@ -182,7 +182,7 @@ fn answer(
 ) -> Result<SecretFacts, Failure> {
     match written {
         Ok(mut written) => {
-            let facts = tell(&written, key);
+            let facts = describe_secret(&written, key);
             wipe(&mut written);
             Ok(facts)
         }

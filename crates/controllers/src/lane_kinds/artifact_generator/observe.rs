@@ -16,7 +16,7 @@ use crate::cluster_view::key::Key;
 use crate::lane::lane_references::BorrowedObject;
 use crate::lane::{Shard, ShardLookup};
 use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
-use crate::lane_kinds::reference_lookup::{FoundSource, ReferenceLookup};
+use crate::lane_kinds::reference_lookup::{ReferenceLookup, SourceLookup};
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
 /// Returns its sources, by alias.
@@ -28,9 +28,9 @@ pub(super) fn observe_sources(
     let own = generator.metadata.namespace.as_deref().unwrap_or_default();
     let find = |source: &tenure_api::artifact_generator::ArtifactSource| {
         let state = match lookup.find_source(&source.kind, source.namespace.as_deref(), &source.name) {
-            FoundSource::Nothing => SourceState::NotFound,
-            FoundSource::Apart => find_lent(lookup, borrowed_objects, source),
-            FoundSource::There(shard, key) => match shard.artifacts.record(&key) {
+            SourceLookup::Nothing => SourceState::NotFound,
+            SourceLookup::Apart => find_lent(lookup, borrowed_objects, source),
+            SourceLookup::There(shard, key) => match shard.artifacts.record(&key) {
                 None => SourceState::Empty,
                 Some(stored) => SourceState::Stored {
                     uid: key.uid().to_owned(),
@@ -108,7 +108,7 @@ pub(super) fn observe_circle(lookup: ReferenceLookup<'_>, generator: &ArtifactGe
         let artifacts = visible.filter(|source| source.kind == ExternalArtifact::KIND.name);
         let makers = artifacts.filter_map(|source| {
             let namespace = source.namespace.as_deref().unwrap_or(namespace);
-            let FoundSource::There(shard, _) = lookup.find_source(&source.kind, Some(namespace), &source.name) else {
+            let SourceLookup::There(shard, _) = lookup.find_source(&source.kind, Some(namespace), &source.name) else {
                 return None;
             };
             let artifact = shard.caches.of::<ExternalArtifact>().get(namespace, &source.name)?;

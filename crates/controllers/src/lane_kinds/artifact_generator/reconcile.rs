@@ -93,7 +93,7 @@ impl GeneratorReconciler {
     }
 
     /// Reports to its ExternalArtifacts what they are made of.
-    fn tell(&self, plan: &Plan) {
+    fn store_report(&self, plan: &Plan) {
         let Some(told) = plan.memory.told.clone() else { return };
         for name in self.shard.generator_reports.store(&self.key.name, told) {
             let made = Key::new(ExternalArtifact::KIND, &self.key.namespace, &name);
@@ -181,7 +181,7 @@ impl Reconciler for GeneratorReconciler {
         tracing::debug!(plan = %plan, "planned");
         snapshot.memory = plan.memory.clone();
         // execute
-        self.tell(&plan);
+        self.store_report(&plan);
         let writer = ObjectWriter::of(generator.as_ref());
         if let Some(change) = &plan.finalizer {
             writer.change_finalizer(&self.shard, change).await?;

@@ -13,7 +13,7 @@ use crate::cluster_view::key::Key;
 use crate::lane::lane_references::BorrowedObject;
 use crate::lane::{Shard, ShardLookup};
 use crate::lane_kinds::borrowed_objects::BorrowedObjectTable;
-use crate::lane_kinds::reference_lookup::{FoundSource, ReferenceLookup};
+use crate::lane_kinds::reference_lookup::{ReferenceLookup, SourceLookup};
 use crate::lane_kinds::source::find_source_kind;
 use crate::reconcile_loop::reconciled::Reconciled as _;
 
@@ -56,9 +56,9 @@ impl<'a> ReferencedObjects<'a> {
             .lookup
             .find_source(&source.kind, source.namespace.as_deref(), &source.name)
         {
-            FoundSource::There(shard, key) => ReferencedSource::Here(shard, key),
-            FoundSource::Nothing => ReferencedSource::Nothing,
-            FoundSource::Apart => match find_source_kind(&source.kind) {
+            SourceLookup::There(shard, key) => ReferencedSource::Here(shard, key),
+            SourceLookup::Nothing => ReferencedSource::Nothing,
+            SourceLookup::Apart => match find_source_kind(&source.kind) {
                 Some(known) => {
                     let key = Key::new(known.kind, find_source_namespace(kustomization), &source.name);
                     match self.borrowed_objects.find(&key) {
