@@ -9,8 +9,7 @@
 //!
 //! The *hub* has Tenants, namespaces and Surfaces, and knows the lane of each namespace. A *lane* has the reconciled objects of one tenant, in a
 //! *shard* for each namespace. They share no object. The hub passes the watch events of a namespace to its shard. A shard asks the hub through
-//! `lane::HubApi`. The limits for all lanes are handles that each lane gets (`context`). One
-//! table, `kind_table`, lists all kinds.
+//! `lane::HubApi`. The limits for all lanes are handles that each lane gets (`context`). One table, `kind_table`, lists all kinds.
 //!
 //! This crate makes no choice: it executes a step as the identity that the plan names, or not at all. It serves nothing over a network. Nothing that
 //! it writes with the controller's own rights comes from a repository.

@@ -1,5 +1,5 @@
-//! The kinds that are reconciled here, and those that other controllers reconcile. This module has the text form. The table ([`crate::kind_table`]) has
-//! the kinds and their dependencies. A kind that is not reconciled is still watched if another kind reads it: for example, Tenants that another
+//! The kinds that are reconciled here, and those that other controllers reconcile. This module has the text form. The table ([`crate::kind_table`])
+//! has the kinds and their dependencies. A kind that is not reconciled is still watched if another kind reads it: for example, Tenants that another
 //! controller reconciles decide the tenant of a namespace.
 
 use std::collections::BTreeSet;

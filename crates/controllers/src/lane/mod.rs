@@ -1,8 +1,8 @@
 //! One lane: the state for the namespaces of one tenant, of the platform, of one protected namespace, or of the pool. The state of each namespace is
 //! a shard. The shard moves with its namespace when the namespace comes to belong to another lane.
 //!
-//! A lane sees no other lane. It asks the hub through [`HubApi`], and gets the limits that all lanes share as [`ControllerContext`]. The hub passes on
-//! the events of watches. A lane makes no decision.
+//! A lane sees no other lane. It asks the hub through [`HubApi`], and gets the limits that all lanes share as [`ControllerContext`]. The hub passes
+//! on the events of watches. A lane makes no decision.
 //!
 //! - `generator_reports`, `turnover_reports`: reports of ArtifactGenerators and Kustomizations to others of their namespace.
 //! - `lane_references`: references to objects in other lanes' processes, and the hub's answers.

@@ -1,6 +1,6 @@
 //! The connection between the hub and a lane's Pod. It carries the frames of the lane (`crate::lane_protocol::messages`), the frames of the relay in
-//! the Pod (`crate::lane_process::pod_relay`), and pieces of borrowed archives. A part has its length and its kind before it, and no part is longer than a bound.
-//! Everything else is refused. This module also says how long a Pod works without hearing from the hub.
+//! the Pod (`crate::lane_process::pod_relay`), and pieces of borrowed archives. A part has its length and its kind before it, and no part is longer
+//! than a bound. Everything else is refused. This module also says how long a Pod works without hearing from the hub.
 
 use std::fmt;
 use std::path::PathBuf;

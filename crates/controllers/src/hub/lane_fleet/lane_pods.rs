@@ -1,6 +1,6 @@
-//! Lanes in Pods: their Deployments, their connected Pods, and the session with one Pod. The hub writes a Deployment and waits. A proven Pod comes in
-//! by `crate::endpoints::lane_endpoint`. The Pod gets its orders when no other Pod of that lane can have any. Its session is the session of a process
-//! beside the hub, with two differences: the line (`crate::lane_protocol::pod_connection`), and the Pod opens the connections.
+//! Lanes in Pods: their Deployments, their connected Pods, and the session with one Pod. The hub writes a Deployment and waits. A proven Pod comes
+//! in by `crate::endpoints::lane_endpoint`. The Pod gets its orders when no other Pod of that lane can have any. Its session is the session of a
+//! process beside the hub, with two differences: the line (`crate::lane_protocol::pod_connection`), and the Pod opens the connections.
 //!
 //! No two Pods of one lane work at the same time. If the end of a Pod is not confirmed, the hub waits until that Pod has ended by itself.
 
