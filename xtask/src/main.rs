@@ -45,8 +45,12 @@ enum Task {
     CompareKustomize(kustomize::Compare),
     /// Build random trees with the real kustomize (on PATH) and with ours, and compare byte for byte.
     FuzzKustomize(kustomize::Fuzz),
-    /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words.
-    Tidy,
+    /// Check what no compiler checks: layers, module docs, the map, sizes, forbidden words, plain sentences.
+    Tidy {
+        /// Check nothing; list the sentences that have to be read twice, in these files and folders (relative to the root), or in all.
+        #[arg(long, value_name = "PATH", num_args = 0..)]
+        plain: Option<Vec<String>>,
+    },
     /// Measure the program from outside; see `cargo xtask bench --help`.
     #[command(disable_help_flag = true)]
     Bench {
@@ -109,7 +113,8 @@ fn main() -> anyhow::Result<()> {
         Task::Baseline { only } => baseline::run(only.as_deref()),
         Task::CompareKustomize(compare) => compare.run(),
         Task::FuzzKustomize(fuzz) => fuzz.run(),
-        Task::Tidy => tidy::run(),
+        Task::Tidy { plain: None } => tidy::run(),
+        Task::Tidy { plain: Some(below) } => tidy::list_plain(&below),
         Task::Bench { arguments } => bench::run(&arguments),
         Task::Differential { arguments } => cargo::run_beside_tests("tenure-differential", "trials", &arguments),
         Task::Tests { timings } => tests::run(timings),

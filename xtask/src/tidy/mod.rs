@@ -9,6 +9,7 @@ mod files;
 mod layers;
 mod map;
 mod names;
+mod plain;
 mod promises;
 
 /// One broken rule: its place, and the solution.
@@ -44,6 +45,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     findings.extend(map::check(&root)?);
     findings.extend(names::check(&root)?);
     findings.extend(promises::check(&root)?);
+    findings.extend(plain::check(&root)?);
     findings.sort();
     let lines: Vec<String> = findings
         .iter()
@@ -54,6 +56,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
     } else {
         bail!("{} findings\n{}", lines.len(), lines.join("\n"))
     }
+}
+
+/// Prints the sentences that have to be read twice, below some paths or everywhere.
+pub(crate) fn list_plain(below: &[String]) -> anyhow::Result<()> {
+    use std::io::Write;
+    let text = plain::list(&root(), below)?;
+    let _reader_gone = write!(std::io::stdout(), "{text}");
+    Ok(())
 }
 
 /// Lists the files that git tracks or would track, relative to the root.
