@@ -20,7 +20,7 @@ pub enum FetchError {
     InvalidUrl {
         /// The URL without credentials.
         url: String,
-        /// What is wrong with it, and what is accepted.
+        /// The problem, and the accepted forms.
         problem: String,
     },
     /// A field of the specification has a value that can't be used.
@@ -28,13 +28,13 @@ pub enum FetchError {
     InvalidField {
         /// Path of the field, as `spec.ref.semver`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The Secret lacks a key or holds one that can't be read.
     #[error("the Secret of spec.secretRef can't be used: {problem}")]
     InvalidSecret {
-        /// Which key, and what it must hold; never the value.
+        /// The key, and the expected content; never the value.
         problem: String,
     },
     /// The Secret is not of the kind that the provider needs.
@@ -54,7 +54,7 @@ pub enum FetchError {
     /// The Secret of the proxy can't be used.
     #[error("the Secret of spec.proxySecretRef can't be used: {problem}")]
     InvalidProxy {
-        /// Which key, and what it must hold; never the value.
+        /// The key, and the expected content; never the value.
         problem: String,
     },
     /// The policy denies the address of a connection.
@@ -118,7 +118,7 @@ pub enum FetchError {
     Unauthorized {
         /// The URL without credentials.
         url: String,
-        /// What was tried, and what to do.
+        /// The attempts, and the remedy.
         problem: String,
     },
     /// The server's ssh host key is not in the Secret's `known_hosts`.
@@ -154,7 +154,7 @@ pub enum FetchError {
     Protocol {
         /// The URL without credentials.
         url: String,
-        /// What was expected or is wrong.
+        /// The problem, or the expected answer.
         problem: String,
     },
     /// The repository lacks the branch, tag, name or commit.
@@ -180,11 +180,11 @@ pub enum FetchError {
     /// A bound of [`crate::Limits`] was reached.
     #[error("repository over the size limit: {what} exceed {limit}; {advice}")]
     TooLarge {
-        /// What was counted, as "received bytes".
+        /// The counted unit, such as "received bytes".
         what: &'static str,
         /// The bound, with its unit.
         limit: String,
-        /// What the user or an administrator can do.
+        /// The remedy, for the user or an administrator.
         advice: &'static str,
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.
@@ -310,7 +310,7 @@ pub enum StorageError {
     InvalidArchive {
         /// The digest of the artifact.
         digest: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The budget of the tenant, or of all tenants, has no capacity for it.

@@ -16,7 +16,7 @@ pub enum BucketError {
     InvalidSecret {
         /// The field that names the Secret.
         field: &'static str,
-        /// Which key, and what it must hold; never the value.
+        /// The key, and the expected content; never the value.
         problem: String,
     },
     /// The store requires credentials, or rejects the given ones.
@@ -72,7 +72,7 @@ pub enum BucketError {
     Protocol {
         /// The store and the bucket.
         url: String,
-        /// What was expected or is wrong.
+        /// The problem, or the expected answer.
         problem: String,
     },
     /// The key of an object can't be the path of a file.
@@ -82,7 +82,7 @@ pub enum BucketError {
     InvalidKey {
         /// The key, quoted, and cut if it is long.
         key: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// The ignore file, or all patterns together, can't be used.

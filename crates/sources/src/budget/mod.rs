@@ -31,7 +31,7 @@ const LOOKED_PAST: usize = 16;
 /// The limits of a budget, and their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// What the bytes are, for messages: "files of repositories in memory".
+    /// The name of these bytes in messages: "files of repositories in memory".
     pub what: &'static str,
     /// Bytes that one lane may hold.
     pub lane: u64,

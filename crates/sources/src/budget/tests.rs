@@ -1,4 +1,4 @@
-//! Which requests a budget grants, and in which order.
+//! Tests of the order in which a budget grants requests.
 
 #![allow(
     clippy::unwrap_used,

@@ -15,7 +15,7 @@ pub enum OciError {
     InvalidUrl {
         /// The URL, as far as it may be shown.
         url: String,
-        /// What is wrong with it, and what is accepted.
+        /// The problem, and the accepted forms.
         problem: String,
     },
     /// A field of the specification has a value that can't be used.
@@ -23,7 +23,7 @@ pub enum OciError {
     InvalidField {
         /// Path of the field, as `spec.ref.semver`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// A Secret lacks a key or holds one that can't be read.
@@ -31,7 +31,7 @@ pub enum OciError {
     InvalidSecret {
         /// The field that names the Secret.
         field: &'static str,
-        /// Which key, and what it must hold; never the value.
+        /// The key, and the expected content; never the value.
         problem: String,
     },
     /// The registry, or its token server, requires credentials, or rejects the given ones.
@@ -39,7 +39,7 @@ pub enum OciError {
     Unauthorized {
         /// The host.
         host: String,
-        /// What was tried and what to do.
+        /// The attempts and the remedy.
         problem: String,
     },
     /// The tag or digest does not exist.
@@ -77,7 +77,7 @@ pub enum OciError {
     Protocol {
         /// The repository.
         url: String,
-        /// What was expected or is wrong.
+        /// The problem, or the expected answer.
         problem: String,
     },
     /// The received bytes have another digest.
@@ -97,7 +97,7 @@ pub enum OciError {
     InvalidArtifact {
         /// Digest of the manifest.
         digest: String,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
     /// No signature is by a trusted key.

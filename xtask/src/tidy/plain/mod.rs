@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use super::{Finding, tracked};
-use ceilings::{ABOVE, CEILINGS, Shares};
+use ceilings::{CEILINGS, Shares};
 use comments::{Form, comments};
 use markdown::paragraphs;
 use rules::{Rule, broken};
@@ -69,7 +69,7 @@ impl Flagged {
 
 /// Compares each crate, and the documents, with their ceilings.
 pub(super) fn check(root: &Path) -> anyhow::Result<Vec<Finding>> {
-    Ok(ceilings::compare(&measure(root, &[])?, CEILINGS, ABOVE))
+    Ok(ceilings::compare(&measure(root, &[])?, CEILINGS))
 }
 
 /// Lists the flagged sentences below some paths, which are relative to the root, and the counts. Without a path, all are listed.
