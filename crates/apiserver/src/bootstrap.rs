@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use serde_json::{Value, json};
-use tenure_access::authorization::{Reconciled, bootstrap_objects, reconcile};
-use tenure_access::identity::{Lookup, UserInfo};
+use tenure_auth::authorization::{Reconciled, bootstrap_objects, reconcile};
+use tenure_auth::identity::{ObjectLookup, UserInfo};
 
 use crate::catalog::Resource;
 use crate::http::ApiError;

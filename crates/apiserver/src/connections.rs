@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tokio_util::sync::CancellationToken;
 
 use crate::answers::Unread;

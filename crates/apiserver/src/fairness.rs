@@ -24,7 +24,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_access::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
+use tenure_auth::identity::{MASTERS, SERVICE_ACCOUNT_PREFIX, UserInfo};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::ledger::{Account, Ledger};

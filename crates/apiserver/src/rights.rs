@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use tenure_access::authorization::{Attributes, Authorizer, Decision, Rbac, RbacKind};
-use tenure_access::identity::UserInfo;
+use tenure_auth::authorization::{Attributes, Authorizer, Decision, Rbac, RbacKind};
+use tenure_auth::identity::UserInfo;
 use tenure_store::{Event, EventKind, Store};
 
 use crate::keys;

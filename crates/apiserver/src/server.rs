@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::kind::ServiceRange;
 use tenure_store::{Limits, OpenError, Store};
 use tokio::net::TcpListener;
@@ -309,7 +309,7 @@ impl Server {
             namespace,
             name,
             &request,
-            &view as &dyn Lookup,
+            &view as &dyn ObjectLookup,
             registry.now(),
         )?;
         let token = granted

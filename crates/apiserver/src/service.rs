@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::Body as _;
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_checkpoint::Ended;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::kind::{Allocated, Objects, ServiceRange};
 use tenure_store::{Entry, Snapshot};
 
@@ -68,7 +68,7 @@ impl View {
     }
 }
 
-impl Lookup for View {
+impl ObjectLookup for View {
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
         let entry = self.snapshot.get(&keys::of_object(group, resource, namespace, name))?;
         decode_stored(entry).ok().map(Arc::new)

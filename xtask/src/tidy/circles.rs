@@ -14,7 +14,7 @@ type Known = (&'static str, &'static [&'static str]);
 /// Crates that are checked, and their known circles. A crate without a circle may get none.
 const CRATES: &[&str] = &[
     "crates/kinds",
-    "crates/access",
+    "crates/auth",
     "crates/apiserver",
     "crates/controllers",
     "crates/planner",

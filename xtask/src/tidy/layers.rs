@@ -45,13 +45,13 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
     ("tenure-background", "crates/background", &[]),
     ("tenure-exposition", "crates/exposition", &[]),
     ("tenure-trials", "crates/trials", &[]),
-    ("tenure-access", "crates/access", &["tenure-checkpoint", "go-words"]),
+    ("tenure-auth", "crates/auth", &["tenure-checkpoint", "go-words"]),
     (
         "tenure-kinds",
         "crates/kinds",
         &[
             "tenure-checkpoint",
-            "tenure-access",
+            "tenure-auth",
             "go-words",
             "structured-merge",
             "kubernetes-cel",
@@ -96,7 +96,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-checkpoint",
             "tenure-background",
             "tenure-exposition",
-            "tenure-access",
+            "tenure-auth",
             "tenure-kinds",
             "go-words",
             "go-yaml",
@@ -206,7 +206,7 @@ const PURE: &[&str] = &[
     "tenure-planner",
     "tenure-checkpoint",
     "tenure-exposition",
-    "tenure-access",
+    "tenure-auth",
     "tenure-kinds",
 ];
 

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 
 use kubernetes_cel::{Check, Decision};
 use serde_json::Value;
-use tenure_access::authorization::{self, Authorizer as _};
-use tenure_access::identity::UserInfo;
+use tenure_auth::authorization::{self, Authorizer as _};
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::expressions::{Authorizer, Inputs};
 
 use super::{Attributes, subject};

@@ -2,7 +2,7 @@
 //! bindings.
 
 use serde_json::Value;
-use tenure_access::authorization::{RbacKind, Write, check_escalation};
+use tenure_auth::authorization::{RbacKind, Write, check_escalation};
 
 use super::{Action, Attributes};
 use crate::http::ApiError;

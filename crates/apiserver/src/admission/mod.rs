@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::kind::{Awaited, Plugin, Rule};
 
 pub(crate) use attributes::{Action, Attributes};

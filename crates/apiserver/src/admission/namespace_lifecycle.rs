@@ -2,7 +2,7 @@
 //! deleted.
 
 use serde_json::{Value, json};
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::object::ObjectExt as _;
 
 use super::Attributes;

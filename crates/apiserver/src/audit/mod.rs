@@ -28,8 +28,8 @@ use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tenure_access::authorization::{Attributes, Decision};
-use tenure_access::identity::UserInfo;
+use tenure_auth::authorization::{Attributes, Decision};
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::schema::validation::metadata::qualified_name;
 
 pub use self::log::LogConfig;

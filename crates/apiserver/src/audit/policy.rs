@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tenure_access::authorization::Attributes;
-use tenure_access::identity::UserInfo;
+use tenure_auth::authorization::Attributes;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::schema::validation::names;
 use tenure_kinds::schema::{FieldError, FieldPath};
 

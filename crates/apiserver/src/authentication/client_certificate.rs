@@ -17,7 +17,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, UnixTime};
-use tenure_access::identity::{CREDENTIAL_ID, UserInfo};
+use tenure_auth::identity::{CREDENTIAL_ID, UserInfo};
 use thiserror::Error;
 use x509_parser::prelude::{FromDer, X509Certificate};
 

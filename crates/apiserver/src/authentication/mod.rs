@@ -19,7 +19,7 @@ pub use client_certificate::{CertificateError, ClientCertificates};
 pub use key::{KeyError, SigningKey};
 pub(crate) use review::api_time;
 pub use review::{self_subject_review, token_review};
-use tenure_access::identity::{AUTHENTICATED, Lookup, UserInfo};
+use tenure_auth::identity::{AUTHENTICATED, ObjectLookup, UserInfo};
 pub use token::{ServiceAccountTokens, TokenError};
 pub(crate) use token_request::default_lifetime;
 pub use token_request::{TokenRequested, request_token, secret_token};
@@ -81,7 +81,7 @@ impl Authenticator {
         peer_certificates: &[CertificateDer<'_>],
         headers: &HeaderMap,
         path: &str,
-        lookup: &dyn Lookup,
+        lookup: &dyn ObjectLookup,
         now: Timestamp,
     ) -> Result<Authenticated, Unauthorized> {
         let mut reasons = Vec::new();

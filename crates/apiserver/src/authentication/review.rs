@@ -3,8 +3,8 @@
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenure_access::authorization::Refusal;
-use tenure_access::identity::{Lookup, UserInfo};
+use tenure_auth::authorization::Refusal;
+use tenure_auth::identity::{ObjectLookup, UserInfo};
 
 use super::{ServiceAccountTokens, join_reasons};
 
@@ -31,7 +31,7 @@ pub fn self_subject_review(user: &UserInfo, now: Timestamp) -> Value {
 pub fn token_review(
     review: &Value,
     tokens: &ServiceAccountTokens,
-    lookup: &dyn Lookup,
+    lookup: &dyn ObjectLookup,
     now: Timestamp,
 ) -> Result<Value, Refusal> {
     let token = review

@@ -11,8 +11,8 @@ use parking_lot::RwLock;
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tenure_access::identity::claims::{Claims, Kubernetes, LEGACY_ISSUER, intersect, validate_bound, validate_legacy};
-use tenure_access::identity::{Lookup, service_account_user_name};
+use tenure_auth::identity::claims::{Claims, Kubernetes, LEGACY_ISSUER, intersect, validate_bound, validate_legacy};
+use tenure_auth::identity::{ObjectLookup, service_account_user_name};
 use thiserror::Error;
 
 use super::Authenticated;
@@ -161,7 +161,7 @@ impl ServiceAccountTokens {
         &self,
         token: &str,
         wanted: &[String],
-        lookup: &dyn Lookup,
+        lookup: &dyn ObjectLookup,
         now: Timestamp,
     ) -> Result<Authenticated, Vec<String>> {
         let invalid = || vec!["invalid bearer token".to_owned()];
@@ -211,7 +211,7 @@ impl ServiceAccountTokens {
         token: &str,
         claims: &Claims,
         wanted: &[String],
-        lookup: &dyn Lookup,
+        lookup: &dyn ObjectLookup,
         now: Timestamp,
     ) -> Result<Authenticated, String> {
         let legacy = claims.iss == LEGACY_ISSUER;
@@ -224,8 +224,8 @@ impl ServiceAccountTokens {
         if audiences.is_empty() {
             return Err(format!(
                 "token audiences {} is invalid for the target audiences {}",
-                tenure_access::authorization::quote_list(&held),
-                tenure_access::authorization::quote_list(wanted)
+                tenure_auth::authorization::quote_list(&held),
+                tenure_auth::authorization::quote_list(wanted)
             ));
         }
         let user = if legacy {

@@ -4,9 +4,9 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_access::authorization::{FieldError, Refusal, quote};
-use tenure_access::identity::claims::{Kubernetes, Reference, uid_of};
-use tenure_access::identity::{Lookup, service_account_user_name};
+use tenure_auth::authorization::{FieldError, Refusal, quote};
+use tenure_auth::identity::claims::{Kubernetes, Reference, uid_of};
+use tenure_auth::identity::{ObjectLookup, service_account_user_name};
 
 use super::review::api_time;
 use super::token::{ServiceAccountTokens, TokenError};
@@ -42,7 +42,7 @@ pub fn request_token(
     namespace: &str,
     name: &str,
     request: &Value,
-    lookup: &dyn Lookup,
+    lookup: &dyn ObjectLookup,
     now: Timestamp,
 ) -> Result<TokenRequested, Refusal> {
     let text = |path: &str| request.pointer(path).and_then(Value::as_str).unwrap_or_default();
@@ -155,7 +155,7 @@ fn validate_lifetime(seconds: i64) -> Result<(), Refusal> {
 }
 
 /// Writes the bound object into the claims, after checking its UID.
-fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn Lookup) -> Result<(), Refusal> {
+fn bind(kubernetes: &mut Kubernetes, reference: &Value, lookup: &dyn ObjectLookup) -> Result<(), Refusal> {
     let field = |key: &str| reference.get(key).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind, name) = (field("apiVersion"), field("kind"), field("name"));
     let namespace = Some(kubernetes.namespace.as_str());

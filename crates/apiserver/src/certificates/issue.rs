@@ -53,7 +53,7 @@ pub(super) fn leaf(
         Purpose::Serving => ("tenure-apiserver", None, ExtendedKeyUsagePurpose::ServerAuth),
         Purpose::Admin => (
             "kubernetes-admin",
-            Some(tenure_access::identity::MASTERS),
+            Some(tenure_auth::identity::MASTERS),
             ExtendedKeyUsagePurpose::ClientAuth,
         ),
     };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::customresources::{self, GROUP, PLURAL};
 use tenure_kinds::schema::validation::CLEANUP_FINALIZER;
 use tenure_store::EventKind;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
-use tenure_access::identity::Lookup as _;
+use tenure_auth::identity::ObjectLookup as _;
 use tenure_kinds::schema::BuiltinSchemas;
 
 use crate::admission::policies::{Schemas, type_warnings, without_references};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures::StreamExt as _;
 use serde_json::Value;
-use tenure_access::authorization::aggregate;
-use tenure_access::identity::{Lookup as _, UserInfo};
+use tenure_auth::authorization::aggregate;
+use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use thiserror::Error;
 
 use super::dispatch::Task;

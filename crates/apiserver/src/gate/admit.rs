@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use rustls_pki_types::CertificateDer;
-use tenure_access::authorization::{Attributes, Authorizer, Refusal};
-use tenure_access::identity::UserInfo;
-use tenure_access::impersonation::{ImpersonationRequest, Impersonator};
+use tenure_auth::authorization::{Attributes, Authorizer, Refusal};
+use tenure_auth::identity::UserInfo;
+use tenure_auth::impersonation::{ImpersonationRequest, Impersonator};
 
 use crate::audit::Trail;
 use crate::authentication::Authenticator;
@@ -124,8 +124,8 @@ fn admin() -> UserInfo {
         name: "kubernetes-admin".to_owned(),
         ..UserInfo::default()
     };
-    user.ensure_group(tenure_access::identity::MASTERS);
-    user.ensure_group(tenure_access::identity::AUTHENTICATED);
+    user.ensure_group(tenure_auth::identity::MASTERS);
+    user.ensure_group(tenure_auth::identity::AUTHENTICATED);
     user
 }
 

@@ -1,7 +1,7 @@
 //! Review resources, which are answered and not stored, and tokens for ServiceAccounts.
 
 use serde_json::Value;
-use tenure_access::authorization::{
+use tenure_auth::authorization::{
     local_subject_access_review, self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
 use tenure_kinds::kind::Review;

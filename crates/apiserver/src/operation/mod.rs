@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::Value;
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::kind::Request;
 
 pub use delete_options::DeleteOptions;

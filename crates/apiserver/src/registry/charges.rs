@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use serde_json::Value;
-use tenure_access::identity::{Lookup as _, UserInfo};
+use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use tenure_kinds::schema::resources::Resources;
 
 use super::{OWN_MANAGER, Operation, Registry};

@@ -1,7 +1,7 @@
 //! Creating an object.
 
 use serde_json::{Value, json};
-use tenure_access::authorization::{Attributes as Right, Authorizer as _, Refusal};
+use tenure_auth::authorization::{Attributes as Right, Authorizer as _, Refusal};
 use tenure_kinds::kind::Shared;
 use tenure_kinds::object::generate_name;
 use tenure_store::{Change, Expect, Write, WriteError};

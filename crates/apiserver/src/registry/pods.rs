@@ -2,7 +2,7 @@
 //! which are refused. No pod runs here, so there is never a kubelet to connect to.
 
 use serde_json::{Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::kind::selector_text;
 use tenure_store::{Change, Expect, Write, WriteError};
 

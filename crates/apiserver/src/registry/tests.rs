@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::kind::{self, Generation, Kind, Origin, Plugin, Rule, ServiceRange, Subresource};
 use tenure_kinds::object::{ObjectExt as _, set_status};
 use tenure_store::{Limits, Store};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_kinds::schema::go_quoted;
 use tenure_kinds::schema::validation::names;
 use tokio_util::sync::CancellationToken;

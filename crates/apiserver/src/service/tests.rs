@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 
 use super::*;
 use crate::{Config, Server};

@@ -1,7 +1,7 @@
 //! The reachable address of a Service in this server. Nothing here routes to cluster IPs.
 
 use serde_json::Value;
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::object::ObjectExt as _;
 
 use crate::view::View;

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tenure_access::authorization::{
+use tenure_auth::authorization::{
     Attributes, Authorizer as _, Rbac, RbacKind, Refusal, Write, check_escalation, local_subject_access_review,
     self_subject_access_review, self_subject_rules_review, subject_access_review,
 };
-use tenure_access::identity::UserInfo;
-use tenure_access::impersonation::Impersonator;
+use tenure_auth::identity::UserInfo;
+use tenure_auth::impersonation::Impersonator;
 
 use crate::access_recorded::recorded;
 

@@ -2,7 +2,7 @@
 //! (`tests/access/`).
 
 use serde_json::Value;
-use tenure_access::authorization::{Rbac, RbacKind, bootstrap_objects};
+use tenure_auth::authorization::{Rbac, RbacKind, bootstrap_objects};
 
 pub(crate) const CASES: &str = include_str!("../access/cases.json");
 pub(crate) const ANSWERS: &str = include_str!("../access/answers.json");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tenure_access::identity::{Lookup as _, UserInfo};
+use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use tenure_apiserver::{Config, DeleteOptions, Operation, Server};
 use tokio::time::Instant;
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use tenure_access::authorization::{Attributes, Refusal};
-use tenure_access::identity::UserInfo;
+use tenure_auth::authorization::{Attributes, Refusal};
+use tenure_auth::identity::UserInfo;
 use tenure_apiserver::{ApiService, BACKUP_PATH, Config, Operation, Resource, Server, path_segments};
 
 /// Requests that every authenticated user may make, by `system:basic-user`. This list may only shrink.

@@ -1,7 +1,7 @@
 //! Quotas hold however many requests arrive at the same time, and the charge of a refused write is refunded.
 
 use serde_json::{Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 use tenure_apiserver::{Config, Operation, Registry, Server};
 
 const NAMESPACE: &str = "crowded";

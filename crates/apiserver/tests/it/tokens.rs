@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD, engine::general_pur
 use http::{HeaderMap, HeaderValue};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_apiserver::authentication::{
     Authenticator, ServiceAccountTokens, SigningKey, Unauthorized, request_token, secret_token, self_subject_review,
     token_review,
@@ -42,7 +42,7 @@ impl Objects {
     }
 }
 
-impl Lookup for Objects {
+impl ObjectLookup for Objects {
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>> {
         assert_eq!(group, "");
         self.0.get(&Self::key(resource, namespace, name)).cloned()
@@ -472,7 +472,7 @@ fn callers_are_told_nothing_but_unauthorized() {
 
 #[test]
 fn a_self_review_names_the_caller() {
-    let user = tenure_access::identity::UserInfo::loopback();
+    let user = tenure_auth::identity::UserInfo::loopback();
     assert_eq!(
         self_subject_review(&user, now()),
         json!({

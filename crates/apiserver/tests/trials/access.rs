@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
-use tenure_access::authorization::{
+use tenure_auth::authorization::{
     Attributes, Authorizer as _, Rbac, Refusal, Write, check_escalation, subject_access_review,
 };
-use tenure_access::identity::UserInfo;
-use tenure_access::impersonation::Impersonator;
+use tenure_auth::identity::UserInfo;
+use tenure_auth::impersonation::Impersonator;
 
 use crate::access_recorded::{rbac_kind, recorded};
 use crate::{Case, by_caller, name_question};

@@ -2,8 +2,8 @@
 //! objects of the parameter kind. A binding's author must be allowed to read the objects that the binding refers to.
 
 use serde_json::Value;
-use tenure_access::authorization::Attributes;
-use tenure_access::identity::{MASTERS, UserInfo};
+use tenure_auth::authorization::Attributes;
+use tenure_auth::identity::{MASTERS, UserInfo};
 
 use crate::kind::Admitted;
 use crate::schema::FieldError;

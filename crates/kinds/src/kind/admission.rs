@@ -3,7 +3,7 @@
 //! This module defines the form of such a rule and its input. The rules for all kinds, and the called webhooks, are elsewhere.
 
 use serde_json::Value;
-use tenure_access::authorization::Authorizer;
+use tenure_auth::authorization::Authorizer;
 
 use super::Request;
 use crate::object::ObjectExt as _;

@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use serde_json::Value;
-use tenure_access::identity::{Lookup, UserInfo};
+use tenure_auth::identity::{ObjectLookup, UserInfo};
 
 use super::{Allocated, Resource, ServiceRange};
 
 /// The objects at one moment, in their stored versions. The registry implements the trait on a snapshot of its store.
-pub trait Objects: Lookup {
+pub trait Objects: ObjectLookup {
     /// Returns the objects of one resource, in one namespace or everywhere.
     fn list(&self, group: &str, plural: &str, namespace: Option<&str>) -> Vec<Value>;
 

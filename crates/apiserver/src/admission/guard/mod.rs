@@ -12,8 +12,8 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use tenure_access::authorization::{self, Authorizer as _};
-use tenure_access::identity::{Lookup as _, UserInfo};
+use tenure_auth::authorization::{self, Authorizer as _};
+use tenure_auth::identity::{ObjectLookup as _, UserInfo};
 use tenure_store::{Event, EventKind, Snapshot, Store};
 
 use super::{Admission, Attributes};

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 pub(crate) use policy::{InForce, Policies};
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 use tenure_kinds::object::ObjectExt as _;
 use tenure_kinds::schema::fit_for_html;
 pub(crate) use type_check::{Schemas, warnings as type_warnings, without_references};

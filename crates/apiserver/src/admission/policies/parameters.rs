@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tenure_access::identity::Lookup;
+use tenure_auth::identity::ObjectLookup;
 
 use super::policy::{Binding, Policy};
 use crate::catalog::Resource;

@@ -2,8 +2,8 @@
 //! certificate for the group `system:masters`.
 
 use serde_json::Value;
-use tenure_access::authorization::Attributes as Right;
-use tenure_access::identity::MASTERS;
+use tenure_auth::authorization::Attributes as Right;
+use tenure_auth::identity::MASTERS;
 
 use super::validation::{CLIENT_SIGNER, organizations};
 use crate::kind::{Admitted, Plugin, Rule};

@@ -5,7 +5,7 @@ mod validation;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tenure_access::identity::UserInfo;
+use tenure_auth::identity::UserInfo;
 
 use crate::kind::Kind;
 use crate::object::timestamp;

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value, json};
 
 use super::aggregation::aggregate;
-use super::covers::missing;
+use super::rule_coverage::find_missing;
 use super::rbac::RbacKind;
 use super::rules::PolicyRule;
 
@@ -93,7 +93,7 @@ pub fn reconcile(expected: &BootstrapObject, live: Option<&Value>) -> Reconciled
             if expected.object.get("aggregationRule").is_some() {
                 add_missing_items(&mut wanted, &expected.object, "aggregationRule", "clusterRoleSelectors");
             } else {
-                let lacking = missing(&PolicyRule::of_role(live), &PolicyRule::of_role(&expected.object));
+                let lacking = find_missing(&PolicyRule::of_role(live), &PolicyRule::of_role(&expected.object));
                 append(&mut wanted, "rules", lacking.iter().map(PolicyRule::to_value));
             }
         }
@@ -206,9 +206,9 @@ mod tests {
     fn aggregated_roles_have_their_rules_from_the_start() {
         let rules = |name: &str| PolicyRule::of_role(&named(name).object);
         for (more, less) in [("admin", "edit"), ("edit", "view")] {
-            assert!(missing(&rules(more), &rules(less)).is_empty(), "{more} covers {less}");
+            assert!(find_missing(&rules(more), &rules(less)).is_empty(), "{more} covers {less}");
             assert!(
-                !missing(&rules(less), &rules(more)).is_empty(),
+                !find_missing(&rules(less), &rules(more)).is_empty(),
                 "{less} does not cover {more}"
             );
         }
@@ -227,7 +227,7 @@ mod tests {
             unreachable!("rules are missing");
         };
         assert_eq!(updated["rules"][0], own);
-        assert!(missing(&PolicyRule::of_role(&updated), &PolicyRule::of_role(&expected.object)).is_empty());
+        assert!(find_missing(&PolicyRule::of_role(&updated), &PolicyRule::of_role(&expected.object)).is_empty());
         assert_eq!(updated["metadata"]["labels"]["mine"], "yes");
         assert_eq!(
             updated["metadata"]["labels"]["kubernetes.io/bootstrapping"],

@@ -4,7 +4,7 @@
 
 mod aggregation;
 mod bootstrap;
-mod covers;
+mod rule_coverage;
 mod escalation;
 mod rbac;
 mod refusal;

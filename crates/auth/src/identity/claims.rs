@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Lookup;
+use super::ObjectLookup;
 use super::user::{AUTHENTICATED, CREDENTIAL_ID, UserInfo, service_account_user_name, split_service_account};
 
 /// Largest difference between the clocks of issuer and verifier.
@@ -146,7 +146,7 @@ pub fn intersect(held: &[String], wanted: &[String]) -> Vec<String> {
 ///
 /// # Errors
 /// The reason for the refusal, in kube-apiserver's words.
-pub fn validate_bound(claims: &Claims, lookup: &dyn Lookup, now: Timestamp) -> Result<UserInfo, String> {
+pub fn validate_bound(claims: &Claims, lookup: &dyn ObjectLookup, now: Timestamp) -> Result<UserInfo, String> {
     check_times(claims, now)?;
     let bound = claims.kubernetes.clone().unwrap_or_default();
     let namespace = bound.namespace.as_str();
@@ -216,7 +216,7 @@ fn check_times(claims: &Claims, now: Timestamp) -> Result<(), String> {
 /// Checks that the object to which a token is bound exists, has the same UID, and was not deleted longer ago than the
 /// leeway.
 fn check_bound(
-    lookup: &dyn Lookup,
+    lookup: &dyn ObjectLookup,
     resource: &str,
     word: &str,
     namespace: Option<&str>,
@@ -244,7 +244,7 @@ fn check_bound(
 ///
 /// # Errors
 /// The reason for the refusal, in kube-apiserver's words.
-pub fn validate_legacy(token: &str, claims: &Claims, lookup: &dyn Lookup, now: Timestamp) -> Result<UserInfo, String> {
+pub fn validate_legacy(token: &str, claims: &Claims, lookup: &dyn ObjectLookup, now: Timestamp) -> Result<UserInfo, String> {
     let namespace = claims.legacy_namespace.as_str();
     let name = claims.legacy_name.as_str();
     for (claim, value) in [

@@ -13,7 +13,7 @@ pub use user::*;
 /// Reads the current state of one object.
 ///
 /// The server implements this trait on a snapshot of its store, so that the answer is consistent and needs no I/O.
-pub trait Lookup {
+pub trait ObjectLookup {
     /// Returns the object, or `None` if it is missing. `group` is empty for the core group; `namespace` is `None` for
     /// cluster-scoped objects.
     fn get(&self, group: &str, resource: &str, namespace: Option<&str>, name: &str) -> Option<Arc<Value>>;

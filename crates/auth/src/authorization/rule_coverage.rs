@@ -29,7 +29,7 @@ pub(super) fn too_many(rules: &[PolicyRule]) -> bool {
 }
 
 /// Returns the single rights of `wanted` that no rule of `held` covers.
-pub(super) fn missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
+pub(super) fn find_missing(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     wanted
         .iter()
         .flat_map(break_down)
@@ -108,7 +108,7 @@ fn covers(held: &PolicyRule, right: &PolicyRule) -> bool {
 }
 
 /// Joins the verbs of rights on the same resource, so that a message lists each resource once.
-pub(super) fn compact(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
+pub(super) fn group_by_resource(rules: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut out: Vec<PolicyRule> = Vec::new();
     let mut simple: HashMap<[Vec<String>; 3], PolicyRule> = HashMap::new();
     for rule in rules {

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use super::covers::{compact, missing, too_many};
+use super::rule_coverage::{group_by_resource, find_missing, too_many};
 use super::rbac::{Rbac, RbacKind, RoleRef};
 use super::rules::PolicyRule;
 use super::{Attributes, Authorizer, Refusal, quote, quote_list};
@@ -109,11 +109,11 @@ fn confirm(write: Write<'_>, rbac: &Rbac, rules: &[PolicyRule]) -> Result<(), St
         return Err("the rules grant more single rights than can be compared: split the role".to_owned());
     }
     let (held, unresolved) = rbac.rules_and_missing_roles(write.user, write.namespace);
-    let missing = missing(&held, rules);
+    let missing = find_missing(&held, rules);
     if missing.is_empty() {
         return Ok(());
     }
-    let mut lines: Vec<String> = compact(missing).iter().map(PolicyRule::compact).collect();
+    let mut lines: Vec<String> = group_by_resource(missing).iter().map(PolicyRule::compact).collect();
     lines.sort();
     lines.dedup();
     let mut message = format!(

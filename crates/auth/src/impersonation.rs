@@ -167,7 +167,7 @@ impl Impersonator {
         request: &Attributes,
         headers: &HeaderMap,
         authorizer: &dyn Authorizer,
-    ) -> Result<Option<Acting>, Refusal> {
+    ) -> Result<Option<ImpersonatedUser>, Refusal> {
         let Some(ImpersonationRequest { wanted }) = ImpersonationRequest::from_headers(headers)? else {
             return Ok(None);
         };
@@ -187,7 +187,7 @@ impl Impersonator {
                 Ok(user) => {
                     self.remember(caller, mode, last);
                     let constraint = mode.verb();
-                    return Ok(Some(Acting { user, constraint }));
+                    return Ok(Some(ImpersonatedUser { user, constraint }));
                 }
                 Err(refusal) => {
                     first.get_or_insert(refusal);
@@ -212,7 +212,7 @@ impl Impersonator {
 
 /// The identity as which a request acts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Acting {
+pub struct ImpersonatedUser {
     /// The impersonated user.
     pub user: UserInfo,
     /// The verb of the constrained mode that allowed it; empty for the verb `impersonate`.
