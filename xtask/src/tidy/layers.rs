@@ -64,8 +64,8 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
         &["tenure-api", "tenure-planner", "go-words", "go-yaml", "git-signatures"],
     ),
     (
-        "tenure-providers",
-        "crates/providers",
+        "tenure-git-hosts",
+        "crates/git-hosts",
         &["tenure-api", "tenure-planner", "tenure-sources"],
     ),
     (
@@ -85,7 +85,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "tenure-cluster",
             "tenure-exposition",
             "tenure-sources",
-            "tenure-providers",
+            "tenure-git-hosts",
         ],
     ),
     (
@@ -145,7 +145,7 @@ const LAYERS: &[(&str, &str, &[&str])] = &[
             "kustomize",
             "structured-merge",
             "tenure-sources",
-            "tenure-providers",
+            "tenure-git-hosts",
             "tenure-cluster",
             "tenure-controllers",
             "tenure-git-server",

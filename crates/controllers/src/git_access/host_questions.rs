@@ -14,7 +14,7 @@ use tenure_planner::access::host::{Ask, Scope, Told, Trouble};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::sweep::{self, list_recorded};
 use tenure_planner::access::telling::{AUTHORISER_WORKS, condition};
-use tenure_providers::Answered;
+use git_hosts::HostResponse;
 use tenure_tenancy::access::approval::Verdict;
 
 use super::provider::{AGAIN, BELIEVED, ProviderReconciler, Unlisted};
@@ -55,7 +55,7 @@ impl ProviderReconciler {
                 kind: actor.kind,
             };
             let listed = match actor.ask(&ask, None).await {
-                Ok(Answered {
+                Ok(HostResponse {
                     told: Told::Listed(listed),
                     ..
                 }) => listed,

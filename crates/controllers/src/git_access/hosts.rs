@@ -14,7 +14,7 @@ use tenure_planner::access::delivery::CA_KEY;
 use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Scope, Target, Trouble};
 use tenure_planner::access::rotation::Listing;
 use tenure_planner::access::rotation::restraint::{HostRestraint, RestraintSeen};
-use tenure_providers::{Answered, Authoriser, Host, RemoteHost, fingerprint_bytes};
+use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, fingerprint_bytes};
 use tenure_sources::{Hidden, Reach, SecretData, TlsOptions};
 use tokio::sync::Semaphore;
 
@@ -236,7 +236,7 @@ impl HostSlot {
         connected: &Connected,
         ask: &Ask,
         deadline: Option<Timestamp>,
-    ) -> Result<Answered, Trouble> {
+    ) -> Result<HostResponse, Trouble> {
         let left = || match deadline {
             Some(deadline) => Duration::try_from(deadline.duration_since(Timestamp::now())).unwrap_or_default(),
             None => PATIENCE,

@@ -20,7 +20,7 @@ use tenure_planner::access::permission;
 use tenure_planner::access::rotation::{SecretFacts, SecretSeen, WriteFailure};
 use tenure_planner::confidential::{Request as Sent, rebuild_failure};
 use tenure_planner::dependents::is_written_by_tenure;
-use tenure_providers::{fingerprint_bytes, fingerprint_key, fingerprint_value};
+use git_hosts::{fingerprint_bytes, fingerprint_key, fingerprint_value};
 use tenure_sources::{Hidden, SecretData};
 use zeroize::{Zeroize as _, Zeroizing};
 

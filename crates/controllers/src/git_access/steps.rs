@@ -21,7 +21,7 @@ use tenure_planner::access::request::read_target;
 use tenure_planner::access::rotation::{
     Answer, Listing, NamespaceSeen, Probe, SecretFacts, SecretSeen, StagedFacts, StagingSeen, Step, WriteFailure,
 };
-use tenure_providers::{Answered, make_deploy_key};
+use git_hosts::{HostResponse, make_deploy_key};
 use tenure_sources::{SecretData, probe_git, probe_registry};
 use tenure_tenancy::access::readers::{Meant, check_strict, list_other_readers};
 use tenure_tenancy::{Identity, identity};
@@ -170,7 +170,7 @@ impl Actor {
             .await
     }
 
-    pub(super) async fn ask(&self, ask: &Ask, deadline: Option<Timestamp>) -> Result<Answered, Trouble> {
+    pub(super) async fn ask(&self, ask: &Ask, deadline: Option<Timestamp>) -> Result<HostResponse, Trouble> {
         // Nothing was sent.
         let connected = self.connect().await.map_err(Trouble::Unreachable)?;
         self.host.ask(&connected, ask, deadline).await
@@ -269,7 +269,7 @@ impl Actor {
                 let asked_at = Timestamp::now();
                 self.host.note_look(asked_at);
                 Answer::Listed(match self.ask(&ask, None).await {
-                    Ok(Answered {
+                    Ok(HostResponse {
                         told: Told::Listed(listed),
                         ..
                     }) => {
@@ -334,7 +334,7 @@ impl Actor {
 
     async fn ask_for(&self, ask: &Ask) -> Result<Option<Found>, Trouble> {
         match self.ask(ask, None).await? {
-            Answered {
+            HostResponse {
                 told: Told::Found(found),
                 ..
             } => Ok(found),
@@ -382,7 +382,7 @@ impl Actor {
                 Ok(pair) => pair,
                 Err(why) => return Answer::MintFailed(Trouble::Unreachable(why.to_owned())),
             };
-            staged.facts.fingerprint = tenure_providers::fingerprint_key(&pair.public);
+            staged.facts.fingerprint = git_hosts::fingerprint_key(&pair.public);
             staged.value = pair.private;
             staged.public = Some(pair.public.clone());
             order.public_key = Some(pair.public);

@@ -1,6 +1,6 @@
 //! Requests and answers about credentials at a host of repositories: one vocabulary for GitLab, GitHub, and Gitea with Forgejo.
 //!
-//! The types contain no addresses, connections or values. `crates/providers` sends the requests and has all of these. A new value goes from the host's answer into
+//! The types contain no addresses, connections or values. `crates/git-hosts` sends the requests and has all of these. A new value goes from the host's answer into
 //! a Secret, without passing through this module.
 
 use std::fmt;

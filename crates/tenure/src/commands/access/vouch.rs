@@ -13,7 +13,7 @@ use tenure_planner::access::answer;
 use tenure_planner::access::host::{Target, Trouble};
 use tenure_planner::access::request::{name_scope, read_target};
 use tenure_planner::access::vouching::{Next, check_same, find_application, go_on};
-use tenure_providers::DeviceFlow;
+use git_hosts::DeviceFlow;
 use tenure_sources::{BaseUrl, Policy, Reach, TlsOptions};
 use tenure_tenancy::admission::rights::VOUCH;
 

@@ -12,9 +12,9 @@ use tenure_planner::access::host::{
 use tenure_sources::Hidden;
 use url::Url;
 
-use crate::answer::{Outcome, judge, not_understood};
+use crate::answer::{Outcome, check_answer, not_understood};
 use crate::call::{Call, Reply};
-use crate::key::{fingerprint_key, fingerprint_value, strip_comment};
+use crate::deploy_key::{fingerprint_key, fingerprint_value, strip_comment};
 
 /// The largest number of pages that are read of a list.
 pub(crate) const PAGES: usize = 200;
@@ -25,7 +25,7 @@ const TOKEN_BYTES: usize = 4096;
 
 /// The next step.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum ApiStep {
     /// Another request.
     Next(Call),
     /// The answer, and the value of a new credential.
@@ -65,22 +65,22 @@ pub(crate) trait Api: Send + Sync {
     }
 
     /// Reads an answer without trouble. [`Outcome::Missing`] is the API's answer for a missing object.
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble>;
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble>;
 }
 
 /// Decides the step after an answer.
-pub(crate) fn go_on(
+pub(crate) fn find_next_step(
     api: &dyn Api,
     ask: &Ask,
     progress: &mut Progress,
     reply: &Reply,
     (now, secrets): (Timestamp, &[&Hidden]),
-) -> Result<Step, Trouble> {
-    let outcome = judge(reply, progress.call.is_order(), now, secrets)?;
+) -> Result<ApiStep, Trouble> {
+    let outcome = check_answer(reply, progress.call.is_order(), now, secrets)?;
     let before = progress.listed.len();
     let step = api.read(ask, progress, &outcome, reply)?;
     // A list is complete when it has no next page.
-    if let (Step::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
+    if let (ApiStep::Done(Told::Listed(_), _), Outcome::Success) = (&step, &outcome) {
         let next = reply.next_page(&progress.call);
         let next = next.map_err(|why| Trouble::NotUnderstood(why.to_owned()))?;
         let has_grown = progress.listed.len() > before;
@@ -89,9 +89,9 @@ pub(crate) fn go_on(
                 let why = format!("its list has more than {PAGES} pages");
                 return Err(Trouble::NotUnderstood(why));
             }
-            return Ok(Step::Next(call));
+            return Ok(ApiStep::Next(call));
         }
-        return Ok(Step::Done(Told::Listed(std::mem::take(&mut progress.listed)), None));
+        return Ok(ApiStep::Done(Told::Listed(std::mem::take(&mut progress.listed)), None));
     }
     Ok(step)
 }
@@ -133,9 +133,9 @@ pub(crate) fn refuse_unsupported(what: &str) -> Trouble {
 }
 
 /// Adds the entries of a page, and returns the step for the case that it was the last page.
-pub(crate) fn take_page(progress: &mut Progress, page: impl IntoIterator<Item = Listed>) -> Step {
+pub(crate) fn add_page(progress: &mut Progress, page: impl IntoIterator<Item = Listed>) -> ApiStep {
     progress.listed.extend(page);
-    Step::Done(Told::Listed(Vec::new()), None)
+    ApiStep::Done(Told::Listed(Vec::new()), None)
 }
 
 /// Checks a host's texts that are shown and compared: a path, or a URL without a user.
@@ -179,7 +179,7 @@ pub(crate) fn read_minted_token(
     username: Option<String>,
     expires_at: Option<Timestamp>,
     token: String,
-) -> Result<Step, Trouble> {
+) -> Result<ApiStep, Trouble> {
     let is_name = |name: &str| {
         !name.is_empty() && name.len() <= 255 && name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
     };
@@ -200,7 +200,7 @@ pub(crate) fn read_minted_token(
         expires_at,
         fingerprint: fingerprint_value(&token),
     };
-    Ok(Step::Done(Told::Minted(minted), Some(token)))
+    Ok(ApiStep::Done(Told::Minted(minted), Some(token)))
 }
 
 /// Reads the answer to an order for a key. The host answers with the key that it stored.
@@ -208,7 +208,7 @@ pub(crate) fn read_minted_key(
     request: &MintRequest,
     (id, key, may_write): (u64, &str, bool),
     expires_at: Option<Timestamp>,
-) -> Result<Step, Trouble> {
+) -> Result<ApiStep, Trouble> {
     let public = request.public_key.as_deref().unwrap_or_default();
     if strip_comment(key) != strip_comment(public) {
         return Err(not_understood(true, "it holds another key than the one that was sent"));
@@ -225,7 +225,7 @@ pub(crate) fn read_minted_key(
         expires_at,
         fingerprint: fingerprint_key(public),
     };
-    Ok(Step::Done(Told::Minted(minted), None))
+    Ok(ApiStep::Done(Told::Minted(minted), None))
 }
 
 /// Returns the public key of an order for a key.

@@ -9,7 +9,7 @@ use tenure_forge_server::{ForgeServer, Kind, Owner};
 use tenure_planner::access::host::{
     Ask, CredentialKind, Found, HostKind, Listed, MintRequest, Role, Scope, Target, Told, Trouble,
 };
-use tenure_providers::{Answered, Authoriser, Host, RemoteHost, make_deploy_key};
+use git_hosts::{HostResponse, Authoriser, Host, RemoteHost, make_deploy_key};
 use tenure_sources::{Hidden, Policy, Reach, TlsOptions};
 use tokio::process::Command;
 
@@ -130,7 +130,7 @@ pub(crate) fn order(target: &Target, kind: CredentialKind, name: &str) -> (MintR
     (request, pair.map(|pair| pair.private))
 }
 
-pub(crate) async fn ask(host: &dyn Host, ask: Ask) -> Result<Answered, Trouble> {
+pub(crate) async fn ask(host: &dyn Host, ask: Ask) -> Result<HostResponse, Trouble> {
     host.ask(&ask, Timestamp::now()).await
 }
 
@@ -164,7 +164,7 @@ pub(crate) async fn revoke(
     target: &Target,
     kind: CredentialKind,
     id: u64,
-) -> Result<Answered, Trouble> {
+) -> Result<HostResponse, Trouble> {
     let target = target.clone();
     ask(host, Ask::Revoke { target, kind, id }).await
 }

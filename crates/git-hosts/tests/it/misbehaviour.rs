@@ -4,7 +4,7 @@ use http::{Method, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, Scope, Told, Trouble};
-use tenure_providers::Host as _;
+use git_hosts::Host as _;
 
 use crate::bed::{Bed, ask, connect, list, order, revoke};
 

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Role, Told, Trouble};
-use tenure_providers::{Authoriser, Host as _, RemoteHost};
+use git_hosts::{Authoriser, Host as _, RemoteHost};
 use tenure_sources::{GitHubApp, SecretData, TlsOptions, probe_git};
 
 use crate::bed::{Bed, PROJECT, ask, connect, list, mint, order, reach, revoke};

@@ -13,8 +13,8 @@ use tenure_planner::access::host::{
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, Step, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
-    read_public_key, refuse_missing, refuse_unsupported, take_page,
+    Api, PAGE, Progress, ApiStep, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    read_public_key, refuse_missing, refuse_unsupported, add_page,
 };
 use crate::call::{Call, Reply, encode};
 
@@ -156,17 +156,17 @@ impl Api for Gitlab {
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
         match (ask, outcome) {
             (Ask::FindByPath { .. } | Ask::FindById { .. }, Outcome::Missing(_)) => {
-                return Ok(Step::Done(Told::Found(None), None));
+                return Ok(ApiStep::Done(Told::Found(None), None));
             }
             // For a missing credential, GitLab's message names the credential. A missing project can mean that the authoriser may not see the project any more.
             (Ask::Revoke { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
-                return Ok(Step::Done(Told::Revoked, None));
+                return Ok(ApiStep::Done(Told::Revoked, None));
             }
             (Ask::CloseIssue { .. }, Outcome::Missing(message)) if !is_about_owner(message) => {
-                return Ok(Step::Done(Told::IssueClosed, None));
+                return Ok(ApiStep::Done(Told::IssueClosed, None));
             }
             _ => refuse_missing(outcome)?,
         }
@@ -176,34 +176,34 @@ impl Api for Gitlab {
                 if !found.target.path.eq_ignore_ascii_case(path) {
                     return Err(Trouble::Moved);
                 }
-                Step::Done(Told::Found(Some(found)), None)
+                ApiStep::Done(Told::Found(Some(found)), None)
             }
             Ask::FindById { scope, id } => {
                 let found = read_found(*scope, progress, reply)?;
                 if found.target.id != *id {
                     return Err(Trouble::NotUnderstood("it is about another number".to_owned()));
                 }
-                Step::Done(Told::Found(Some(found)), None)
+                ApiStep::Done(Told::Found(Some(found)), None)
             }
             Ask::FindMember { group, role } => {
                 let page: Vec<Project> = read(progress, reply)?;
                 let mut fitting = page.into_iter().filter(|project| is_member(project, group, *role));
                 let found = fitting.next().map(|project| check_found(tell(project))).transpose()?;
-                Step::Done(Told::Found(found), None)
+                ApiStep::Done(Told::Found(found), None)
             }
             Ask::List { kind, .. } => {
                 let page = read_page(*kind, progress, reply)?;
-                take_page(progress, page)
+                add_page(progress, page)
             }
             Ask::Mint(request) => read_minted(request, progress, reply)?,
-            Ask::Revoke { .. } => Step::Done(Told::Revoked, None),
+            Ask::Revoke { .. } => ApiStep::Done(Told::Revoked, None),
             Ask::ReadOwnCredential => {
                 let own: OwnToken = read(progress, reply)?;
                 if own.revoked || own.active == Some(false) {
                     return Err(Trouble::Unauthenticated);
                 }
                 let end = read_optional_time(own.expires_at.as_deref(), false)?;
-                Step::Done(Told::OwnCredential(end), None)
+                ApiStep::Done(Told::OwnCredential(end), None)
             }
             Ask::FindIssue { title, body, .. } => {
                 let page: Vec<IssueAnswer> = read(progress, reply)?;
@@ -212,13 +212,13 @@ impl Api for Gitlab {
                     .into_iter()
                     .filter(|issue| issue.title == *title && issue.confidential && says(issue));
                 let issue = same.next().map(read_issue).transpose()?;
-                Step::Done(Told::Issue(issue), None)
+                ApiStep::Done(Told::Issue(issue), None)
             }
             Ask::OpenIssue { .. } => {
                 let issue: IssueAnswer = read(progress, reply)?;
-                Step::Done(Told::Issue(Some(read_issue(issue)?)), None)
+                ApiStep::Done(Told::Issue(Some(read_issue(issue)?)), None)
             }
-            Ask::CloseIssue { .. } => Step::Done(Told::IssueClosed, None),
+            Ask::CloseIssue { .. } => ApiStep::Done(Told::IssueClosed, None),
         })
     }
 }
@@ -369,7 +369,7 @@ fn read_page(kind: CredentialKind, progress: &Progress, reply: &Reply) -> Result
     Ok(listed)
 }
 
-fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<Step, Trouble> {
+fn read_minted(request: &MintRequest, progress: &Progress, reply: &Reply) -> Result<ApiStep, Trouble> {
     let end = |text: Option<&str>| read_optional_time(text, true);
     if request.kind == CredentialKind::DeployKey {
         let key: DeployKey = read(progress, reply)?;

@@ -7,7 +7,7 @@ use tenure_planner::access::host::{Ask, CredentialKind, MintRequest, Role, Scope
 use tenure_sources::Hidden;
 use zeroize::Zeroizing;
 
-use crate::api::{Api, Progress, Step, go_on};
+use crate::api::{Api, Progress, ApiStep, find_next_step};
 use crate::call::Reply;
 use crate::gitea::Gitea;
 use crate::github::Github;
@@ -209,7 +209,7 @@ proptest! {
                     headers: headers.clone(),
                     body: Zeroizing::new(body.clone()),
                 };
-                let result = go_on(api, &ask, &mut progress, &reply, (now, &[&secret]));
+                let result = find_next_step(api, &ask, &mut progress, &reply, (now, &[&secret]));
                 if let Err(trouble) = &result {
                     let printed = format!("{trouble} {trouble:?}");
                     prop_assert!(!printed.contains(SECRET), "{}", printed);
@@ -220,7 +220,7 @@ proptest! {
                         || matches!(trouble, tenure_planner::access::host::Trouble::Refused { status: 201, .. });
                     prop_assert!(!is_open || is_said, "{} {}", status, printed);
                 }
-                if let Ok(Step::Next(next)) = &result {
+                if let Ok(ApiStep::Next(next)) = &result {
                     prop_assert!(next.below.starts_with('/') && !next.below.contains("://"));
                 }
             }

@@ -14,9 +14,9 @@ mod github;
 mod gitlab;
 mod host;
 #[cfg(test)]
-mod hostile;
-mod key;
+mod malformed_answer_tests;
+mod deploy_key;
 
 pub use device::{DeviceFlow, DeviceSecret};
-pub use host::{Answered, Authoriser, Host, RemoteHost, StaticHost};
-pub use key::{DeployKeyPair, fingerprint_bytes, fingerprint_key, fingerprint_value, make_deploy_key};
+pub use host::{HostResponse, Authoriser, Host, RemoteHost, StaticHost};
+pub use deploy_key::{DeployKeyPair, fingerprint_bytes, fingerprint_key, fingerprint_value, make_deploy_key};

@@ -14,8 +14,8 @@ use tenure_sources::Hidden;
 
 use crate::answer::Outcome;
 use crate::api::{
-    Api, PAGE, Progress, Step, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
-    read_public_key, refuse_missing, refuse_unsupported, take_page,
+    Api, PAGE, Progress, ApiStep, check_found, check_path, read, read_minted_key, read_minted_token, read_optional_time,
+    read_public_key, refuse_missing, refuse_unsupported, add_page,
 };
 use crate::call::{Call, Reply};
 
@@ -130,7 +130,7 @@ impl Api for Github {
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
         if let Ask::Mint(request) = ask
             && request.kind == CredentialKind::InstallationToken
         {
@@ -144,14 +144,14 @@ impl Api for Github {
                 let _: serde_json::Map<String, Value> = read(progress, reply)?;
                 let end = reply.header("github-authentication-token-expiration");
                 let end = end.and_then(|text| text.strip_suffix(" UTC").map(|text| text.replace(' ', "T") + "Z"));
-                Ok(Step::Done(
+                Ok(ApiStep::Done(
                     Told::OwnCredential(end.and_then(|end| end.parse().ok())),
                     None,
                 ))
             }
             Ask::FindByPath { scope, .. } | Ask::FindById { scope, .. } => {
                 if let Outcome::Missing(_) = outcome {
-                    return Ok(Step::Done(Told::Found(None), None));
+                    return Ok(ApiStep::Done(Told::Found(None), None));
                 }
                 let found = match scope {
                     Scope::Project => found_repository(read(progress, reply)?),
@@ -231,13 +231,13 @@ pub(crate) fn found_group(id: u64, path: String) -> Found {
 }
 
 /// Checks that the found object is the requested one, because a host may follow a move by itself.
-pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<Step, Trouble> {
+pub(crate) fn check_asked(ask: &Ask, found: Found) -> Result<ApiStep, Trouble> {
     match ask {
         Ask::FindByPath { path, .. } if !found.target.path.eq_ignore_ascii_case(path) => Err(Trouble::Moved),
         Ask::FindById { id, .. } if found.target.id != *id => {
             Err(Trouble::NotUnderstood("it is about another number".to_owned()))
         }
-        _ => Ok(Step::Done(Told::Found(Some(check_found(found)?)), None)),
+        _ => Ok(ApiStep::Done(Told::Found(Some(check_found(found)?)), None)),
     }
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn read_keys(
     outcome: &Outcome,
     reply: &Reply,
     page_name: &str,
-) -> Result<Step, Trouble> {
+) -> Result<ApiStep, Trouble> {
     let (Ask::List { target, .. }
     | Ask::Revoke { target, .. }
     | Ask::Mint(tenure_planner::access::host::MintRequest { target, .. })) = ask
@@ -263,7 +263,7 @@ pub(crate) fn read_keys(
         if repository.id != target.id || !repository.full_name.eq_ignore_ascii_case(&target.path) {
             return Err(Trouble::Moved);
         }
-        return Ok(Step::Next(match ask {
+        return Ok(ApiStep::Next(match ask {
             Ask::Mint(request) => Call::post(
                 keys,
                 json!({ "title": request.name, "key": request.public_key, "read_only": true }),
@@ -273,7 +273,7 @@ pub(crate) fn read_keys(
         }));
     }
     if let (Ask::Revoke { .. }, Outcome::Missing(_)) = (ask, outcome) {
-        return Ok(Step::Done(Told::Revoked, None));
+        return Ok(ApiStep::Done(Told::Revoked, None));
     }
     refuse_missing(outcome)?;
     match ask {
@@ -281,7 +281,7 @@ pub(crate) fn read_keys(
             let key: Key = read(progress, reply)?;
             read_minted_key(request, (key.id, &key.key, !key.read_only), None)
         }
-        Ask::Revoke { .. } => Ok(Step::Done(Told::Revoked, None)),
+        Ask::Revoke { .. } => Ok(ApiStep::Done(Told::Revoked, None)),
         _ => {
             let page: Vec<Key> = read(progress, reply)?;
             let mut listed = Vec::new();
@@ -296,7 +296,7 @@ pub(crate) fn read_keys(
                     last_used_at: read_optional_time(key.last_used.as_deref(), false)?,
                 });
             }
-            Ok(take_page(progress, listed))
+            Ok(add_page(progress, listed))
         }
     }
 }

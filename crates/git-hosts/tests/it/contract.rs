@@ -5,7 +5,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use tenure_planner::access::host::{Ask, CredentialKind, HostKind, MintRequest, Scope, Target, Told, Trouble};
-use tenure_providers::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
+use git_hosts::{Host, RemoteHost, StaticHost, fingerprint_key, fingerprint_value};
 use tenure_sources::Hidden;
 
 use crate::bed::{Bed, PROJECT, ask, connect, find, list, mint, order, revoke};

@@ -32,7 +32,7 @@ pub(crate) enum Outcome {
 }
 
 /// Checks the status and the headers of an answer.
-pub(crate) fn judge(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, Trouble> {
+pub(crate) fn check_answer(reply: &Reply, is_order: bool, now: Timestamp, secrets: &[&Hidden]) -> Result<Outcome, Trouble> {
     let status = reply.status;
     let code = status.as_u16();
     let is_json = reply.header("content-type").is_some_and(|kind| kind.contains("json"));
@@ -243,14 +243,14 @@ mod tests {
             ),
             (403, vec![JSON, ("retry-after", "60")], "2030-01-01T12:01:00Z"),
         ] {
-            let trouble = judge(&reply(status, &headers, "Retry later"), true, now, &[]);
+            let trouble = check_answer(&reply(status, &headers, "Retry later"), true, now, &[]);
             assert_eq!(
                 trouble,
                 Err(Trouble::Limited { until: at(expected) }),
                 "{status} {headers:?}"
             );
         }
-        let banned = judge(&reply(403, &[TEXT], "Forbidden"), false, now, &[]);
+        let banned = check_answer(&reply(403, &[TEXT], "Forbidden"), false, now, &[]);
         let until = at("2030-01-01T13:00:00Z");
         assert_eq!(banned, Err(Trouble::Banned { until }));
     }
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn an_order_without_an_answer_may_have_been_done() {
         let now = at("2030-01-01T12:00:00Z");
-        let judge = |status, kind, is_order| judge(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
+        let judge = |status, kind, is_order| check_answer(&reply(status, &[kind], "{\"message\":\"no\"}"), is_order, now, &[]);
         for status in [500, 502, 503, 408] {
             assert!(
                 matches!(judge(status, JSON, true), Err(Trouble::Unknown(_))),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tenure_planner::access::host::{Ask, Capabilities, CredentialKind, HostKind, Role, Scope, Told, Trouble};
 
 use crate::answer::Outcome;
-use crate::api::{Api, PAGE, Progress, Step, read, read_public_key, refuse_missing, refuse_unsupported};
+use crate::api::{Api, PAGE, Progress, ApiStep, read, read_public_key, refuse_missing, refuse_unsupported};
 use crate::call::{Call, Reply};
 use crate::github::{
     check_asked, find_by_path, find_first, found_group, found_repository, key_capabilities, read_keys,
@@ -79,15 +79,15 @@ impl Api for Gitea {
         })
     }
 
-    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<Step, Trouble> {
+    fn read(&self, ask: &Ask, progress: &mut Progress, outcome: &Outcome, reply: &Reply) -> Result<ApiStep, Trouble> {
         match ask {
             Ask::ReadOwnCredential => {
                 refuse_missing(outcome)?;
                 let _: Map<String, Value> = read(progress, reply)?;
-                Ok(Step::Done(Told::OwnCredential(None), None))
+                Ok(ApiStep::Done(Told::OwnCredential(None), None))
             }
             Ask::FindByPath { .. } | Ask::FindById { .. } if matches!(outcome, Outcome::Missing(_)) => {
-                Ok(Step::Done(Told::Found(None), None))
+                Ok(ApiStep::Done(Told::Found(None), None))
             }
             Ask::FindByPath {
                 scope: Scope::Group, ..

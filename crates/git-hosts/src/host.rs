@@ -14,8 +14,8 @@ use tenure_sources::{
 };
 use tokio::sync::Mutex;
 
-use crate::answer::{Outcome, explain, judge, later};
-use crate::api::{Api, Progress, Step, go_on};
+use crate::answer::{Outcome, explain, check_answer, later};
+use crate::api::{Api, Progress, ApiStep, find_next_step};
 use crate::call::{Body, Call, Reply};
 use crate::gitea::Gitea;
 use crate::github::{self, Github};
@@ -32,7 +32,7 @@ const SPARE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The answer of a host.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub struct HostResponse {
     /// The content of the answer.
     pub told: Told,
     /// The value of a new token. The value of a key stays at its maker.
@@ -50,7 +50,7 @@ pub trait Host: Send + Sync {
     fn capabilities(&self, kind: CredentialKind) -> Option<Capabilities>;
 
     /// Asks once. `now` and every time in a [`Trouble`] are by the caller's clock.
-    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<Answered, Trouble>>;
+    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>>;
 }
 
 /// The credential for requests to a host.
@@ -86,7 +86,7 @@ impl Host for StaticHost {
         None
     }
 
-    fn ask<'a>(&'a self, _: &'a Ask, _: Timestamp) -> BoxFuture<'a, Result<Answered, Trouble>> {
+    fn ask<'a>(&'a self, _: &'a Ask, _: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>> {
         let message = "credentials of this kind are written by hand".to_owned();
         Box::pin(std::future::ready(Err(Trouble::Refused { status: 0, message })))
     }
@@ -130,7 +130,7 @@ impl RemoteHost {
         })
     }
 
-    async fn converse(&self, ask: &Ask, now: Timestamp) -> Result<Answered, Trouble> {
+    async fn converse(&self, ask: &Ask, now: Timestamp) -> Result<HostResponse, Trouble> {
         let mut call = self.api.begin(ask)?;
         let mut progress = Progress {
             call: call.clone(),
@@ -150,11 +150,11 @@ impl RemoteHost {
             progress.call = call;
             let reply = send(&mut client, self.api.headers(), &progress.call).await?;
             let secrets: Vec<&Hidden> = shown.iter().collect();
-            match go_on(&*self.api, ask, &mut progress, &reply, (now, &secrets))? {
-                Step::Next(next) => call = next,
-                Step::Done(told, value) => {
+            match find_next_step(&*self.api, ask, &mut progress, &reply, (now, &secrets))? {
+                ApiStep::Next(next) => call = next,
+                ApiStep::Done(told, value) => {
                     let date = reply.date();
-                    return Ok(Answered { told, value, date });
+                    return Ok(HostResponse { told, value, date });
                 }
             }
         }
@@ -201,7 +201,7 @@ impl RemoteHost {
         };
         let asked = async {
             let reply = send(client, self.api.headers(), &progress.call).await?;
-            match judge(&reply, true, now, &[])? {
+            match check_answer(&reply, true, now, &[])? {
                 Outcome::Success => github::read_token(&progress, &reply),
                 Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
             }
@@ -225,7 +225,7 @@ impl Host for RemoteHost {
         self.api.capabilities(kind)
     }
 
-    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<Answered, Trouble>> {
+    fn ask<'a>(&'a self, ask: &'a Ask, now: Timestamp) -> BoxFuture<'a, Result<HostResponse, Trouble>> {
         Box::pin(self.converse(ask, now))
     }
 }

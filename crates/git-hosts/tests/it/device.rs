@@ -4,7 +4,7 @@ use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use tenure_forge_server::{Fault, Misbehaviour, Owner};
 use tenure_planner::access::host::{AccessLevel, DeviceTold, HostKind, Membership, Target, Trouble};
-use tenure_providers::DeviceFlow;
+use git_hosts::DeviceFlow;
 use tenure_sources::TlsOptions;
 
 use crate::bed::{Bed, reach};

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tenure_planner::access::host::{AccessLevel, DeviceCode, DeviceTold, Membership, Scope, Target, Trouble};
 use tenure_sources::{BaseUrl, Credentials, Hidden, HostClient, Reach, TlsOptions};
 
-use crate::answer::{Outcome, judge, later, not_understood};
+use crate::answer::{Outcome, check_answer, later, not_understood};
 use crate::call::{Call, Reply};
 use crate::host::{ANSWER_BYTES, PATIENCE, send};
 
@@ -221,7 +221,7 @@ fn read_user(reply: &Reply, now: Timestamp, token: &Hidden) -> Result<u64, Troub
 
 /// Returns the level of a user; `None` if the user is no member, or may not see the project or group.
 fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> Result<Option<AccessLevel>, Trouble> {
-    if let Outcome::Missing(_) = judge(reply, false, now, &[token])? {
+    if let Outcome::Missing(_) = check_answer(reply, false, now, &[token])? {
         return Ok(None);
     }
     let member: MemberAnswer = reply.read().ok_or_else(strange)?;
@@ -234,7 +234,7 @@ fn read_member(reply: &Reply, user_id: u64, now: Timestamp, token: &Hidden) -> R
 }
 
 fn judge_question(reply: &Reply, now: Timestamp, secrets: &[&Hidden]) -> Result<(), Trouble> {
-    match judge(reply, false, now, secrets)? {
+    match check_answer(reply, false, now, secrets)? {
         Outcome::Success => Ok(()),
         Outcome::Missing(message) => Err(Trouble::Refused { status: 404, message }),
     }
